@@ -22,6 +22,7 @@ class BoardPaths:
     def __init__(self, paths: Paths) -> None:
         self.liza, self.state, self.journal = paths.liza, paths.state, paths.journal
         self.intent, self.tx, self.next_board = paths.write_intent, paths.tx, paths.tx / "next"
+        self.archive_intent = paths.archive_intent
 
 
 def write_journal(paths: BoardPaths, record: RevisionRecord) -> None:

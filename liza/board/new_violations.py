@@ -37,6 +37,7 @@ def find_added(before: State, after: State) -> tuple[Violation, ...]:
             related.add(key)
         if section == "agents" and was is not None and (now is None or now.runs < was.runs):
             return find_added_in_full(before, after)
+    related |= before.archived.outcomes.keys() ^ after.archived.outcomes.keys()
     if related:
         names = _related_tasks(before, after, related)
         old += invariants.check_relations(select_tasks(before, names))

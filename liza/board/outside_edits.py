@@ -19,7 +19,9 @@ _HUMAN_FIELDS: Final = frozenset(
 """Fields of a task that people write. In all others the later value of the crew wins."""
 
 _SECTION: Final = lazy_pattern(r"^([a-z_]+):", re.MULTILINE)
-_OPTIONAL_SECTIONS: Final = frozenset(("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes"))
+_OPTIONAL_SECTIONS: Final = frozenset(
+    ("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes", "archived")
+)
 """Sections that a board may lack at first. An old copy without them is not truncated."""
 
 
@@ -110,14 +112,22 @@ def _stable_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if not _VOLATILE_LINE.match(line)]
 
 
-def merge_edit(base: State | None, newest: State, edited: State, named: frozenset[str]) -> State:
+def merge_edit(
+    base: State | None, newest: State, edited: State, named: frozenset[str], archived: frozenset[str] = frozenset()
+) -> State:
     """Return ``edited``, an edit of a copy of ``base``, merged with the changes from ``base`` to ``newest``.
 
     ``named`` are the tasks with journal records since the base. They are used if ``base`` is not kept any more.
+    ``archived`` are the tasks that left the board since then: they stay away, unless the edit changed them.
     """
     old = {task.id: task for task in base.tasks} if base else {}
     now = {task.id: task for task in newest.tasks}
-    tasks = [_merge_task(old.get(task.id), now.get(task.id), task, task.id in named) for task in edited.tasks]
+    gone = {task.id for task in edited.tasks if task.id in archived - now.keys() and old.get(task.id, task) == task}
+    tasks = [
+        _merge_task(old.get(task.id), now.get(task.id), task, task.id in named)
+        for task in edited.tasks
+        if task.id not in gone
+    ]
     present = {task.id for task in edited.tasks}
     later = [
         task
@@ -131,6 +141,7 @@ def merge_edit(base: State | None, newest: State, edited: State, named: frozense
         planning=_merge_value(base and base.planning, newest.planning, edited.planning),
         circuit_breaker=_merge_value(base and base.circuit_breaker, newest.circuit_breaker, edited.circuit_breaker),
         sprint=_merge_value(base and base.sprint, newest.sprint, edited.sprint),
+        archived=_merge_value(base and base.archived, newest.archived, edited.archived),
         goal=_merge_value(base.goal, newest.goal, edited.goal) if base else edited.goal,
         config=_merge_value(base.config, newest.config, edited.config) if base else edited.config,
         handoff=_merge_table(base.handoff if base else None, newest.handoff, edited.handoff),

@@ -343,12 +343,15 @@ class BoardRepairer:
                 break
             later.append(record)
         base = self._edited_base(edited, newest)
+        archived = frozenset(task_id for record in later for task_id in record.archived)
         named = frozenset(record.task for record in later if record.task)
         numbers = tuple(sorted(record.revision for record in later))
         if set(range(edited.state.revision + 1, newest.state.revision + 1)) - set(numbers):
             # The journal lacks some of the later revisions, so any task may have been changed by the crew.
             named = frozenset(task.id for task in (*newest.state.tasks, *edited.state.tasks))
-        return outside_edits.merge_edit(base.state if base else None, newest.state, edited.state, named), numbers
+        return outside_edits.merge_edit(
+            base.state if base else None, newest.state, edited.state, named, archived
+        ), numbers
 
     def _describe_edit(self, newest: Document | None, changed: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:
         from liza.rules import transitions

@@ -19,10 +19,14 @@ from liza.rules.model import State
 from liza.system import crash_points, files, untrusted_files
 
 _BLOCK_SIZE: Final = 8192  # bytes of the first read from the end
+_MAX_NAMES: Final = 5  # archived tasks that the line of a revision names
 
 
 class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_": "from"}):
-    """One revision. ``sha256`` is that of the board after it. ``void`` names a revision that was not committed."""
+    """One revision. ``sha256`` is that of the board after it. ``void`` names a revision that was not committed.
+
+    ``archived`` are the tasks that the revision moved to the archive.
+    """
 
     revision: Revision = 0
     time: str = ""
@@ -35,6 +39,7 @@ class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"f
     diff: str | None = None
     alerts: tuple[str, ...] = ()
     overwrote: tuple[int, ...] = ()
+    archived: tuple[str, ...] = ()
     void: Revision | None = None
 
 
@@ -149,6 +154,10 @@ def last_record(path: Path) -> RevisionRecord | None:
 
 def format_subject(record: RevisionRecord) -> str:
     """Return a revision in one line: ``task-3: CLAIMED → READY_FOR_REVIEW (coder-1.7)``."""
+    if record.archived:
+        names = ", ".join(record.archived[:_MAX_NAMES])
+        more = f" and {len(record.archived) - _MAX_NAMES} more" if len(record.archived) > _MAX_NAMES else ""
+        return f"{record.event}: {names}{more} ({record.actor})"
     if record.task and record.from_ != record.to and record.to:
         return f"{record.task}: {record.from_ or 'new'} → {record.to} ({record.actor})"
     return f"{record.task}: {record.event} ({record.actor})" if record.task else f"{record.event} ({record.actor})"

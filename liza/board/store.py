@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -28,6 +28,9 @@ from liza.rules.paths import Paths
 from liza.rules.value_classes import Mutable, Value
 from liza.system import files
 from liza.system.file_lock import Lock
+
+if TYPE_CHECKING:
+    from liza.board.archive_files import ArchiveMove
 
 _MAX_LOCKLESS_READS: Final = 4
 """Reads without the lock; if none matches the write intent, the board is read under the lock."""
@@ -53,6 +56,10 @@ class Transaction(Mutable):
 
     before: State
     state: State
+    document: Document
+    """The text of ``before``, by entries."""
+    move: ArchiveMove | None = None
+    """Entries that the change moves to the archive."""
     revision: int | None = None
     """Revision of the change; None until it is written, and if nothing changed."""
 
@@ -147,7 +154,7 @@ class Board:
         """
         with self._lock_and_repair() as locked:
             before = locked.document.state
-            tx = Transaction(before, before)
+            tx = Transaction(before, before, locked.document)
             yield tx
             if tx.state is before or tx.state == before:
                 return
@@ -155,7 +162,11 @@ class Board:
             after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
             self._refuse_new_violations(before, after)
             changed = changes.change_document(locked.document, after)
-            self._commit(locked, changed, RevisionRecord(number, actor=actor, event=event, task=task))
+            record = RevisionRecord(number, actor=actor, event=event, task=task)
+            if tx.move is None:
+                self._commit(locked, changed, record)
+            else:
+                self._commit_move(locked, changed, record, tx.move)
             tx.state, tx.revision = changed.state, number
 
     @contextmanager
@@ -166,7 +177,7 @@ class Board:
         """
         with self._lock_and_repair() as locked:
             before = locked.document.state
-            tx = Transaction(before, before)
+            tx = Transaction(before, before, locked.document)
             yield tx
             if tx.state is before or tx.state == before:
                 return
@@ -300,6 +311,15 @@ class Board:
         self._write_board(changed, data, intent)
         self._newest_read = max(self._newest_read, record.revision)
 
+    def _commit_move(self, locked: LockedBoard, changed: Document, record: RevisionRecord, move: ArchiveMove) -> None:
+        """Append entries to the archive, then write the revision without them."""
+        from liza.board import archive_files
+
+        archive_files.repair_move(self.paths, locked.document.state)
+        archive_files.begin_move(self.paths, move)
+        self._commit(locked, changed, msgspec.structs.replace(record, archived=move.ids))
+        archive_files.end_move(self.paths)
+
     def _write_board(self, changed: Document, data: bytes, intent: WriteIntent) -> None:
         next_board = commit_steps.write_next_board(self._board_paths, data)
         commit_steps.rename_board(self._board_paths, next_board)
@@ -353,7 +373,17 @@ class Board:
         """Take the lock, repair what crashes and edits from outside left, and return the board."""
         self._require_crew()
         with self._one_thread(), self._repairer.lock_and_repair(self._hold_lock) as locked:
+            if self._board_paths.archive_intent.exists():
+                self._repair_move(locked.document.state)
             yield locked
+
+    def _repair_move(self, state: State) -> None:
+        """Finish or undo a move to the archive that a crash interrupted."""
+        from liza.board import archive_files
+
+        # A move that cannot be repaired now stays in its intent, where readers find its tasks.
+        with suppress(LizaError):
+            archive_files.repair_move(self.paths, state)
 
 
 def _raise_if_any(violations: tuple[Violation, ...]) -> None:

@@ -7,7 +7,7 @@ branch`` and ``git push --all`` ignore it. The index and HEAD are not touched.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -16,11 +16,12 @@ from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import HISTORY_REF
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, field
 
 BOARD_FILE = "state.yaml"
 GOAL_FILE = "goal.md"
 SETTINGS_FILE = "settings.json"
+ARCHIVE_DIRECTORY = "archive"
 _TRAILER = "Liza-Revision"
 _REVISION = lazy_pattern(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
@@ -32,8 +33,8 @@ _PACK_ANY_SIZE = {"GIT_CONFIG_PARAMETERS": "'fastimport.unpackLimit=1'"}
 class NewRevision(Value):
     """A revision to record: number, subject and body, time, author, and the complete text of the board.
 
-    ``goal`` is the content of goal.md, ``settings`` the confirmed settings. They are recorded with the last revision of
-    a batch.
+    ``goal`` is the content of goal.md, ``settings`` the confirmed settings, ``archive`` the changed files of archived
+    tasks by name. They are recorded with the last revision of a batch.
     """
 
     revision: int
@@ -44,6 +45,7 @@ class NewRevision(Value):
     text: str
     goal: bytes | None = None
     settings: bytes | None = None
+    archive: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Revision(Value):
@@ -108,6 +110,17 @@ def read_goal(git: Git) -> bytes | None:
 def read_settings(git: Git) -> bytes | None:
     """Return the last recorded confirmed settings, or None. Raises GitFailed."""
     return _read_blob(git, SETTINGS_FILE)
+
+
+def list_archive(git: Git) -> tuple[str, ...]:
+    """Return the names of the recorded files of archived tasks. Raises GitFailed."""
+    done = git.run("ls-tree", "-z", "--name-only", f"{HISTORY_REF}:{ARCHIVE_DIRECTORY}", codes=(0, 128))
+    return tuple(filter(None, done.stdout.decode("utf-8", "surrogateescape").split("\0"))) if done.code == 0 else ()
+
+
+def read_archive_file(git: Git, name: str) -> bytes | None:
+    """Return the last recorded file of archived tasks with that name, or None. Raises GitFailed."""
+    return _read_blob(git, f"{ARCHIVE_DIRECTORY}/{name}")
 
 
 def read_first(git: Git) -> str | None:
@@ -193,6 +206,10 @@ def _fast_import_stream(commits: Sequence[NewRevision], parent: str | None) -> I
             )
         if commit.settings is not None:
             yield f"M 100644 inline {SETTINGS_FILE}\n".encode() + _data_command(commit.settings.decode())
+        for name, content in commit.archive.items():
+            yield f"M 100644 inline {ARCHIVE_DIRECTORY}/{name}\n".encode() + _data_command(
+                content.decode("utf-8", "surrogateescape")
+            )
     yield b"done\n"
 
 

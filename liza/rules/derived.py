@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from liza.rules.history_events import VERDICTS, HistoryEvent
-from liza.rules.model import Agent, State, Status
+from liza.rules.model import FINAL_STATUSES, Agent, State, Status
 from liza.rules.statuses import AgentStatus
 from liza.rules.value_classes import replace
 
@@ -47,11 +47,13 @@ def _agent(agent: Agent, work: tuple[AgentStatus, str | None] | None) -> Agent:
 
 
 def sprint_metrics(state: State) -> dict[str, Any]:
-    """Return counts over the sprint's tasks, for people and planners."""
+    """Return counts over the sprint's tasks, those in the archive included, for people and planners."""
     counts = Counter(task.status for task in state.tasks)
+    counts.update({status: state.archived.counts.get(status.value, 0) for status in FINAL_STATUSES})
     verdicts = Counter(event.event for task in state.tasks for event in task.history if event.event in VERDICTS)
+    verdicts.update(state.archived.verdicts)
     return {
-        "total": len(state.tasks),
+        "total": len(state.tasks) + state.archived.total,
         "merged": counts[S.MERGED],
         "in_progress": sum(counts[status] for status in (S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED)),
         "blocked": counts[S.BLOCKED],

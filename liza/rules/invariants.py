@@ -7,7 +7,7 @@ from typing import Any
 
 from liza.rules.errors import UsageError
 from liza.rules.lazy_pattern import lazy_pattern
-from liza.rules.model import FINAL_STATUSES, Agent, Config, State, Status, Task, Violation
+from liza.rules.model import FINAL_STATUSES, Agent, ArchiveSummary, Config, State, Status, Task, Violation
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
 from liza.rules.statuses import AgentStatus, GoalStatus, SprintStatus
 
@@ -33,6 +33,7 @@ def check_board(state: State) -> tuple[Violation, ...]:
         *check_entry("goal", "goal", state.goal, state),
         *check_entry("sprint", "sprint", state.sprint, state),
         *check_entry("config", "config", state.config, state),
+        *check_entry("archived", "archived", state.archived, state),
     ]
     for task in state.tasks:
         violations += check_entry("tasks", task.id, task, state)
@@ -194,6 +195,18 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
             )
 
 
+def _archived(key: str, archived: ArchiveSummary) -> Iterator[Violation]:
+    for name, number in (*archived.counts.items(), *archived.verdicts.items()):
+        if number < 0:
+            yield Violation(entry=key, field=name, actual=str(number), expected="0 or more")
+    for name in archived.counts.keys() - {status.value for status in FINAL_STATUSES}:
+        yield Violation(entry=key, field="counts", actual=name, expected="only statuses of closed tasks")
+    wanted = f"{S.MERGED} or {S.ABANDONED}"
+    for name, outcome in archived.outcomes.items():
+        if outcome not in (S.MERGED, S.ABANDONED):
+            yield Violation(entry=key, field=f"outcomes.{name}", actual=outcome, expected=wanted)
+
+
 _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
     "tasks": _task,
     "agents": _agent,
@@ -201,6 +214,7 @@ _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
     "sprint": _one_of("status", SPRINT_STATUSES),
     "circuit_breaker": _one_of("status", ("OK", "TRIGGERED")),
     "config": _config,
+    "archived": _archived,
 }
 
 
@@ -213,12 +227,18 @@ def _duplicate_ids(state: State) -> Iterator[Violation]:
 
 
 def _dependencies(state: State) -> Iterator[Violation]:
-    ids = {task.id for task in state.tasks}
+    ids = {task.id for task in state.tasks} | state.archived.outcomes.keys()
+    expected = "a task that is on the board or in the archive"
     for task in state.tasks:
         for field, others in (("depends_on", task.depends_on), ("superseded_by", task.superseded_by)):
             for other in others:
                 if other not in ids:
-                    yield Violation(entry=task.id, field=field, actual=other, expected="a task that is on the board")
+                    yield Violation(
+                        entry=task.id,
+                        field=field,
+                        actual=other,
+                        expected=expected,
+                    )
 
 
 def _cycles(state: State) -> Iterator[Violation]:

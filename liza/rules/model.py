@@ -346,7 +346,10 @@ class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings. Durations are seconds, sizes are bytes."""
+    """Settings. Durations are seconds, sizes are bytes.
+
+    ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
+    """
 
     max_coder_iterations: int = 10
     max_review_cycles: int = 5
@@ -355,6 +358,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     hung_after: int = 1800
     poll_interval: int = 30
     wait_interval: int = 30
+    archive_after: int = 200
     ready_timeout: int | None = None
     answer_timeout: int = 300
     idle_after: int = 60
@@ -383,6 +387,24 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
         return bool((self.integration_command or "").strip())
 
 
+class ArchiveSummary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the rules need of the tasks in the archive (see ``tasks.archiving``).
+
+    ``counts``: tasks by status. ``verdicts``: verdicts in their histories, by event. ``outcomes``: for each archived
+    task that a task on the board names, MERGED if its work is on integration, else its status; a superseded task has
+    the outcome of its successors.
+    """
+
+    counts: dict[str, int] = {}
+    verdicts: dict[str, int] = {}
+    outcomes: dict[str, Status] = {}
+
+    @property
+    def total(self) -> int:
+        """Number of archived tasks."""
+        return sum(self.counts.values())
+
+
 class State(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """The whole board at one revision."""
 
@@ -399,6 +421,7 @@ class State(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     spec_changes: tuple[SpecChange, ...] = ()
     sprint: Sprint = Sprint()
     circuit_breaker: CircuitBreaker = CircuitBreaker()
+    archived: ArchiveSummary = ArchiveSummary()
     config: Config = Config()
 
     def task(self, task_id: str) -> Task | None:

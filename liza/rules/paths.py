@@ -123,6 +123,24 @@ class Paths(Value):
         return self.liza / "tx"
 
     @property
+    def archive(self) -> Path:
+        """Directory of the files with archived tasks."""
+        return self.liza / "archive"
+
+    @property
+    def archive_intent(self) -> Path:
+        return self.tx / "archive"
+
+    @property
+    def archive_index(self) -> Path:
+        return self.tx / "archive.index"
+
+    @property
+    def archive_recorded(self) -> Path:
+        """Stamps of the archive files that the history has."""
+        return self.tx / "archive.recorded"
+
+    @property
     def write_intent(self) -> Path:
         return self.tx / "seal"
 

@@ -82,7 +82,9 @@ def reported_silence(directory: RunDir) -> tuple[str, str] | None:
 
 def board_changes(state: State, run: str) -> tuple[int, int]:
     """Return a fingerprint of a run's board changes: a planner adds tasks and changes no worktree."""
-    return len(state.tasks), sum(event.run == run for task in state.tasks for event in task.history)
+    return len(state.tasks) + state.archived.total, sum(
+        event.run == run for task in state.tasks for event in task.history
+    )
 
 
 def session_age(process_state: session_process.RunningSession | session_process.ShimStarting, now: datetime) -> float:

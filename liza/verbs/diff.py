@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.repo.merge import merges
@@ -22,8 +23,8 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
 
     ``untracked`` names untracked files. Raises UnknownId, Refused, Missing, GitFailed.
     """
-    state = crew.board.read()
-    task = claims.get_task(state, checked_id(task_id))
+    state = archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
+    task = claims.get_task(state, task_id)
     options = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
         return _diff_worktree(crew, task, drift.require_integration(crew, state), options)

@@ -10,6 +10,7 @@ from typing import Any
 from liza.board import revision_journal
 from liza.board.revision_journal import RevisionRecord
 from liza.board.store import format_subject as subject
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_if_unsupervised
 from liza.repo import board_history as recorded
@@ -17,7 +18,6 @@ from liza.rules.errors import LizaError
 from liza.rules.formatting.times import format_time
 from liza.rules.paths import HISTORY_REF
 from liza.rules.paths import check_task_id as checked_id
-from liza.rules.tasks import claims
 from liza.verbs.change_stream import watch_changes
 
 
@@ -27,7 +27,7 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
     Revisions that are not recorded in git yet come from the journal. Raises UnknownId, GitFailed.
     """
     if task_id is not None:
-        claims.get_task(crew.board.read(), checked_id(task_id))
+        archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
     # This command only reads. Revisions that cannot be recorded now, for example on a full disk, come from the journal.
     with suppress(LizaError, OSError):
         record_if_unsupervised(crew)

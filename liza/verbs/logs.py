@@ -10,6 +10,7 @@ from typing import Any
 
 from liza.board import events
 from liza.crew import run_state
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.programs.session import run_archive, run_directory
 from liza.rules.errors import Refused, UnknownId
@@ -56,7 +57,7 @@ def resolve_run(crew: Crew, name: str) -> str:
     if "." in name:
         return name
     state = crew.board.read()
-    task = state.task(name) if name not in state.agents else None
+    task = archived_tasks.find_task(crew, state, name) if name not in state.agents else None
     if task is None:
         return name
     run = task.run or next((event.run for event in reversed(task.history) if event.run), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -46,6 +47,7 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
         lock.release()
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
+    archive_moves.archive_if_due(crew, merge_outcomes.merge_actor(by))
     return replace(result, message="\n".join(filter(None, (result.message, *failed))))
 
 
@@ -59,6 +61,7 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
     start = crew.board.read()
     retry_candidates(crew, by, task_id)
     before = crew.board.read()
+    archived_tasks.refuse_archived(crew, before, [task_id] if task_id is not None else [])
     if task_id is not None and claims.get_task(before, task_id).status is Status.MERGED:
         return _merge_result(start, before, task_id)
     task = (

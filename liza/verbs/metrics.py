@@ -6,9 +6,10 @@ from collections import Counter
 from typing import Any
 
 from liza.crew import usage_summary
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.rules import derived
-from liza.rules.model import State, Status
+from liza.rules.model import FINAL_STATUSES, State, Status
 from liza.rules.reports import timings
 
 MIN_VERDICTS = 5  # with fewer verdicts the approval rate says nothing
@@ -23,12 +24,13 @@ def metrics(crew: Crew) -> dict[str, Any]:
     rate = round(counts["approved"] / verdicts, 3) if verdicts else None
     is_too_high = rate is not None and verdicts >= MIN_VERDICTS and rate > MAX_APPROVAL_RATE
     now = crew.clock.now()
+    archived = archived_tasks.read_figures(crew, state)
     times = {task.id: timings.task_times(task, now) for task in state.tasks}
     return {
         "sprint": state.sprint.id,
         "goal_status": state.goal.status,
         "goal_seconds": timings.goal_seconds(state, now),
-        "waiting_seconds": timings.waiting_seconds(state, now),
+        "waiting_seconds": timings.waiting_seconds(state, now, archived.waiting),
         "tasks": [
             {
                 "id": task.id,
@@ -40,9 +42,11 @@ def metrics(crew: Crew) -> dict[str, Any]:
             for task in state.tasks
         ],
         **counts,
+        "archived": state.archived.total,
         "by_status": _by_status(state),
         "approval_rate": rate,
-        "untested_merges": sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
+        "untested_merges": archived.untested
+        + sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
         **usage_summary.usage_breakdown(crew),
         "messages": usage_summary.delivery_statistics(crew, state),
         "anomalies": dict(Counter(anomaly.type for anomaly in state.anomalies)),
@@ -54,4 +58,5 @@ def metrics(crew: Crew) -> dict[str, Any]:
 
 def _by_status(state: State) -> dict[str, int]:
     counts = Counter(task.status for task in state.tasks)
+    counts.update({status: state.archived.counts.get(status.value, 0) for status in FINAL_STATUSES})
     return {status.value: counts[status] for status in Status if counts[status]}

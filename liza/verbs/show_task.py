@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from liza.crew import activity, draft_specs
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.spec_files import find_existing_specs
 from liza.rules.errors import UsageError
@@ -45,8 +46,8 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
 
     Raises UnknownId, UsageError.
     """
-    state = crew.board.read()
-    task = claims.get_task(state, checked_id(task_id))
+    state = archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
+    task = claims.get_task(state, task_id)
     link = crew.paths.task_link(task.id)
     is_draft = task.status is Status.DRAFT
     return {
@@ -57,7 +58,7 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
         if is_draft
         else (),
         "merge_failed": merge_failures.last_failure(task) if task.status in _MERGE_FAILURE_STATUSES else "",
-        "waits_for": picking.unmet_dependencies(state, task),
+        "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL_STATUSES else (),
         "handoff": state.handoff.get(task.id),
         "notes": [note.message for note in state.human_notes if note.recipient == task.id],
         **_work_row(crew, state, task),

@@ -63,6 +63,7 @@ def summarize(crew: Crew, state: State) -> dict[str, Any]:
         "signals": list(signal_names),
         "reasons": {name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
         "tasks": task_rows(state, missing_parts, frozenset(Status)),
+        "archived": {"total": state.archived.total, "by_status": state.archived.counts},
         "agents": rows_of_agents,
         "waiting": [{**fields_of(alarm), "seconds": _seconds_since(crew, alarm.waiting_since)} for alarm in waiting],
         "alerts": [fields_of(alarm) for alarm in present],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from liza.board.task_file import load_tasks
 from liza.crew import draft_specs
+from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -39,11 +40,21 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in requested if task.spec_ref])
     with crew.change(by, "add", requested[0].id if len(requested) == 1 else None) as tx:
-        tx.state = backlog.add(tx.state, requested, _request_context(crew, by, specs))
+        # Under the lock: no task can be archived between this look and the change.
+        archived = _find_archived(crew, tx.state, requested)
+        tx.state = backlog.add(tx.state, requested, replace(_request_context(crew, by, specs), archived=archived))
     ids = [task.id for task in requested]
     missing = {task_id: parts for task_id in ids if (parts := _missing_parts(tx.state, task_id, specs)) is not None}
     step = _next_for_draft(crew, by, tx.state, next(iter(missing)), specs) if missing else _next_after_add(crew, by)
     return make_result(tx.before, tx.state, ids[0], step, tasks=ids, drafts=list(missing), missing=missing)
+
+
+def _find_archived(
+    crew: Crew, state: State, requested: Sequence[TaskFields], others: Sequence[str] = ()
+) -> dict[str, Status]:
+    """Return the outcomes of the archived tasks that a request names: as an id, a dependency or a successor."""
+    named = [name for task in requested for name in (task.id, *(task.depends_on or ()))]
+    return archived_tasks.find_outcomes(crew, state, (*named, *others))
 
 
 def _missing_parts(state: State, task_id: str, specs: frozenset[str]) -> list[str] | None:
@@ -122,10 +133,13 @@ def _number(number: int, name: str, value: object) -> int:
 def edit(crew: Crew, requested: TaskFields) -> Result:
     """Change fields of a task that no agent holds. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
-    existing = claims.get_task(crew.board.read(), requested.id)
+    state = crew.board.read()
+    archived_tasks.refuse_archived(crew, state, [requested.id])
+    existing = claims.get_task(state, requested.id)
     specs = find_existing_specs(crew, [requested.spec_ref or existing.spec_ref])
     with crew.change(by, "edit", requested.id) as tx:
-        tx.state = backlog.edit(tx.state, requested, _request_context(crew, by, specs))
+        archived = archived_tasks.find_outcomes(crew, tx.state, requested.depends_on or ())
+        tx.state = backlog.edit(tx.state, requested, replace(_request_context(crew, by, specs), archived=archived))
     missing = _missing_parts(tx.state, requested.id, specs)
     if missing is None:
         return make_result(tx.before, tx.state, requested.id, f"liza task show {requested.id}", missing=[])
@@ -138,6 +152,7 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
 def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     """Answer the questions of a BLOCKED task. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
+    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
     with crew.change(by, "unblock", task_id) as tx:
         tx.state = backlog.unblock(tx.state, task_id, answers, Invocation(now=crew.clock.now(), by=by))
     task = claims.get_task(tx.state, task_id)
@@ -160,19 +175,24 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in by_tasks.new if task.spec_ref])
     context = RequestContext(Invocation(now=crew.clock.now(), by=by, detail=because), specs)
+    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
     with crew.change(by, "supersede", task_id) as tx:
+        context = replace(context, archived=_find_archived(crew, tx.state, by_tasks.new, by_tasks.existing))
         tx.state = backlog.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, context)
     end_task_work(crew, tx.before, task_id)
+    archive_moves.archive_if_due(crew, by)
     return make_result(tx.before, tx.state, task_id, "liza status")
 
 
 def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Result:
     """Abandon a task; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
+    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
     with crew.change(by, "drop", task_id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, detail=why or None)
         tx.state = backlog.drop(tx.state, task_id, invocation, dependants)
     end_task_work(crew, tx.before, task_id)
+    archive_moves.archive_if_due(crew, by)
     return make_result(tx.before, tx.state, task_id, "liza status")
 
 
@@ -182,6 +202,7 @@ def release(crew: Crew, task_id: str) -> Result:
     Raises Refused.
     """
     by = require_person(crew, planner=False)
+    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
     if claims.get_task(crew.board.read(), task_id).reviewing_by is not None:
         return _release_review(crew, by, task_id)
     with crew.change(by, "fence", task_id) as tx:

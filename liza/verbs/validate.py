@@ -11,6 +11,7 @@ import msgspec
 
 from liza.board.text import document, parse, values
 from liza.board.text.splitter import TABLE_SECTIONS
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import find_crew
 from liza.rules import invariants, settings
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, Missing, UsageError
@@ -38,8 +39,14 @@ def validate(path: Path | None) -> dict[str, Any]:
         _violation_row(violation.entry, violation.field, violation.actual, violation.expected)
         for violation in invariants.check_board(state)
     ]
+    if crew is not None:
+        violations += [_archive_row(*fault) for fault in archived_tasks.find_faults(crew, state)]
     warnings = [settings.describe_unknown_key(key) for key in document.find_unknown_config(text)]
     return _validation_row(board_path, state, violations, warnings, _repair_command(board_path) if violations else "")
+
+
+def _archive_row(entry: str, actual: str, expected: str) -> dict[str, str]:
+    return _violation_row(entry, "archive", actual, expected)
 
 
 def _repair_command(path: Path) -> str:

@@ -64,6 +64,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "heartbeat": ("heartbeat", REFUSED),
     "exit": ("exit 0", REFUSED),
     "hook": ("hook claude SessionStart", READS),
+    "archive": ("archive", REFUSED),
     "edit": ("edit", REFUSED),
     "lock": ("lock -- true", REFUSED),
     "restore": ("restore --last-good", REFUSED),

@@ -17,6 +17,20 @@ from liza.rules.errors import UsageError
 app = create_app()
 
 
+@declare_command(app, "archive", "liza archive --keep 20")
+def archive(
+    keep: Annotated[int, typer.Option("--keep", metavar="N", help="Leave the N newest closed tasks.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Move closed tasks from the board to .liza/archive. They are still shown, counted and satisfy dependencies.
+
+    It also happens by itself when the board has more closed tasks than config.archive_after.
+    """
+    from liza.verbs.archive import archive as verb
+
+    printing.print_result(verb(find_crew(), keep), as_json)
+
+
 @declare_command(app, "edit", "EDITOR=vim liza edit")
 def edit(
     what: Annotated[str, typer.Argument(metavar="[board|goal]", help="The board, or .liza/specs/goal.md.")] = "board",

@@ -12,6 +12,7 @@ from liza.cli.render.text_formats import shorten_program as program_of
 from liza.crew.commits_ahead import CommitsAhead
 from liza.rules.alarm_kinds import CONTAINED_NOTICES, AlarmKind
 from liza.rules.formatting import toml_text
+from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.durations import format_duration
 from liza.rules.project.test_proof import NO_SOURCE
 from liza.rules.statuses import AgentStatus, GoalStatus
@@ -71,8 +72,10 @@ def format_status(summary: Row, colour: bool) -> str:
     waiting = summary.get("waiting", ())
     if waiting:
         parts += ["", *(format_alarm(alarm, colour) for alarm in waiting)]
-    if summary["tasks"]:
-        parts += ["", format_task_list(summary["tasks"], colour)]
+    archived = summary.get("archived", {}).get("total", 0)
+    if summary["tasks"] or archived:
+        parts += [""] + [format_task_list(summary["tasks"], colour)] * bool(summary["tasks"])
+        parts += [f"{count_noun(archived, 'closed task')} in .liza/archive: liza task show ID"] * bool(archived)
     else:
         parts += ["", "no tasks yet: liza up wakes a planner; or: liza task add --help"]
     if summary["agents"]:
@@ -111,6 +114,7 @@ def _group_counts(summary: Row) -> str:
     counts = Counter(
         _CLAIMED_OFFLINE if _is_stopped(task, offline) else str(task["status"]) for task in summary["tasks"]
     )
+    counts.update(summary.get("archived", {}).get("by_status", {}))
     groups = [(sum(counts[status] for status in group), name) for name, group in _STATUS_GROUPS]
     return " · ".join(f"{number} {_group_label(name, number)}" for number, name in groups if number) or "no tasks"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.drift import drift_cache, ref_drift
 from liza.crew.drift.drift_cache import CachedDrift, RepositoryStamp
@@ -149,7 +150,7 @@ def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
 def drift_after_merge(crew: Crew, drift: IntegrationDrift, commit: str) -> IntegrationDrift:
     """Return the drift without the commits that a merge of ``commit`` brings back. Raises GitFailed."""
     removed = _commits_between(crew, drift.last_tip, drift.tip, commit)
-    return replace(drift, removed=removed, lost_tasks=_lost_tasks(crew.board.read(), removed))
+    return replace(drift, removed=removed, lost_tasks=_lost_tasks(crew, crew.board.read(), removed))
 
 
 def recovery_commands(crew: Crew, drift: IntegrationDrift, accept: str = "liza sync") -> str:
@@ -238,11 +239,17 @@ def _integration_gone_error(crew: Crew, state: State) -> Missing:
 def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str) -> IntegrationDrift:
     """Return the drift between two tips of integration."""
     removed, added = _commits_between(crew, last_tip, tip), _commits_between(crew, tip, last_tip)
-    liza_commits = _liza_commits(crew, state) & added.keys() if added else set()
+    liza_commits = _liza_commits(crew, state, added) if added else set()
     if liza_commits:
         added = _commits_between(crew, tip, last_tip, *liza_commits)
     return IntegrationDrift(
-        state.config.integration_branch, last_tip, tip, removed, added, _lost_tasks(state, removed), bool(liza_commits)
+        state.config.integration_branch,
+        last_tip,
+        tip,
+        removed,
+        added,
+        _lost_tasks(crew, state, removed),
+        bool(liza_commits),
     )
 
 
@@ -253,17 +260,19 @@ def _commits_between(crew: Crew, new: str, *old: str) -> dict[str, str]:
     return {commit: line[:80] for commit, line in rows}
 
 
-def _lost_tasks(state: State, removed: Iterable[str]) -> tuple[str, ...]:
+def _lost_tasks(crew: Crew, state: State, removed: Iterable[str]) -> tuple[str, ...]:
     """Return the merged tasks of which both the merge commit and the reviewed commit are gone."""
     commits = set(removed)
     merged = [task for task in state.tasks if task.status is Status.MERGED]
+    merged += archived_tasks.find_merged(crew, state, commits)
     return tuple(task.id for task in merged if {task.merge_commit, task.review_commit} <= commits)
 
 
-def _liza_commits(crew: Crew, state: State) -> set[str]:
-    """Return the commits that merges of Liza have put on integration, or will: only tested ones."""
-    merged = {task.merge_commit for task in state.tasks if task.merge_commit}
-    return merged | set(merge_refs.list_tested(crew.git).values())
+def _liza_commits(crew: Crew, state: State, added: Iterable[str]) -> set[str]:
+    """Return those of the commits that merges of Liza have put on integration, or will: only tested ones."""
+    commits = set(added)
+    merged = {task.merge_commit for task in (*state.tasks, *archived_tasks.find_merged(crew, state, commits))}
+    return commits & (merged | set(merge_refs.list_tested(crew.git).values()))
 
 
 def _rewind_command(crew: Crew, drift: IntegrationDrift) -> str:
@@ -282,6 +291,7 @@ def _newest_merge(crew: Crew, state: State) -> str | None:
     merge_commits = [
         task.merge_commit for task in state.tasks if task.merge_commit and COMMIT.fullmatch(task.merge_commit)
     ]
+    merge_commits += filter(COMMIT.fullmatch, archived_tasks.newest_merges(crew, state))
     if not merge_commits:
         return None
     return crew.git.out("rev-list", "--ignore-missing", "--topo-order", "-n1", *merge_commits) or None

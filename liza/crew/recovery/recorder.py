@@ -13,6 +13,8 @@ from datetime import datetime
 import msgspec
 
 from liza.board.spool import Spool, SpoolItem
+from liza.crew.archive import recorded_archive
+from liza.crew.archive.recorded_archive import ChangedArchive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
 from liza.repo import board_history, history_packs
@@ -94,13 +96,20 @@ def _record_batch(crew: Crew, packed: bool) -> int:
         for item, text in _spooled_boards(spool)
         if item.revision <= waiting[-1]
     ]
+    archive = ChangedArchive()
     if revisions:
+        archive = recorded_archive.find_changed(crew)
         # Not fields of the board, but a person's data, too: `git clean -x` would delete them with .liza.
         revisions[-1] = replace(
-            revisions[-1], goal=_read_goal(crew), settings=confirmed_settings.export_settings(crew.paths)
+            revisions[-1],
+            goal=_read_goal(crew),
+            settings=confirmed_settings.export_settings(crew.paths),
+            archive=archive.files,
         )
     # Drop only what was read here: newer revisions are not recorded yet.
     count, packs = _write_batch(crew, revisions, packed) if revisions else (0, ())
+    if count:
+        recorded_archive.mark_recorded(crew, archive)
     spool.drop_through(waiting[-1])
     if packs:
         _keep_packs_few(crew, packs)

@@ -27,7 +27,7 @@ def task_times(task: Task, now: datetime) -> TaskTimes:
     claims = [event.time for event in task.history if event.event == HistoryEvent.CLAIM]
     over = task.history[-1].time if task.history and task.status in FINAL_STATUSES else now
     seconds = int((over - claims[0]).total_seconds()) if claims else None
-    return TaskTimes(seconds, _union_seconds(_waiting_spans(task, now)), len(claims))
+    return TaskTimes(seconds, _union_seconds(waiting_spans(task, now)), len(claims))
 
 
 def goal_seconds(state: State, now: datetime) -> int | None:
@@ -40,12 +40,13 @@ def goal_seconds(state: State, now: datetime) -> int | None:
     return max(0, int((over - began).total_seconds()))
 
 
-def waiting_seconds(state: State, now: datetime) -> int:
-    """Return the seconds in which at least one task waited for a person."""
-    return _union_seconds(span for task in state.tasks for span in _waiting_spans(task, now))
+def waiting_seconds(state: State, now: datetime, archived: Iterable[Span] = ()) -> int:
+    """Return the seconds in which at least one task waited for a person. ``archived``: spans of archived tasks."""
+    return _union_seconds((*archived, *(span for task in state.tasks for span in waiting_spans(task, now))))
 
 
-def _waiting_spans(task: Task, now: datetime) -> list[Span]:
+def waiting_spans(task: Task, now: datetime) -> list[Span]:
+    """Return the times in which a task waited for a person."""
     spans, since = [], _draft_since(task)
     for event in task.history:
         if event.event in QUESTION_EVENTS:

@@ -42,7 +42,7 @@ def waiting_alarms(
     waiting = tuple(alarm for alarm in alarms if alarm.kind in _WAITING_KINDS)
     if waiting:
         return waiting
-    if not state.tasks:
+    if not state.tasks and not state.archived.total:
         return (Alarm("no_tasks", "goal", "there is no task, and no planner that adds one", "liza task add --help"),)
     return (_no_agent(state, roles),)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from liza.rules.errors import Refused, UsageError
@@ -11,6 +11,7 @@ from liza.rules.invariants import find_cycle
 from liza.rules.model import FINAL_STATUSES, Answer, Event, State, Status, Task
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.statuses import GoalStatus, SprintStatus
+from liza.rules.tasks.archiving import with_outcomes
 from liza.rules.tasks.claims import get_task
 from liza.rules.transitions import Invocation, apply_verb
 from liza.rules.value_classes import Value, field, replace
@@ -43,10 +44,12 @@ class TaskFields(Value):
 
 
 class RequestContext(Value):
-    """Caller and time of a request, and those of the named specs that exist."""
+    """Caller and time of a request, those of the named specs that exist, and those of the named tasks in the archive,
+    with their outcomes."""
 
     invocation: Invocation
     specs: frozenset[str] = field(default_factory=frozenset)
+    archived: Mapping[str, Status] = field(default_factory=dict)
 
 
 class MissingField(Value):
@@ -99,9 +102,11 @@ def add(state: State, wanted: Sequence[TaskFields], context: RequestContext) -> 
         _refuse_numbers(fields)
         if fields.id in ids:
             raise Refused(f"there is a task {fields.id} already", f"liza task show {fields.id}")
+        if fields.id in context.archived:
+            raise Refused(f"the id {fields.id} belongs to a task in the archive", f"liza task show {fields.id}")
         ids.add(fields.id)
         tasks.append(_new(state, fields, context))
-    grown = _reopen_goal(replace(state, tasks=tuple(tasks)))
+    grown = with_outcomes(_reopen_goal(replace(state, tasks=tuple(tasks))), context.archived)
     for fields in wanted:
         _refuse_bad_dependencies(grown, fields.id, fields.depends_on or ())
     return grown
@@ -157,13 +162,14 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
         return state
     invocation = replace(context.invocation, detail=None if wanted.draft else describe_missing(missing))
     edited = state.with_task(apply_verb(changed, E.READY if is_ready else E.EDIT, invocation))
+    edited = with_outcomes(edited, context.archived)
     _refuse_bad_dependencies(edited, task.id, changed.depends_on)
     return edited
 
 
 def _refuse_bad_dependencies(state: State, task_id: str, depends_on: Iterable[str]) -> None:
     for other in depends_on:
-        if state.task(other) is None:
+        if state.task(other) is None and other not in state.archived.outcomes:
             raise Refused(f"{task_id} depends on {other}, which is not on the board", "liza task list")
     loop = find_cycle(state, task_id)
     if loop:
@@ -228,7 +234,8 @@ def supersede(
             "superseding needs the root cause", f"liza task supersede {task_id} --by OTHER --because 'why'"
         )
     for other in existing:
-        get_task(state, other)
+        if other not in context.archived:
+            get_task(state, other)
     successors = (*existing, *(fields.id for fields in by))
     if not successors or task_id in successors:
         raise UsageError(
@@ -244,9 +251,10 @@ def supersede(
         rescope_reason=context.invocation.detail,
         **_CLEARED_CLAIM,
     )
-    state = state.with_task(superseded)
+    state = with_outcomes(state.with_task(superseded), context.archived)
     for other in successors:
-        state = state.with_task(replace(get_task(state, other), supersedes=task_id))
+        if state.task(other) is not None:
+            state = state.with_task(replace(get_task(state, other), supersedes=task_id))
     loop = find_cycle(state, task_id)
     if loop:
         raise Refused(f"{task_id} would wait for itself: {' → '.join(loop)}", f"liza task show {task_id}")

@@ -146,13 +146,18 @@ def occupation(state: State, agent: str) -> str | None:
 
 
 def unmet_dependencies(state: State, task: Task) -> tuple[str, ...]:
-    """Return the dependencies that are not met. One is met if it is MERGED, or SUPERSEDED by tasks that are all met."""
+    """Return the dependencies that are not met. One is met if it is MERGED, or SUPERSEDED by tasks that are all met.
+
+    For a task in the archive its outcome counts.
+    """
     return tuple(wanted for wanted in task.depends_on if not _is_met(state, wanted, frozenset()))
 
 
 def _is_met(state: State, task_id: str, seen: frozenset[str]) -> bool:
     task = state.task(task_id)
-    if task is None or task_id in seen:
+    if task is None:
+        return state.archived.outcomes.get(task_id) is S.MERGED
+    if task_id in seen:
         return False
     if task.status is S.SUPERSEDED:
         return bool(task.superseded_by) and all(

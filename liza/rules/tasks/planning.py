@@ -51,7 +51,7 @@ def find_triggers(state: State) -> tuple[Trigger, ...]:
     """Return all current reasons to plan, the most urgent first."""
     if state.goal.status != GoalStatus.IN_PROGRESS:
         return ()
-    if not state.tasks:
+    if not state.tasks and not state.archived.total:
         return (Trigger(WakeTrigger.INITIAL_PLANNING, (), state.goal.description, (state.goal.description,)),)
     triggers: list[Trigger] = []
     urgent = [
@@ -98,14 +98,11 @@ def _sprint_complete(state: State) -> list[Trigger]:
         task.status in FINAL_STATUSES for task in state.tasks
     ):
         return []
-    merged = sum(task.status is S.MERGED for task in state.tasks)
+    # The same numbers before and after a move to the archive: it is no new reason to plan.
+    merged = sum(task.status is S.MERGED for task in state.tasks) + state.archived.counts.get(S.MERGED, 0)
+    total = len(state.tasks) + state.archived.total
     return [
-        Trigger(
-            WakeTrigger.SPRINT_COMPLETE,
-            (),
-            f"{merged} of {len(state.tasks)} merged",
-            (str(merged), str(len(state.tasks))),
-        )
+        Trigger(WakeTrigger.SPRINT_COMPLETE, (), f"{merged} of {total} merged", (str(merged), str(total))),
     ]
 
 
@@ -183,7 +180,8 @@ def is_crew_done(state: State, has_planner: bool) -> bool:
     """
     if state.goal.status != GoalStatus.IN_PROGRESS:
         return True
-    return not has_planner and bool(state.tasks) and all(task.status in FINAL_STATUSES for task in state.tasks)
+    has_tasks = bool(state.tasks) or state.archived.total > 0
+    return not has_planner and has_tasks and all(task.status in FINAL_STATUSES for task in state.tasks)
 
 
 def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:

@@ -11,9 +11,11 @@ S = Status
 
 def find_unclaimable(state: State) -> dict[str, str]:
     """Return the open tasks whose dependencies can never be met: id → text with the dependency and its state."""
+    archived = state.archived.outcomes
     lost = {task.id for task in state.tasks if task.status is S.ABANDONED}
+    lost |= {name for name, outcome in archived.items() if outcome is not S.MERGED}
     reasons: dict[str, str] = {}
-    ids = {task.id for task in state.tasks}
+    ids = {task.id for task in state.tasks} | archived.keys()
     while True:
         before = len(lost)
         for task in state.tasks:
@@ -45,5 +47,6 @@ def waits_for_coder_text(task: Task) -> str:
 def _how_lost(state: State, task_id: str) -> str:
     task = state.task(task_id)
     if task is None:
-        return "which is not on the board"
+        outcome = state.archived.outcomes.get(task_id)
+        return "which is not on the board" if outcome is None else f"which is archived and was not merged: {outcome}"
     return f"which is {task.status}" if task.status in FINAL_STATUSES else "which can never be claimed itself"

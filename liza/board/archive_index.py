@@ -1,0 +1,362 @@
+"""Index of the archived tasks: where each entry is, and the facts that rules and reports need.
+
+It is derived from the files of the archive and can be deleted at any time. Each use first compares the files with the
+index by inode, size and mtime, and reads only what changed: after a move only the appended entries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from liza.board import archive_files
+from liza.board.archive_files import ArchivedEntry, ArchiveIntent
+from liza.board.text.parse import NeedsSlowPath
+from liza.rules.errors import BoardInconsistent, UnknownId
+from liza.rules.formatting.times import format_time
+from liza.rules.model import FINAL_STATUSES, Status, Task
+from liza.rules.paths import Paths
+from liza.rules.reports import timings
+from liza.rules.reports.timings import Span
+from liza.rules.tasks import archiving
+from liza.rules.tasks.archiving import ArchiveTotals
+
+_TIMEOUT: Final = 10.0  # seconds to wait for another process that updates the index
+_MAX_IDS: Final = 500  # ids in one query
+_MAX_LOOKS: Final = 100  # looks at files that another process is changing
+_SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE files (name TEXT PRIMARY KEY, inode INTEGER, mtime INTEGER, size INTEGER, sha TEXT, error TEXT);
+CREATE TABLE entries (
+    id TEXT, place TEXT, name TEXT, offset INTEGER, length INTEGER, status TEXT, verdicts TEXT, untested INTEGER,
+    superseded_by TEXT, merge_commit TEXT, review_commit TEXT, error TEXT, waited TEXT
+);
+CREATE INDEX by_id ON entries (id, place, offset);
+CREATE INDEX by_place ON entries (place, offset);
+CREATE INDEX by_status ON entries (status, verdicts);
+CREATE INDEX by_test ON entries (untested, status);
+CREATE INDEX by_wait ON entries (waited) WHERE waited != '';
+CREATE INDEX by_commit ON entries (merge_commit);
+CREATE TABLE generation (number INTEGER);
+INSERT INTO generation VALUES (0);
+"""
+_COLUMNS: Final = "id, status, superseded_by, merge_commit, review_commit, error"
+Stamp = tuple[int, int, int]
+"""Inode, mtime in nanoseconds, size in bytes."""
+_INCOMPLETE: Final[Stamp] = (0, 0, 0)
+"""Stamp of a file with a move under way: it is read again at the next use."""
+
+
+class IndexedTask(msgspec.Struct, frozen=True):
+    """An archived task as the index has it. ``error`` is why its entry cannot be read; then ``status`` is empty."""
+
+    id: str
+    status: str
+    superseded_by: tuple[str, ...]
+    merge_commit: str | None
+    review_commit: str | None
+    error: str
+
+
+class ArchiveIndex:
+    """The index of one crew's archive. Each query first brings it up to date.
+
+    All queries raise BoardInconsistent if the archive cannot be read, or keeps changing.
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._connection: sqlite3.Connection | None = None
+
+    def find(self, ids: Iterable[str]) -> dict[str, IndexedTask]:
+        """Return the archived tasks among ``ids``."""
+        database = self._current()
+        rows = _select_in(database, f"SELECT {_COLUMNS} FROM entries WHERE id IN (?) ORDER BY place, offset", ids)
+        return {row[0]: _indexed_task(row) for row in rows}
+
+    def find_merges(self, commits: Iterable[str]) -> tuple[IndexedTask, ...]:
+        """Return the archived tasks with one of these merge commits."""
+        rows = _select_in(self._current(), f"SELECT {_COLUMNS} FROM entries WHERE merge_commit IN (?)", commits)
+        return tuple(map(_indexed_task, rows))
+
+    def newest_merges(self, number: int) -> tuple[str, ...]:
+        """Return the merge commits of the merged tasks that were archived last, at most ``number``."""
+        query = "SELECT merge_commit FROM entries WHERE merge_commit != '' ORDER BY place DESC, offset DESC LIMIT ?"
+        return tuple(row[0] for row in self._current().execute(query, (number,)))
+
+    def read_task(self, task_id: str) -> Task:
+        """Return an archived task from its file. Raises UnknownId."""
+        query = "SELECT name, offset, length FROM entries WHERE id = ? ORDER BY place DESC, offset DESC LIMIT 1"
+        row = self._current().execute(query, (task_id,)).fetchone()
+        if row is None:
+            raise UnknownId(f"there is no task {task_id!r} in the archive", "liza task list")
+        name, offset, length = row
+        data = _complete_bytes(self._paths, name, archive_files.read_intent(self._paths))
+        entry = archive_files.parse_entry(data[offset : offset + length].decode(errors="replace"), offset)
+        if entry.task is None or entry.id != task_id:
+            reason = entry.error or "the file has changed meanwhile"
+            raise BoardInconsistent(f".liza/archive/{name}: the entry of {task_id}: {reason}", "liza validate")
+        return entry.task
+
+    def totals(self, without: Iterable[str] = ()) -> ArchiveTotals:
+        """Return the totals of the archive without the tasks ``without``; a task that occurs twice counts once."""
+        database = self._current()
+        statuses: Counter[str] = Counter()
+        verdicts: Counter[str] = Counter()
+        counted = database.execute("SELECT status, verdicts, COUNT(*) FROM entries GROUP BY status, verdicts")
+        for status, words, number in (*counted, *_hidden_rows(database, set(without))):
+            statuses[status] += number
+            for word, count in Counter(filter(None, words.split(","))).items():
+                verdicts[word] += count * number
+        return ArchiveTotals(
+            {name: number for name, number in statuses.items() if name and number},
+            {name: number for name, number in verdicts.items() if number},
+        )
+
+    def count_untested(self) -> int:
+        """Return how many archived tasks were merged without a test."""
+        query = "SELECT COUNT(*) FROM entries WHERE untested = 1 AND status = ?"
+        return int(self._current().execute(query, (Status.MERGED.value,)).fetchone()[0])
+
+    def waiting_spans(self) -> list[Span]:
+        """Return the times in which archived tasks waited for a person."""
+        rows = self._current().execute("SELECT waited FROM entries WHERE waited != ''")
+        return [_parse_span(span) for (text,) in rows for span in text.split(",")]
+
+    def find_faults(self) -> list[tuple[str, str, str]]:
+        """Return what is wrong with the files: file, id or an empty text, fault."""
+        database = self._current()
+        faults = database.execute("SELECT name, '', error FROM files WHERE error != ''").fetchall()
+        faults += database.execute("SELECT name, id, error FROM entries WHERE error != ''").fetchall()
+        repeated = "the id occurs more than once in the archive; the last entry counts"
+        return faults + [(name, task_id, repeated) for task_id, name in _repeated_ids(database)]
+
+    def ids(self) -> list[str]:
+        """Return the ids of all archived tasks."""
+        return [row[0] for row in self._current().execute("SELECT DISTINCT id FROM entries WHERE id != ''")]
+
+    def appendable_sizes(self) -> dict[str, int]:
+        """Return the sizes in bytes of the files to which entries can be appended, by name."""
+        return dict(self._current().execute("SELECT name, size FROM files WHERE error = ''").fetchall())
+
+    def generation(self) -> int:
+        """Return a number that changes whenever the files of the archive have changed."""
+        return int(self._current().execute("SELECT number FROM generation").fetchone()[0])
+
+    # ── keeping it up to date ────────────────────────────────────────────────────────────────────────────────────
+
+    def _current(self) -> sqlite3.Connection:
+        """Return the database, up to date. A damaged file is made again; without a usable disk it is in memory."""
+        for attempt in (self._open_file, self._recreate_file, self._open_memory):
+            try:
+                database = self._connection or attempt()
+                self._connection = database
+                self._refresh(database)
+                return database
+            except (sqlite3.Error, OSError):
+                self._close()
+        raise BoardInconsistent("the index of the archive cannot be made", "liza doctor")
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _open_file(self) -> sqlite3.Connection:
+        path = self._paths.archive_index
+        # A link or a pipe at the path is replaced: it is never followed or waited for.
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(path.lstat().st_mode):
+                path.rename(path.with_name(f"{path.name}.odd"))
+        return _prepare(sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None))
+
+    def _recreate_file(self) -> sqlite3.Connection:
+        for name in (self._paths.archive_index.name, f"{self._paths.archive_index.name}-journal"):
+            (self._paths.tx / name).unlink(missing_ok=True)
+        return self._open_file()
+
+    def _open_memory(self) -> sqlite3.Connection:
+        return _prepare(sqlite3.connect(":memory:", isolation_level=None))
+
+    def _refresh(self, database: sqlite3.Connection) -> None:
+        """Index the files that changed. Raises BoardInconsistent, sqlite3.Error."""
+        recorded = _recorded_stamps(database)
+        stamps = self._stamps()
+        for _ in range(_MAX_LOOKS):
+            intent = archive_files.read_intent(self._paths)
+            if intent is None and stamps == recorded:
+                return
+            again = self._stamps()
+            # An append ends before its intent is deleted. So without an intent, and with the sizes of before, no
+            # file is in the course of being appended to. With an intent, its text counts, not the end of the file.
+            if intent is not None or again == stamps:
+                self._index_changed(database, stamps, intent)
+                return
+            stamps = again
+        raise BoardInconsistent("the files in .liza/archive keep changing", f"ls -l {self._paths.archive}")
+
+    def _stamps(self) -> dict[str, Stamp]:
+        stamps = {}
+        for name in archive_files.list_names(self._paths):
+            with suppress(FileNotFoundError):
+                status = (self._paths.archive / name).lstat()
+                stamps[name] = status.st_ino, status.st_mtime_ns, status.st_size
+        return stamps
+
+    def _index_changed(
+        self, database: sqlite3.Connection, stamps: dict[str, Stamp], intent: ArchiveIntent | None
+    ) -> None:
+        if intent is not None:
+            stamps = {**stamps, intent.name: _INCOMPLETE}
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            recorded = _recorded_stamps(database)
+            changed = [name for name in recorded.keys() | stamps if recorded.get(name) != stamps.get(name)]
+            changed += [name for name, stamp in stamps.items() if stamp == _INCOMPLETE and name not in changed]
+            for name in sorted(changed):
+                self._index_file(database, name, stamps.get(name), intent)
+            if changed:
+                database.execute("UPDATE generation SET number = number + 1")
+            database.execute("COMMIT")
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+
+    def _index_file(
+        self, database: sqlite3.Connection, name: str, stamp: Stamp | None, intent: ArchiveIntent | None
+    ) -> None:
+        """Index one file: the entries behind the indexed part if that is unchanged, else all."""
+        indexed = database.execute("SELECT size, sha FROM files WHERE name = ? AND error = ''", (name,)).fetchone()
+        database.execute("DELETE FROM files WHERE name = ?", (name,))
+        start, entries, data, error = 0, list[ArchivedEntry](), b"", ""
+        if stamp is not None:
+            try:
+                data = _complete_bytes(self._paths, name, intent)
+                data = data if stamp == _INCOMPLETE else data[: stamp[2]]
+                unchanged = indexed is not None and _sha(data[: indexed[0]]) == indexed[1]
+                start, entries = _split_from(data, indexed[0] if unchanged else 0)
+            except (BoardInconsistent, NeedsSlowPath) as failure:
+                error = str(failure)
+        if start == 0:
+            database.execute("DELETE FROM entries WHERE name = ?", (name,))
+        rows = [_entry_row(entry, name) for entry in entries]
+        database.executemany(f"INSERT INTO entries VALUES ({_marks(13)})", rows)
+        if stamp is not None:
+            file_row = (name, stamp[0], stamp[1], len(data) if stamp == _INCOMPLETE else stamp[2], _sha(data), error)
+            database.execute(f"INSERT INTO files VALUES ({_marks(6)})", file_row)
+
+
+def _split_from(data: bytes, start: int) -> tuple[int, list[ArchivedEntry]]:
+    """Return the entries from ``start``, or all if the text there belongs to the entry before. Raises NeedsSlowPath."""
+    if start:
+        with suppress(NeedsSlowPath):
+            return start, archive_files.split_file(data, start)
+    return 0, archive_files.split_file(data)
+
+
+def _prepare(database: sqlite3.Connection) -> sqlite3.Connection:
+    """Return the database with its tables; a file of another version loses its old ones."""
+    database.execute("PRAGMA trusted_schema = OFF")
+    if database.execute("PRAGMA user_version").fetchone()[0] == _SCHEMA_VERSION:
+        return database
+    database.execute("BEGIN IMMEDIATE")
+    if database.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
+        for kind, name in database.execute("SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL").fetchall():
+            database.execute(f'DROP {kind} IF EXISTS "{name}"')
+        for statement in filter(str.strip, _SCHEMA.split(";")):
+            database.execute(statement)
+        database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+    database.execute("COMMIT")
+    return database
+
+
+def _recorded_stamps(database: sqlite3.Connection) -> dict[str, Stamp]:
+    return {row[0]: row[1:] for row in database.execute("SELECT name, inode, mtime, size FROM files")}
+
+
+def _complete_bytes(paths: Paths, name: str, intent: ArchiveIntent | None) -> bytes:
+    """Return the bytes of a file; during a move as they will be at its end."""
+    if intent is None or intent.name != name:
+        return archive_files.read_bytes(paths, name)
+    try:
+        data = archive_files.read_bytes(paths, name)
+    except BoardInconsistent:
+        data = b""
+    text = intent.text.encode()
+    return data[: intent.size] + text if text.startswith(data[intent.size :]) else data
+
+
+def _entry_row(entry: ArchivedEntry, name: str) -> tuple[object, ...]:
+    position = archive_files.sort_key(name)
+    task = entry.task
+    if task is None:
+        return (entry.id, position, name, entry.offset, entry.length, "", "", 0, "", None, None, entry.error, "")
+    # An entry that a person made open again is reported, and not counted.
+    fault = "" if task.status in FINAL_STATUSES else f"its status is {task.status}, which is not final"
+    totals = archiving.totals_of((task,))
+    words = ",".join(sorted(word for word, number in totals.verdicts.items() for _ in range(number)))
+    status = "" if fault else task.status.value
+    return (
+        *(entry.id, position, name, entry.offset, entry.length, status, words, int(task.tested is False)),
+        *(" ".join(task.superseded_by), task.merge_commit, task.review_commit, fault, _format_spans(task)),
+    )
+
+
+def _format_spans(task: Task) -> str:
+    spans = timings.waiting_spans(task, archiving.closed_at(task))
+    return ",".join(f"{format_time(start)} {format_time(end)}" for start, end in spans)
+
+
+def _parse_span(text: str) -> Span:
+    start, end = map(datetime.fromisoformat, text.split(" "))
+    return start, end
+
+
+def _indexed_task(row: tuple[str, str, str, str | None, str | None, str]) -> IndexedTask:
+    return IndexedTask(row[0], row[1], tuple(row[2].split()), row[3], row[4], row[5])
+
+
+def _hidden_rows(database: sqlite3.Connection, on_board: set[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield status and verdicts of the entries that do not count: of tasks on the board, and all but the last of a
+    task."""
+    repeated = {task_id for task_id, _ in _repeated_ids(database)}
+    query = "SELECT status, verdicts, id FROM entries WHERE id IN (?) ORDER BY place, offset"
+    rows = _select_in(database, query, on_board | repeated)
+    last = {row[2]: index for index, row in enumerate(rows)}
+    for index, (status, verdicts, task_id) in enumerate(rows):
+        if task_id in on_board or index != last[task_id]:
+            yield status, verdicts, -1
+
+
+def _repeated_ids(database: sqlite3.Connection) -> list[tuple[str, str]]:
+    query = "SELECT id, MAX(name) FROM entries WHERE id != '' GROUP BY id HAVING COUNT(*) > 1"
+    return database.execute(query).fetchall()
+
+
+def _select_in(database: sqlite3.Connection, query: str, values: Iterable[str]) -> list[tuple[Any, ...]]:
+    """Return the rows of a query with ``IN (?)`` for many values."""
+    wanted = sorted(set(values))
+    return [
+        row
+        for start in range(0, len(wanted), _MAX_IDS)
+        for row in database.execute(
+            query.replace("?", _marks(len(wanted[start : start + _MAX_IDS]))), wanted[start : start + _MAX_IDS]
+        )
+    ]
+
+
+def _marks(number: int) -> str:
+    return ",".join("?" * number)
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

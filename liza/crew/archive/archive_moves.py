@@ -1,0 +1,86 @@
+"""Move closed tasks from the board to the archive."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from liza.crew.crew import Crew
+from liza.programs.session.run_directory import RunDir
+from liza.rules.errors import LizaError
+from liza.rules.model import State
+from liza.rules.tasks import archiving
+from liza.rules.tasks.archiving import ArchiveTotals
+
+if TYPE_CHECKING:
+    from liza.board.archive_index import ArchiveIndex
+
+EVENT = "archive"
+"""Event of a revision that moved tasks to the archive."""
+
+
+class ArchiveFacts(msgspec.Struct, frozen=True):
+    """What a move needs to know about the archive. It holds for one revision of the board and one generation."""
+
+    revision: int
+    generation: int
+    totals: ArchiveTotals
+
+
+def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
+    """Move the closed tasks to the archive, except the ``keep`` newest, and return their ids.
+
+    Files are read before the lock is taken: under it only changes since then are. Raises Refused, LizaError.
+    """
+    from liza.board import archive_files
+    from liza.board.archive_index import ArchiveIndex
+
+    index = ArchiveIndex(crew.paths)
+    before = crew.board.read()
+    facts, open_runs = _gather_facts(index, before), _find_open_runs(crew, before)
+    if not archiving.find_archivable(before, open_runs, keep):
+        return ()
+    with crew.change(by, EVENT) as tx:
+        if (tx.before.revision, index.generation()) != (facts.revision, facts.generation):
+            facts = _gather_facts(index, tx.before)
+        open_runs |= _find_open_runs(crew, tx.before)
+        tasks = archiving.find_archivable(tx.before, open_runs, keep)
+        texts = archive_files.movable_texts(tx.document, (task.id for task in tasks))
+        if not texts:
+            return ()
+        moved = [task for task in tx.before.tasks if task.id in texts]
+        tx.state = archiving.move_to_archive(tx.before, moved, facts.totals)
+        text = "".join(texts[task.id] for task in moved)
+        sizes = index.appendable_sizes()
+        name = archive_files.choose_name(
+            archive_files.list_names(crew.paths), sizes, crew.clock.now(), len(text.encode())
+        )
+        tx.move = archive_files.ArchiveMove(name, text, tuple(task.id for task in moved))
+    return tuple(task.id for task in moved)
+
+
+def archive_if_due(crew: Crew, by: str) -> None:
+    """Archive closed tasks if the board has more than `config.archive_after`. A failure is logged, not raised."""
+    try:
+        keep = archiving.count_to_keep(crew.board.read())
+        if keep is not None:
+            archive_closed(crew, by, keep)
+    except (LizaError, OSError) as error:
+        with suppress(LizaError, OSError):
+            crew.append_alert_log([f"archive_failed  closed tasks were not archived: {error}. Next: liza archive"])
+
+
+def _gather_facts(index: ArchiveIndex, state: State) -> ArchiveFacts:
+    generation = index.generation()
+    return ArchiveFacts(state.revision, generation, index.totals(without=(task.id for task in state.tasks)))
+
+
+def _find_open_runs(crew: Crew, state: State) -> frozenset[str]:
+    """Return the newest runs whose sessions are not concluded: supervisors still read the histories of their tasks."""
+    return frozenset(run for run in archiving.newest_runs(state) if _is_open(crew.run_dir(run)))
+
+
+def _is_open(directory: RunDir) -> bool:
+    return directory.exists() and not directory.is_concluded()

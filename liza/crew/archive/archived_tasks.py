@@ -1,0 +1,140 @@
+"""Look up archived tasks, and read the figures of the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from liza.crew.crew import Crew
+from liza.rules.errors import Refused, UnknownId
+from liza.rules.model import State, Status, Task
+from liza.rules.reports.timings import Span
+from liza.rules.tasks import archiving, claims
+from liza.rules.tasks.archiving import ArchiveTotals
+
+if TYPE_CHECKING:
+    from liza.board.archive_index import ArchiveIndex
+
+_MAX_MERGES = 50
+
+
+class ArchiveFigures(msgspec.Struct, frozen=True):
+    """Figures of the archive for `liza metrics`: merges without a test, and times of waiting for a person."""
+
+    untested: int = 0
+    waiting: tuple[Span, ...] = ()
+
+
+def open_index(crew: Crew) -> ArchiveIndex | None:
+    """Return the index of the archive; None if the crew has no archive."""
+    if not crew.paths.archive.exists() and not crew.paths.archive_intent.exists():
+        return None
+    from liza.board.archive_index import ArchiveIndex
+
+    return ArchiveIndex(crew.paths)
+
+
+def find_task(crew: Crew, state: State, task_id: str) -> Task | None:
+    """Return a task of the board or of the archive; None if there is none. Raises BoardInconsistent."""
+    task = state.task(task_id)
+    index = open_index(crew) if task is None else None
+    if index is not None:
+        with suppress(UnknownId):
+            return index.read_task(task_id)
+    return task
+
+
+def with_archived(crew: Crew, state: State, task_id: str) -> State:
+    """Return the board with a task of the archive added, for commands that only read. Unchanged if it has that task.
+
+    Raises UnknownId, BoardInconsistent.
+    """
+    if state.task(task_id) is not None:
+        return state
+    task = find_task(crew, state, task_id)
+    if task is None:
+        claims.get_task(state, task_id)  # raises
+        return state
+    return replace(state, tasks=(*state.tasks, task))
+
+
+def refuse_archived(crew: Crew, state: State, task_ids: Iterable[str]) -> None:
+    """Raise Refused if one of the tasks is in the archive: closed tasks are not changed."""
+    missing = [task_id for task_id in task_ids if state.task(task_id) is None]
+    index = open_index(crew) if missing else None
+    for task_id, entry in (index.find(missing) if index is not None else {}).items():
+        raise Refused(f"{task_id} is {entry.status or 'closed'} and in the archive", f"liza task show {task_id}")
+
+
+def find_outcomes(crew: Crew, state: State, task_ids: Iterable[str]) -> dict[str, Status]:
+    """Return the outcomes of those tasks that are in the archive and not on the board. Raises BoardInconsistent."""
+    missing = {task_id for task_id in task_ids if state.task(task_id) is None}
+    index = open_index(crew) if missing else None
+    return {} if index is None else _resolve(index, state, missing)
+
+
+def _resolve(index: ArchiveIndex, state: State, task_ids: set[str]) -> dict[str, Status]:
+    """Return the outcomes of archived tasks; chains of superseded tasks are followed."""
+    entries = index.find(task_ids)
+    waiting = {other for entry in entries.values() for other in entry.superseded_by} - entries.keys()
+    while waiting:
+        more = index.find(other for other in waiting if state.task(other) is None)
+        entries |= more
+        waiting = {other for entry in more.values() for other in entry.superseded_by} - entries.keys()
+    closed = [
+        Task(id=entry.id, status=Status(entry.status or Status.ABANDONED), superseded_by=entry.superseded_by)
+        for entry in entries.values()
+    ]
+    outcomes = archiving.resolve_outcomes(closed, {task.id: task.status for task in state.tasks})
+    return {task_id: outcomes[task_id] for task_id in task_ids if task_id in entries}
+
+
+def read_figures(crew: Crew, state: State) -> ArchiveFigures:
+    """Return the figures of the archive. Raises BoardInconsistent."""
+    index = open_index(crew) if state.archived.total else None
+    return ArchiveFigures() if index is None else ArchiveFigures(index.count_untested(), tuple(index.waiting_spans()))
+
+
+def find_merged(crew: Crew, state: State, merge_commits: Iterable[str]) -> tuple[Task, ...]:
+    """Return the archived tasks that were merged as one of these commits, with their commits only."""
+    index = open_index(crew) if state.archived.counts.get(Status.MERGED) else None
+    return tuple(
+        Task(
+            id=entry.id,
+            status=Status.MERGED,
+            merge_commit=entry.merge_commit,
+            review_commit=entry.review_commit,
+        )
+        for entry in (index.find_merges(merge_commits) if index is not None else ())
+        if entry.status == Status.MERGED
+    )
+
+
+def newest_merges(crew: Crew, state: State) -> tuple[str, ...]:
+    """Return the merge commits of the tasks that were archived last."""
+    index = open_index(crew) if state.archived.counts.get(Status.MERGED) else None
+    return () if index is None else index.newest_merges(_MAX_MERGES)
+
+
+def find_faults(crew: Crew, state: State) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with the archive: entry, value found, value expected. Raises BoardInconsistent."""
+    index = open_index(crew)
+    if index is not None:
+        for name, task_id, fault in index.find_faults():
+            yield f"archive/{name}{f': {task_id}' if task_id else ''}", fault, "an entry of a closed task"
+    totals = index.totals(without=(task.id for task in state.tasks)) if index is not None else ArchiveTotals()
+    for kind, counts, real in (
+        ("counts", state.archived.counts, totals.statuses),
+        ("verdicts", state.archived.verdicts, totals.verdicts),
+    ):
+        for name in sorted(counts.keys() | real.keys()):
+            if counts.get(name, 0) != real.get(name, 0):
+                yield (
+                    f"archived.{kind}",
+                    f"{name}: {counts.get(name, 0)}",
+                    f"{name}: {real.get(name, 0)}, as the files have",
+                )

@@ -1,0 +1,80 @@
+"""The files of archived tasks in the history: which of them changed, and the restoration of deleted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from liza.crew.crew import Crew
+from liza.repo import board_history
+from liza.rules.errors import LizaError
+from liza.system import files, untrusted_files
+
+Stamps = dict[str, tuple[int, int, int]]
+"""Inode, mtime in nanoseconds and size in bytes of each archive file."""
+
+
+class ChangedArchive(msgspec.Struct, frozen=True):
+    """The archive files that the history does not have yet, by name, and the stamps of all files then."""
+
+    files: Mapping[str, bytes] = {}
+    stamps: Stamps | None = None
+
+
+def find_changed(crew: Crew) -> ChangedArchive:
+    """Return the archive files that changed since they were recorded; none if the archive cannot be read now.
+
+    During a move to the archive there are none: the next batch has them.
+    """
+    if not crew.paths.archive.exists() or crew.paths.archive_intent.exists():
+        return ChangedArchive()
+    from liza.board import archive_files
+
+    recorded, stamps, changed = _read_stamps(crew), Stamps(), {}
+    with suppress(LizaError, OSError):
+        for name in archive_files.list_names(crew.paths):
+            status = (crew.paths.archive / name).lstat()
+            stamps[name] = status.st_ino, status.st_mtime_ns, status.st_size
+            if recorded.get(name) != stamps[name]:
+                changed[name] = archive_files.read_bytes(crew.paths, name)
+        # Read before this look, so that a move that began meanwhile is not recorded in half.
+        return ChangedArchive() if crew.paths.archive_intent.exists() else ChangedArchive(changed, stamps)
+    return ChangedArchive()
+
+
+def mark_recorded(crew: Crew, archive: ChangedArchive) -> None:
+    """Note which files the history has. Without the note they are recorded again, which changes nothing."""
+    if archive.files and archive.stamps is not None:
+        with suppress(LizaError):
+            files.replace_unsynced(crew.paths.archive_recorded, msgspec.json.encode(archive.stamps))
+
+
+def _read_stamps(crew: Crew) -> Stamps:
+    try:
+        data = untrusted_files.read_record(crew.paths.archive_recorded)
+        return msgspec.json.decode(data, type=Stamps)
+    except (OSError, LizaError, ValueError, RecursionError):
+        return {}
+
+
+def restore_missing(crew: Crew) -> tuple[str, ...]:
+    """Write the archive files that the history has and `.liza/archive` lacks. Return their names.
+
+    Raises GitFailed, WriteFailed.
+    """
+    from liza.board import archive_files
+
+    names = [name for name in board_history.list_archive(crew.git) if archive_files.is_archive_name(name)]
+    restored = []
+    for name in names:
+        data = None if (crew.paths.archive / name).exists() else board_history.read_archive_file(crew.git, name)
+        if data is not None:
+            with files.convert_os_errors():
+                crew.paths.archive.mkdir(exist_ok=True)
+            files.replace_unsynced_via(crew.paths.tx, crew.paths.archive / name, data)
+            restored.append(name)
+    if restored:
+        files.fsync_directory(crew.paths.archive)
+    return tuple(restored)

@@ -1,0 +1,41 @@
+"""archive: move closed tasks from the board to `.liza/archive`."""
+
+from __future__ import annotations
+
+from liza.crew.archive import archive_moves
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.rules.errors import UsageError
+from liza.rules.formatting.counts import count_noun
+from liza.rules.model import FINAL_STATUSES
+
+MAX_NAMES = 5
+"""Tasks that the message names."""
+
+
+def archive(crew: Crew, keep: int = 0) -> Result:
+    """Move the closed tasks to the archive, except the ``keep`` newest. Raises Refused, UsageError."""
+    by = require_person(crew, planner=True)
+    if keep < 0:
+        raise UsageError(f"--keep is {keep}; it is 0 or more", "liza archive --help")
+    moved = archive_moves.archive_closed(crew, by, keep)
+    state = crew.board.read()
+    closed = sum(task.status in FINAL_STATUSES for task in state.tasks)
+    waiting = max(0, closed - keep)
+    lines = [_moved_line(moved)]
+    if waiting:
+        lines.append(
+            f"{count_noun(waiting, 'closed task')} cannot leave yet: a session that worked on it is not concluded, "
+            "a successor is open, or its entry cannot be moved as text"
+        )
+    details = {"archived": list(moved), "total": state.archived.total, "closed_on_board": closed}
+    step = f"liza task show {moved[-1]}" if moved else "liza status"
+    return Result("changed" if moved else "unchanged", None, None, step, details, "\n".join(lines))
+
+
+def _moved_line(moved: tuple[str, ...]) -> str:
+    if not moved:
+        return "no closed task can be archived now"
+    more = f" and {len(moved) - MAX_NAMES} more" if len(moved) > MAX_NAMES else ""
+    return f"{count_noun(len(moved), 'task')} moved to .liza/archive: {', '.join(moved[:MAX_NAMES])}{more}"

@@ -1,0 +1,456 @@
+"""The archive on a real disk: kills at every point of a move, edits by hand, and what is still known of its tasks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from liza.board import archive_files
+from liza.board.archive_index import ArchiveIndex
+from liza.board.text import document
+from liza.crew.archive import archive_moves, archived_tasks
+from liza.crew.crew import SystemClock
+from liza.rules import invariants
+from liza.rules.errors import LizaError, Refused, UnknownId
+from liza.rules.model import Event, Status, Task
+from liza.rules.paths import Paths
+from liza.rules.tasks import backlog, picking
+from liza.rules.tasks.backlog import RequestContext, TaskFields
+from liza.rules.transitions import Invocation
+from liza.verbs import validate as validate_verb
+from tests.campaign.small_board import FIRST, check, child, crew_of, killed, opened, passed, repository, say
+
+ME = "human:me"
+OLD = FIRST.replace("    scope: all\n", "    scope: all\n    colour: blue # of people\n", 1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A crew with an open task t2 and a dropped task t1, with a comment and a field of people's own."""
+    root = tmp_path / "p"
+    repository(root)
+    opened(root).create(OLD)
+    close(root, "t1")
+    return root
+
+
+def close(root: Path, *ids: str) -> None:
+    with crew_of(root).change(ME, "drop") as tx:
+        for task_id in ids:
+            tx.state = backlog.drop(
+                tx.state, task_id, Invocation(now=SystemClock().now(), by=ME, detail="no"), "unlink"
+            )
+
+
+def merged(root: Path, task_id: str) -> None:
+    """Make a task merged, as if everything before had been done."""
+    with crew_of(root).change(ME, "test") as tx:
+        task = tx.state.task(task_id)
+        assert task is not None
+        now = SystemClock().now()
+        done = Event(time=now, event="approve", agent="code-reviewer-1")
+        tx.state = tx.state.with_task(
+            replace(
+                task,
+                status=Status.MERGED,
+                merge_commit="a" * 40,
+                review_commit="b" * 40,
+                approved_by="code-reviewer-1",
+                history=(*task.history, done),
+            )
+        )
+
+
+def add(root: Path, task_id: str, *needs: str) -> None:
+    crew = crew_of(root)
+    with crew.change(ME, "add", task_id) as tx:
+        fields = TaskFields(task_id, "d", "w", "s", "specs/a.md", depends_on=needs)
+        archived = archived_tasks.find_outcomes(crew, tx.state, (task_id, *needs))
+        context = RequestContext(Invocation(now=crew.clock.now(), by=ME), frozenset({"specs/a.md"}), archived)
+        tx.state = backlog.add(tx.state, [fields], context)
+
+
+def move(root: Path) -> tuple[str, ...]:
+    return archive_moves.archive_closed(crew_of(root), ME)
+
+
+def in_files(root: Path) -> list[str]:
+    """The ids in the files of the archive, read by nothing but the parser of the files."""
+    paths = Paths(root)
+    names = archive_files.list_names(paths)
+    return [entry.id for name in names for entry in archive_files.split_file((paths.archive / name).read_bytes())]
+
+
+def on_board(root: Path) -> list[str]:
+    return [task.id for task in opened(root).read().tasks]
+
+
+def known(root: Path, task_id: str) -> Task:
+    crew = crew_of(root)
+    task = archived_tasks.find_task(crew, crew.board.read(), task_id)
+    assert task is not None
+    return task
+
+
+def the_file(root: Path) -> Path:
+    [name] = archive_files.list_names(Paths(root))
+    return Paths(root).archive / name
+
+
+# ── a move ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_entry_moves_with_its_comments_and_peoples_own_fields(root: Path) -> None:
+    assert move(root) == ("t1",)
+    assert on_board(root) == ["t2"]
+    assert in_files(root) == ["t1"]
+    text = the_file(root).read_text()
+    assert "    status: ABANDONED # a comment\n" in text
+    assert "    colour: blue # of people\n" in text
+    assert invariants.check_board(check(root)) == ()
+    assert move(root) == ()
+
+
+def test_the_board_with_no_task_left_can_be_read_and_gets_new_ones(root: Path) -> None:
+    close(root, "t2")
+    assert move(root) == ("t1", "t2")
+    assert on_board(root) == []
+    add(root, "t3", "t1")
+    assert on_board(root) == ["t3"]
+    check(root)
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_entries_of_any_indentation_and_line_end_are_moved(root: Path, indent: str) -> None:
+    state = Paths(root).state
+    lines = opened(root).read_text().split("\n")
+    inside, text = False, []
+    for line in lines:
+        inside = line.startswith("tasks:") or (inside and (line.startswith(" ") or not line))
+        text.append(indent + line[2:] if inside and line.startswith("  ") else line)
+    opened(root).replace_text(ME, "\r\n".join(text))
+    assert move(root) == ("t1",)
+    assert known(root, "t1").description == "The first"
+    assert "# a comment" in the_file(root).read_text()
+    assert state.read_bytes().count(b"\r\n") > 5
+
+
+def test_a_board_on_one_line_is_refused_with_a_reason(root: Path) -> None:
+    state = opened(root).read()
+    tasks = ", ".join(
+        f"{{id: {task.id}, status: {task.status}, description: d, done_when: d, scope: d, spec_ref: d}}"
+        for task in state.tasks
+    )
+    head, _, rest = opened(root).read_text().partition("tasks:")
+    agents = rest[rest.index("agents:") :]
+    opened(root).replace_text(ME, f"{head}tasks: [{tasks}]\n{agents}")
+    with pytest.raises(Refused, match="moved as text"):
+        move(root)
+    assert on_board(root) == ["t1", "t2"]
+
+
+def test_a_full_file_is_followed_by_another_of_the_same_month(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_files, "MAX_FILE_SIZE", 300)
+    move(root)
+    close(root, "t2")
+    move(root)
+    names = archive_files.list_names(Paths(root))
+    assert len(names) == 2
+    assert names[1] == names[0].replace(".yaml", ".2.yaml")
+    assert in_files(root) == ["t1", "t2"]
+    assert known(root, "t2").status is Status.ABANDONED
+
+
+def test_a_task_stays_while_the_session_of_its_run_is_not_concluded(root: Path) -> None:
+    with crew_of(root).change(ME, "test") as tx:
+        agent = replace(tx.state.agents["coder-1"], runs=3)
+        task = tx.state.tasks[0]
+        now = SystemClock().now()
+        worked = replace(task, history=(*task.history, Event(time=now, event="note", run="coder-1.3")))
+        tx.state = tx.state.with_agent("coder-1", agent).with_task(worked)
+    directory = crew_of(root).run_dir("coder-1.3")
+    directory.path.mkdir(parents=True)
+    assert move(root) == ()
+    directory.mark_concluded("done")
+    assert move(root) == ("t1",)
+
+
+# ── kills ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def assert_in_one_place(root: Path) -> None:
+    """Before and after the next process has repaired what is left, t1 is known and in one place."""
+    board, files = on_board(root), in_view(root)
+    assert known(root, "t1").status is Status.ABANDONED
+    assert "t1" in board or "t1" in files
+    say(opened(root), "next")
+    assert (on_board(root) + in_files(root)).count("t1") == 1
+    assert not Paths(root).archive_intent.exists()
+    state = check(root)
+    assert invariants.check_board(state) == ()
+    assert state.archived.total == in_files(root).count("t1")
+    assert ArchiveIndex(Paths(root)).find_faults() == []
+
+
+def in_view(root: Path) -> list[str]:
+    return ArchiveIndex(Paths(root)).ids()
+
+
+def test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, symlinks=True)
+    points = passed(lambda: move(copy), tmp_path / "trace")
+    assert {"renamed.archive-intent#1", "unlinked.archive-intent#1", "renamed.state.yaml#1"} <= set(points)
+    for point in points:
+        shutil.rmtree(copy)
+        shutil.copytree(root, copy, symlinks=True)
+        assert killed(child(lambda: move(copy), point)), point
+        assert_in_one_place(copy)
+        move(copy)
+        assert on_board(copy) == ["t2"], point
+        assert in_files(copy) == ["t1"], point
+
+
+def test_a_full_disk_at_any_point_of_a_move_leaves_every_task_in_one_place(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, symlinks=True)
+    for point in passed(lambda: move(copy), tmp_path / "trace"):
+        shutil.rmtree(copy)
+        shutil.copytree(root, copy, symlinks=True)
+        assert child(lambda: move(copy), f"{point}:full") in (0, 4, 98), point
+        assert_in_one_place(copy)
+
+
+def test_a_kill_in_the_repair_of_a_move_is_repaired(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    for broken in ("synced.2026-01.yaml", "renamed.state.yaml"):
+        point = next(p for p in points_of(root, tmp_path) if p.split(".")[0] == broken.split(".")[0])
+        base = tmp_path / f"base-{point}"
+        shutil.copytree(root, base, symlinks=True)
+        assert killed(child(lambda base=base: move(base), point))
+        shutil.copytree(base, copy, symlinks=True)
+        repairs = passed(lambda: say(opened(copy), "x"), tmp_path / "trace")
+        shutil.rmtree(copy)
+        for repair in repairs:
+            shutil.copytree(base, copy, symlinks=True)
+            assert killed(child(lambda: say(opened(copy), "x"), repair)), repair
+            assert_in_one_place(copy)
+            shutil.rmtree(copy)
+
+
+def points_of(root: Path, tmp_path: Path) -> list[str]:
+    trial = tmp_path / "trial"
+    shutil.copytree(root, trial, symlinks=True)
+    points = passed(lambda: move(trial), tmp_path / "trace")
+    shutil.rmtree(trial)
+    return points
+
+
+def test_an_interrupted_move_does_not_undo_what_a_person_wrote_into_the_file_since(root: Path, tmp_path: Path) -> None:
+    close(root, "t2")
+    archive_moves.archive_closed(crew_of(root), ME, keep=1)
+    assert killed(child(lambda: move(root), f"synced.{the_file(root).name}#1"))
+    path = the_file(root)
+    path.write_text(path.read_text() + "  # a note of mine\n")
+    say(opened(root), "next")
+    assert "a note of mine" in path.read_text()
+    assert known(root, "t2").status is Status.ABANDONED
+
+
+def test_a_file_that_lost_its_end_after_the_commit_gets_it_back(root: Path) -> None:
+    assert killed(child(lambda: move(root), "settled.state.yaml#1"))
+    path = the_file(root)
+    path.write_bytes(path.read_bytes()[:-40])
+    assert known(root, "t1").scope == "all"
+    say(opened(root), "next")
+    assert in_files(root) == ["t1"]
+    assert known(root, "t1").history[-1].event == "drop"
+
+
+# ── what is known of archived tasks ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_task_is_not(root: Path) -> None:
+    merged(root, "t2")
+    assert move(root) == ("t1", "t2")
+    add(root, "t3", "t2")
+    add(root, "t4", "t1")
+    state = check(root)
+    assert picking.unmet_dependencies(state, state.tasks[0]) == ()
+    assert picking.unmet_dependencies(state, state.tasks[1]) == ("t1",)
+    assert invariants.check_board(state) == ()
+    assert state.sprint.metrics["merged"] == 1
+    assert state.sprint.metrics["approved"] == 1
+    assert state.sprint.metrics["total"] == 4
+
+
+def test_an_archived_dependency_of_a_task_on_the_board_stays_met(root: Path) -> None:
+    add(root, "t3", "t2")
+    merged(root, "t2")
+    move(root)
+    state = check(root)
+    assert [task.id for task in state.tasks] == ["t3"]
+    assert picking.unmet_dependencies(state, state.tasks[0]) == ()
+
+
+def test_a_superseded_task_counts_as_its_successors_and_waits_for_them(root: Path) -> None:
+    crew = crew_of(root)
+    add(root, "t5")
+    with crew.change(ME, "supersede") as tx:
+        context = RequestContext(Invocation(now=crew.clock.now(), by=ME, detail="why"), frozenset())
+        tx.state = backlog.supersede(tx.state, "t2", [], ["t5"], context)
+    assert move(root) == ("t1",)
+    merged(root, "t5")
+    assert move(root) == ("t2", "t5")
+    add(root, "t6", "t2")
+    state = check(root)
+    assert state.archived.outcomes == {"t2": Status.MERGED}
+    assert picking.unmet_dependencies(state, state.tasks[0]) == ()
+
+
+def test_the_id_of_an_archived_task_cannot_be_used_again(root: Path) -> None:
+    move(root)
+    with pytest.raises(Refused, match="in the archive"):
+        add(root, "t1")
+    with pytest.raises(Refused, match="is ABANDONED and in the archive"):
+        archived_tasks.refuse_archived(crew_of(root), opened(root).read(), ["t1"])
+    with pytest.raises(UnknownId):
+        archived_tasks.with_archived(crew_of(root), opened(root).read(), "t99")
+
+
+def test_a_task_that_a_restored_board_has_again_is_not_counted_twice(root: Path) -> None:
+    before = opened(root).read_text()
+    move(root)
+    opened(root).replace_text(ME, before)
+    assert sorted(on_board(root)) == ["t1", "t2"]
+    close(root, "t2")
+    assert move(root) == ("t1", "t2")
+    state = check(root)
+    assert state.archived.total == 2
+    assert known(root, "t1").status is Status.ABANDONED
+
+
+def test_an_edit_of_a_copy_from_before_the_move_does_not_bring_the_task_back(root: Path) -> None:
+    before = opened(root).read_text()
+    move(root)
+    state = Paths(root).state
+    state.write_text(before.replace("The second", "The second, by hand"))
+    long_ago = time.time() - 60
+    os.utime(state, (long_ago, long_ago))
+    say(opened(root), "next")
+    assert on_board(root) == ["t2"]
+    assert opened(root).read().tasks[0].description == "The second, by hand"
+    assert opened(root).read().archived.total == 1
+
+
+# ── edits by hand ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_edit_of_the_archive_is_read_again(root: Path) -> None:
+    move(root)
+    assert known(root, "t1").description == "The first"
+    path = the_file(root)
+    path.write_text(path.read_text().replace("The first", "The very first"))
+    assert known(root, "t1").description == "The very first"
+    close(root, "t2")
+    assert move(root) == ("t2",)
+    assert known(root, "t1").description == "The very first"
+    assert in_files(root) == ["t1", "t2"]
+
+
+def test_lines_that_a_person_appends_to_the_last_entry_belong_to_it(root: Path) -> None:
+    move(root)
+    assert known(root, "t1").rescope_reason is None
+    path = the_file(root)
+    path.write_text(path.read_text() + "    rescope_reason: of mine")
+    assert known(root, "t1").rescope_reason == "of mine"
+    close(root, "t2")
+    move(root)
+    assert known(root, "t1").rescope_reason == "of mine"
+    assert known(root, "t2").status is Status.ABANDONED
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "fault"),
+    [
+        ("status: ABANDONED", "status: NONSENSE", "NONSENSE"),
+        ("status: ABANDONED", "status: UNCLAIMED", "not final"),
+        ("tasks:", "things:", "tasks:"),
+        ("    scope: all", "   scope: [all", "line"),
+    ],
+)
+def test_a_faulty_edit_is_reported_and_nothing_else_stops(root: Path, was: str, now: str, fault: str) -> None:
+    move(root)
+    path = the_file(root)
+    path.write_text(path.read_text().replace(was, now, 1))
+    faults = ArchiveIndex(Paths(root)).find_faults()
+    assert [name for name, _, _ in faults] == [path.name]
+    assert fault in faults[0][2]
+    say(opened(root), "the crew works on")
+    close(root, "t2")
+    assert move(root) == ("t2",)
+    assert known(root, "t2").status is Status.ABANDONED
+    if "things" not in now:
+        with pytest.raises(Refused, match="in the archive"):
+            add(root, "t1")
+
+
+def test_a_missing_damaged_or_hostile_index_is_made_again(root: Path, tmp_path: Path) -> None:
+    move(root)
+    index = Paths(root).archive_index
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    for spoil in (
+        index.unlink,
+        lambda: index.write_bytes(b"SQLite format 3\0" + b"x" * 5000),
+        lambda: (index.unlink(), index.symlink_to(target)),
+        lambda: (index.unlink(), os.mkfifo(index)),
+        lambda: (index.unlink(), index.mkdir()),
+    ):
+        spoil()
+        assert known(root, "t1").status is Status.ABANDONED
+    assert target.read_text() == "mine"
+
+
+def test_an_archive_that_is_no_directory_refuses_only_what_needs_it(root: Path) -> None:
+    Paths(root).archive.write_text("not a directory")
+    say(opened(root), "the crew works on")
+    with pytest.raises(LizaError):
+        move(root)
+    assert on_board(root) == ["t1", "t2"]
+    assert not Paths(root).archive_intent.exists() or known(root, "t1")
+
+
+def test_validate_names_what_is_wrong_in_the_archive(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    move(root)
+    monkeypatch.chdir(root)
+    assert validate_verb.validate(None)["valid"]
+    path = the_file(root)
+    entry = path.read_text()[path.read_text().index("  - id") :]
+    path.write_text(path.read_text() + entry)
+    found = validate_verb.validate(None)
+    assert not found["valid"]
+    assert found["violations"][0]["entry"] == f"archive/{path.name}: t1"
+    assert "more than once" in found["violations"][0]["found"]
+    path.unlink()
+    [lost] = validate_verb.validate(None)["violations"]
+    assert (lost["entry"], lost["found"], lost["wanted"]) == (
+        "archived.counts",
+        "ABANDONED: 1",
+        "ABANDONED: 0, as the files have",
+    )
+
+
+def test_the_parser_of_boards_reads_the_same_as_the_parser_of_the_archive(root: Path) -> None:
+    close(root, "t2")
+    tasks = {task.id: task for task in opened(root).read().tasks}
+    move(root)
+    text = the_file(root).read_text()
+    whole = document.load_state(f"version: 1\nrevision: 1\ngoal: {{id: g, status: IN_PROGRESS}}\n{text}")
+    assert {task.id: task for task in whole.tasks} == tasks
+    assert {task_id: known(root, task_id) for task_id in tasks} == tasks
