@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -122,16 +123,18 @@ class Board:
 
     def last_good_text(self) -> str:
         """Return the newest text that was a valid board. Raises BoardInconsistent if no such text is kept."""
-        records = list(revision_journal.iter_newest_first(self._board_paths.journal))
+        texts = list(self.spool.rebuild_texts())
+        lowest = min((revision for revision, _ in texts), default=0)
+        # From the end, back to the oldest text that is kept: the journal has every revision since the crew began.
+        newest_first = revision_journal.iter_newest_first(self._board_paths.journal)
+        records = list(takewhile(lambda record: record.revision >= lowest, newest_first))
         shas = {record.sha256 for record in records}
         # The end of the journal may be lost too. The write intent has the highest revision, so revisions after the last
         # record are accepted without a digest to compare.
         intent = write_intent.read_intent(self._board_paths.intent)
         unrecorded = range(records[0].revision + 1 if records else 1, intent.revision + 1 if intent else 0)
         candidates = [
-            candidate
-            for candidate in self.spool.rebuild_texts()
-            if candidate[0] in unrecorded or sha(candidate[1].encode()) in shas
+            candidate for candidate in texts if candidate[0] in unrecorded or sha(candidate[1].encode()) in shas
         ]
         previous = self._repairer.previous_document()
         if previous is not None:

@@ -144,19 +144,21 @@ def list_revisions(git: Git, task: str | None, limit: int) -> tuple[Revision, ..
     """Return the newest ``limit`` revisions of one task or of all, newest first. Raises GitFailed."""
     if _newest_commit(git) is None:
         return ()
-    args = ["log", "-z", "--format=%H%x01%at%x01%an%x01%B", HISTORY_REF]
     if task is None:
-        args.insert(1, f"--max-count={limit}")
-    else:
-        args.insert(1, f"--grep=^{re.escape(task)}: ")
-        args.insert(1, "--extended-regexp")
-    entries = (
-        _parse_entry(entry_text)
-        for entry_text in git.raw(*args).decode("utf-8", "surrogateescape").split("\0")
-        if entry_text
-    )
-    matching = [entry for entry in entries if task is None or entry.subject.startswith(f"{task}: ")]
-    return tuple(matching[:limit])
+        return _log_entries(git, f"--max-count={limit}")
+    words = ("--extended-regexp", f"--grep=^{re.escape(task)}: ")
+    # git looks at all lines of a message, and stops at the limit. Only if another line matched, ask for all.
+    for entries in (_log_entries(git, *words, f"--max-count={limit}"), None):
+        entries = _log_entries(git, *words) if entries is None else entries
+        matching = tuple(entry for entry in entries if entry.subject.startswith(f"{task}: "))
+        if len(matching) == limit or len(entries) < limit:
+            break
+    return matching[:limit]
+
+
+def _log_entries(git: Git, *words: str) -> tuple[Revision, ...]:
+    output = git.raw("log", "-z", *words, "--format=%H%x01%at%x01%an%x01%B", HISTORY_REF)
+    return tuple(map(_parse_entry, filter(None, output.decode("utf-8", "surrogateescape").split("\0"))))
 
 
 def _newest_commit(git: Git) -> tuple[str, int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from liza.board import revision_journal
 from liza.crew import run_state
@@ -172,9 +173,9 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     newest = recorded[0].revision if recorded else 0
     if newest >= state.revision:
         return
-    journaled = {
-        record.revision for record in revision_journal.iter_newest_first(crew.paths.journal) if record.revision > newest
-    }
+    records = revision_journal.iter_newest_first(crew.paths.journal)
+    # From the end: the journal of an old crew has far more revisions than the history lacks.
+    journaled = {record.revision for record in takewhile(lambda record: record.revision > newest, records)}
     missing = sorted(revision for revision in {*journaled, state.revision} - {*spooled} if revision <= state.revision)
     if not missing:
         return
