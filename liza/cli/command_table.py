@@ -42,6 +42,7 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "exit": "session_commands",
     "hook": "session_commands",
     "archive": "board_commands",
+    "gc": "board_commands",
     "edit": "board_commands",
     "lock": "board_commands",
     "restore": "board_commands",
@@ -90,7 +91,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         "Agents' own",
         ("ready", "submit", "verdict", "block", "handoff", "report", "heartbeat", "exit", "hook"),
     ),
-    ("The file", ("archive", "edit", "lock", "restore")),
+    ("The file", ("archive", "gc", "edit", "lock", "restore")),
 )
 
 LONG_COMMANDS: Final = frozenset({"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "up", "watch"})

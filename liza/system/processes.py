@@ -189,6 +189,22 @@ def find_pids_with_open(pattern: str) -> dict[int, str]:
     return matches
 
 
+def find_open_files(directory: Path) -> frozenset[str] | None:
+    """Return the paths below a directory that other processes of this user have open; None if that cannot be told."""
+    if not has_proc():
+        return None
+    prefix = f"{directory}/"
+    open_paths = set()
+    for pid in _pids():
+        # The process belongs to another user or has just ended.
+        with suppress(OSError):
+            for descriptor in (PROC / str(pid) / "fd").iterdir():
+                with suppress(OSError):
+                    if (path := str(descriptor.readlink())).startswith(prefix):
+                        open_paths.add(path)
+    return frozenset(open_paths)
+
+
 def find_descendants(process: ProcessIdentity) -> tuple[int, ...]:
     """Return the pids of all descendants of a living process. If it is a subreaper, orphans are among them."""
     if is_proved_dead(process) is not False:

@@ -65,6 +65,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "exit": ("exit 0", REFUSED),
     "hook": ("hook claude SessionStart", READS),
     "archive": ("archive", REFUSED),
+    "gc": ("gc", REFUSED),
     "edit": ("edit", REFUSED),
     "lock": ("lock -- true", REFUSED),
     "restore": ("restore --last-good", REFUSED),

@@ -31,6 +31,20 @@ def archive(
     printing.print_result(verb(find_crew(), keep), as_json)
 
 
+@declare_command(app, "gc", "liza gc --dry-run")
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be freed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Free space below .liza: compress old run directories and old logs, delete files of dead writers.
+
+    Nothing is deleted that is not saved, and nothing that a living process uses.
+    """
+    from liza.verbs.gc import gc as verb
+
+    printing.print_result(verb(find_crew(), dry_run), as_json)
+
+
 @declare_command(app, "edit", "EDITOR=vim liza edit")
 def edit(
     what: Annotated[str, typer.Argument(metavar="[board|goal]", help="The board, or .liza/specs/goal.md.")] = "board",

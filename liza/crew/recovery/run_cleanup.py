@@ -14,20 +14,26 @@ def archive_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:
 
     The caller is the agent's supervisor, or the agent has none. Raises LizaError, OSError.
     """
+    runs = find_old_runs(crew, agent)
+    for run in runs:
+        run_archive.archive_run(crew.run_dir(run))
+    return runs
+
+
+def find_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:
+    """Return the runs of an agent that ``archive_old_runs`` would archive. Raises LizaError, OSError."""
     runs = run_directory.list_runs(crew.paths, agent)
     if len(runs) <= retention.UNARCHIVED_RUNS:
         return ()
     used = retention.runs_in_use(crew.board.read())
-    return tuple(run for run in retention.runs_to_archive(runs, used) if _archive_run(crew, run))
+    return tuple(run for run in retention.runs_to_archive(runs, used) if _is_over(crew, run))
 
 
-def _archive_run(crew: Crew, run: str) -> bool:
+def _is_over(crew: Crew, run: str) -> bool:
     directory = crew.run_dir(run)
     try:
-        if directory.path.is_symlink() or not directory.is_concluded() or run_state.is_session_living(directory):
-            return False
+        concluded = directory.is_concluded() and not run_state.is_session_living(directory)
     except LizaError:
         # A file in it cannot be read. It stays for a person to look at.
         return False
-    run_archive.archive_run(directory)
-    return True
+    return concluded and not directory.path.is_symlink()

@@ -1,0 +1,160 @@
+"""What can be freed below `.liza`: old run directories, old logs, temporary files of dead writers.
+
+Run directories and logs are compressed first. What a living process uses stays.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from liza.crew.crew import Crew
+from liza.crew.recovery import run_cleanup
+from liza.programs.session import run_archive
+from liza.rules.errors import LizaError
+from liza.rules.model import FINAL_STATUSES, State
+from liza.system import atomic, crash_points, processes, untrusted_files
+
+OLD_AGE = 24 * 3600.0
+"""Seconds since the last write after which a log or a temporary file is old: its writer may be in a container, where
+its process cannot be seen."""
+_LOG_ARCHIVE = "archive"
+_TASK_LOG = re.compile(r"merge-(?P<task>.+)\.log")
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.([0-9]{1,9})")
+
+
+class GarbageKind(StrEnum):
+    RUN = "run directory"
+    LOG = "log"
+    TEMPORARY = "temporary file"
+
+
+class Garbage(msgspec.Struct, frozen=True):
+    """Something to free: its path below the repository, and the bytes that this frees (before: its size)."""
+
+    kind: GarbageKind
+    path: Path
+    size: int
+
+
+def find_garbage(crew: Crew) -> tuple[Garbage, ...]:
+    """Return what can be freed now, with its present size. Raises LizaError, OSError."""
+    state = crew.board.read()
+    runs = [
+        Garbage(GarbageKind.RUN, crew.paths.run(run), _tree_size(crew.paths.run(run)))
+        for agent in state.agents
+        if not crew.is_supervised(agent)
+        for run in run_cleanup.find_old_runs(crew, agent)
+    ]
+    return (*runs, *_find_logs(crew, state), *_find_temporary_files(crew))
+
+
+def free(crew: Crew, garbage: Garbage) -> Garbage | None:
+    """Free something and return it with the bytes that were freed; None if it is in use now or is gone.
+
+    Raises OSError.
+    """
+    if garbage.kind is GarbageKind.RUN:
+        run = garbage.path.name
+        run_archive.archive_run(crew.run_dir(run))
+        return _with_size(garbage, garbage.size - run_archive.archive_path(crew.paths, run).stat().st_size)
+    if garbage.kind is GarbageKind.LOG:
+        return _compress_log(crew, garbage)
+    garbage.path.unlink(missing_ok=True)
+    crash_points.point("unlinked", "garbage")
+    return garbage
+
+
+def _with_size(garbage: Garbage, size: int) -> Garbage:
+    return msgspec.structs.replace(garbage, size=max(0, size))
+
+
+def _find_logs(crew: Crew, state: State) -> Iterator[Garbage]:
+    """Yield the logs of merges of closed tasks that nobody has open or has written for a day."""
+    still_open = {task.id for task in state.tasks if task.status not in FINAL_STATUSES}
+    opened = processes.find_open_files(crew.paths.logs)
+    for path in _entries(crew.paths.logs) if opened is not None else ():
+        match = _TASK_LOG.fullmatch(path.name)
+        if match is None or match["task"] in still_open or str(path) in (opened or ()):
+            continue
+        if _is_old_file(path):
+            yield Garbage(GarbageKind.LOG, path, path.lstat().st_size)
+
+
+def _compress_log(crew: Crew, garbage: Garbage) -> Garbage | None:
+    path = garbage.path
+    target = path.parent / _LOG_ARCHIVE / f"{path.name}.gz"
+    atomic.make_directory(crew.paths.root, target.parent)
+    try:
+        with untrusted_files.open_to_read(path) as source:
+            before = os.fstat(source.fileno())
+            # gzip members can be joined: a log that was compressed before keeps its former text.
+            former = untrusted_files.read_if_exists(target) or b""
+            with atomic.replacing(target, label="log-archive") as file:
+                file.write(former)
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file) as packed:
+                    shutil.copyfileobj(source, packed)
+            now = path.lstat()
+    except (FileNotFoundError, LizaError):
+        return None
+    if (now.st_ino, now.st_size, now.st_mtime_ns) != (before.st_ino, before.st_size, before.st_mtime_ns):
+        # A new merge writes to it. What was compressed stays; the log does too.
+        return None
+    path.unlink()
+    crash_points.point("unlinked", "log")
+    return _with_size(garbage, before.st_size + len(former) - target.stat().st_size)
+
+
+def _find_temporary_files(crew: Crew) -> Iterator[Garbage]:
+    """Yield files that `atomic` began and whose writer died before the rename."""
+    directories = [crew.paths.liza, crew.paths.tx, crew.paths.logs, crew.paths.locks]
+    directories += [*crew.paths.runs.glob("*"), *crew.paths.runs.glob("*/*")]
+    for directory in directories:
+        for path in _entries(directory):
+            match = _TEMPORARY.fullmatch(path.name)
+            if match is not None and _is_old_file(path) and not _is_alive(int(match[1])):
+                yield Garbage(GarbageKind.TEMPORARY, path, path.lstat().st_size)
+
+
+def _is_old_file(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > OLD_AGE
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _tree_size(directory: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                total += (Path(parent) / name).lstat().st_size
+    return total
