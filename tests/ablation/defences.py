@@ -35,6 +35,8 @@ PIPES = "tests/journeys/test_up_in_a_pipe.py::"
 PROOF = "tests/edges/test_proof.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
+ARCHIVE = "tests/edges/test_archive.py::"
+GARBAGE = "tests/edges/test_gc.py::"
 OWN = "tests/edges/test_defence_"
 
 
@@ -50,6 +52,20 @@ class Defence:
 def gives(value: Any) -> Switch:
     """Instead: something that does nothing and gives ``value``."""
     return lambda was: lambda *words, **named: value
+
+
+def _without_archived(was: Callable[..., Any]) -> Any:
+    return lambda base, newest, edited, named, archived=frozenset(): was(base, newest, edited, named)
+
+
+def _counts_all(was: Callable[..., Any]) -> Any:
+    return lambda self, without=(): was(self)
+
+
+def _as_on_disk(was: Callable[..., Any]) -> Any:
+    from liza.board import archive_files
+
+    return lambda paths, name, intent: archive_files.read_bytes(paths, name)
 
 
 def _unreserved(was: Callable[..., Any]) -> Any:
@@ -943,5 +959,46 @@ TABLE: dict[str, Defence] = {
             "liza.repo.slots.stuck_slots:is_stuck": gives(False),
         },
         (f"{FAILURES}test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate",),
+    ),
+    "move to the archive": Defence(
+        "a crash in a move to the archive leaves every task in one place",
+        {"liza.board.archive_files:repair_move": gives(None)},
+        (
+            f"{ARCHIVE}test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place",
+            f"{ARCHIVE}test_a_full_disk_at_any_point_of_a_move_leaves_every_task_in_one_place",
+        ),
+    ),
+    "text of the archive's intent": Defence(
+        "a reader never takes a torn entry for an archived task",
+        {"liza.board.archive_index:_complete_bytes": _as_on_disk},
+        (f"{ARCHIVE}test_a_file_that_lost_its_end_after_the_commit_gets_it_back",),
+    ),
+    "the board before the archive": Defence(
+        "a task that a restored board has again is counted once",
+        {"liza.board.archive_index:ArchiveIndex.totals": _counts_all},
+        (f"{ARCHIVE}test_a_task_that_a_restored_board_has_again_is_not_counted_twice",),
+    ),
+    "archived ids": Defence(
+        "the id of an archived task is not used again, and a dependency on it is known",
+        {"liza.crew.archive.archived_tasks:find_outcomes": gives({})},
+        (
+            f"{ARCHIVE}test_the_id_of_an_archived_task_cannot_be_used_again",
+            f"{ARCHIVE}test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_task_is_not",
+        ),
+    ),
+    "archived since": Defence(
+        "an edit of an old copy of the board brings no archived task back",
+        {"liza.board.outside_edits:merge_edit": _without_archived},
+        (f"{ARCHIVE}test_an_edit_of_a_copy_from_before_the_move_does_not_bring_the_task_back",),
+    ),
+    "open runs": Defence(
+        "a task stays on the board until the session that worked on it is concluded",
+        {"liza.crew.archive.archive_moves:_find_open_runs": gives(frozenset())},
+        (f"{ARCHIVE}test_a_task_stays_while_the_session_of_its_run_is_not_concluded",),
+    ),
+    "logs in use": Defence(
+        "a log that a living process has open is not compressed",
+        {"liza.system.processes:find_open_files": gives(frozenset())},
+        (f"{GARBAGE}test_what_is_in_use_new_or_of_an_open_task_stays",),
     ),
 }

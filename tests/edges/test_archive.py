@@ -269,6 +269,7 @@ def test_a_file_that_lost_its_end_after_the_commit_gets_it_back(root: Path) -> N
     assert known(root, "t1").scope == "all"
     say(opened(root), "next")
     assert in_files(root) == ["t1"]
+    assert not Paths(root).archive_intent.exists()
     assert known(root, "t1").history[-1].event == "drop"
 
 
