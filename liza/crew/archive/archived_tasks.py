@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.rules.errors import Refused, UnknownId
@@ -15,6 +14,7 @@ from liza.rules.model import State, Status, Task
 from liza.rules.reports.timings import Span
 from liza.rules.tasks import archiving, claims
 from liza.rules.tasks.archiving import ArchiveTotals
+from liza.rules.value_classes import replace
 
 if TYPE_CHECKING:
     from liza.board.archive_index import ArchiveIndex

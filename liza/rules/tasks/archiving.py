@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
-from msgspec.structs import replace
 
 from liza.rules.history_events import VERDICTS
 from liza.rules.model import FINAL_STATUSES, ArchiveSummary, State, Status, Task
 from liza.rules.paths import run_id
+from liza.rules.value_classes import replace
 
 S = Status
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
