@@ -2,7 +2,7 @@
 
 A pack for each batch makes many small packs, and ``git repack`` would also rewrite the packs of the person. So Liza
 keeps a list of the packs that its own batches made, and joins only those. A joined pack has every object of the packs
-that it replaces, whether a ref needs it or not: nothing is pruned. Decision 017 gives the figures.
+that it replaces, whether a ref needs it or not: nothing is pruned. Decision 019 gives the figures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The turn to start a merger: a file lock that a supervisor takes and its merger inherits.
 
 All supervisors see an approved task at the same revision of the board. Without the turn each of them starts a merger,
-and all but one are refused by the merge lock. Decision 016 gives the figures. The merge lock still guards the merge
+and all but one are refused by the merge lock. Decision 018 gives the figures. The merge lock still guards the merge
 itself: a person's `liza merge` takes no turn.
 """
 

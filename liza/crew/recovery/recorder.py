@@ -1,7 +1,7 @@
 """Commit spooled board revisions to the history, one git commit for each.
 
 The supervisors of a crew record together: whichever first sees that a batch is due writes it as a pack, and joins the
-packs of earlier batches (decision 017). A command without a supervisor records at its end.
+packs of earlier batches (decision 019). A command without a supervisor records at its end.
 """
 
 from __future__ import annotations
