@@ -88,10 +88,21 @@ def _repair_torn_line(path: Path) -> None:
             return
         start = next(_lines_backwards(descriptor, size))[0]
         torn = os.pread(descriptor, size - start, start)
-        os.pwrite(descriptor, (b"" if _parse_record(torn) else b"# torn: ") + torn + b"\n", start)
+        _write_at(descriptor, (b"" if _parse_record(torn) else b"# torn: ") + torn + b"\n", start)
         crash_points.point("mended", path.name)
     finally:
         os.close(descriptor)
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all of ``data`` at ``offset``. Raises OSError.
+
+    On a nearly full disk pwrite(2) writes a part and reports no error. Without the newline the next record would become
+    a part of the comment.
+    """
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written
 
 
 def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:

@@ -68,6 +68,10 @@ def _as_on_disk(was: Callable[..., Any]) -> Any:
     return lambda paths, name, intent: archive_files.read_bytes(paths, name)
 
 
+def _in_one_write(was: Callable[..., Any]) -> Any:
+    return lambda descriptor, data, offset: os.pwrite(descriptor, data, offset)
+
+
 def _unreserved(was: Callable[..., Any]) -> Any:
     from msgspec.structs import replace
 
@@ -314,6 +318,11 @@ TABLE: dict[str, Defence] = {
         "what a crash left half written in the journal swallows no later entry",
         {"liza.board.revision_journal:_repair_torn_line": gives(None)},
         (f"{STORE}test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment",),
+    ),
+    "whole comment": Defence(
+        "a comment of which a full disk takes a part swallows no later entry",
+        {"liza.board.revision_journal:_write_at": _in_one_write},
+        (f"{STORE}test_a_torn_line_that_only_half_of_a_full_disk_can_take_as_a_comment_swallows_no_record",),
     ),
     # ── claims ──
     "reservation": Defence(

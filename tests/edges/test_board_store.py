@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 
 from liza.board import commit_steps, revision_journal, write_intent
 from liza.board.store import Board, Transaction
-from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused
+from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
 from liza.rules.model import Agent, Event, HumanNote, State, Status, Task
 from liza.rules.paths import Paths
 from liza.system import file_lock
@@ -544,6 +545,32 @@ def test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment(board: Board, p
     say(board, "after")
     assert "# torn: - {" in paths.journal.read_text()
     assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [2, 1]
+
+
+def test_a_torn_line_that_only_half_of_a_full_disk_can_take_as_a_comment_swallows_no_record(
+    board: Board, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paths.journal.open("a") as file:
+        file.write('- {"revision": 2, "time": "2026-')
+    no_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def have_room(*_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, no_limit)
+
+    # The file cannot grow, as on a full disk, until the line was made a comment: then another process freed a block.
+    monkeypatch.setattr(revision_journal.crash_points, "point", have_room)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (paths.journal.stat().st_size, no_limit[1]))
+    written = [1]
+    try:
+        revision_journal.append_record(paths.journal, revision_journal.RevisionRecord(revision=2))
+        written.append(2)
+    except WriteFailed:
+        pass
+    finally:
+        have_room()
+    revision_journal.append_record(paths.journal, revision_journal.RevisionRecord(revision=3))
+    kept = [record.revision for record in revision_journal.iter_newest_first(paths.journal)]
+    assert kept == [3, *reversed(written)]
 
 
 def test_the_tail_of_a_long_journal_is_read_across_its_blocks(tmp_path: Path) -> None:

@@ -7,15 +7,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from liza.board.text import yaml_package
-from liza.board.text.values import FREE_FORM_KEYS, normalize_scalar
-from liza.rules.lazy_pattern import lazy_pattern
-from liza.rules.value_classes import Mutable, field
-
-CParser = yaml_package.import_parser()
-
-from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: E402 - after the parser: see yaml_package
-from ruamel.yaml.events import (  # noqa: E402
+from _ruamel_yaml import CParser  # type: ignore[import-not-found]
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
     MappingEndEvent,
@@ -24,6 +18,10 @@ from ruamel.yaml.events import (  # noqa: E402
     SequenceEndEvent,
     StreamEndEvent,
 )
+
+from liza.board.text.values import FREE_FORM_KEYS, normalize_scalar
+from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.value_classes import Mutable, field
 
 _INT: Final = lazy_pattern(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT: Final = lazy_pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -164,7 +162,9 @@ def _merge_keys(mapping: dict[str, Any], merged: Any) -> None:
 
 
 def _pure_parser(text: str) -> NextEvent:
-    events = yaml_package.import_package().YAML(typ="safe", pure=True).parse(text)
+    from ruamel.yaml import YAML  # slow to import, and needed only if the C parser fails
+
+    events = YAML(typ="safe", pure=True).parse(text)
 
     def following() -> Any:
         event = next(events)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from liza.board.text import parse, yaml_lines, yaml_package
+from liza.board.text import parse, yaml_lines
 from liza.board.text.parse import NeedsSlowPath
 from liza.board.text.splice import find_item_offset
 from liza.board.text.values import ABSENT, find_struct, struct_fields
@@ -13,8 +13,10 @@ from liza.board.text.values import ABSENT, find_struct, struct_fields
 
 def round_trip(text: str, old: Any, new: Any) -> str:
     """Return the text with the plain value ``old`` changed to ``new`` in ruamel's tree. Raises NeedsSlowPath."""
-    package = yaml_package.import_package()
-    yaml = package.YAML(typ="rt", pure=True)
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    yaml = YAML(typ="rt", pure=True)
     yaml.Resolver = _resolver_class()
     yaml.preserve_quotes = True
     yaml.width = 1 << 20
@@ -28,7 +30,7 @@ def round_trip(text: str, old: Any, new: Any) -> str:
         data = _apply(data, old, new)
         out = io.StringIO(newline="")
         yaml.dump(data, out)
-    except (package.YAMLError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+    except (YAMLError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise NeedsSlowPath(f"the round trip failed: {error}") from None
     dumped = out.getvalue() if text.endswith("\n") else out.getvalue().removesuffix("\n")
     return dumped.replace("\n", "\r\n") if "\r\n" in text else dumped
