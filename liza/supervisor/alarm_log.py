@@ -23,8 +23,8 @@ from liza.rules.model import State
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
 from liza.system import crash_points, untrusted_files
-from liza.system.file_lock import Lock
-from liza.system.files import replace_unsynced
+from liza.system.files import BOARD_MODE, replace_unsynced
+from liza.system.flock import try_lock_path
 
 AlarmKeys = list[tuple[str, str]]
 SELF_LOGGED_KIND = AlarmKind.SUPERVISOR_LEFT
@@ -61,13 +61,8 @@ def check_alarms(crew: Crew, state: State, changed_at: float) -> AlarmNews:
     """
     if not _is_due(_read_check(crew.paths), state.revision, changed_at, crew.clock.monotonic()):
         return AlarmNews()
-    lock = Lock(crew.paths.locks / "alerts.lock")
-    if not lock.try_acquire():
-        return AlarmNews()
-    try:
-        return _check_locked(crew, state, changed_at)
-    finally:
-        lock.release()
+    with try_lock_path(crew.paths.locks / "alerts.lock", BOARD_MODE) as is_locked:
+        return _check_locked(crew, state, changed_at) if is_locked else AlarmNews()
 
 
 def _is_due(last: AlarmCheck | None, revision: int, changed_at: float, now: float) -> bool:

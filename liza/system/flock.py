@@ -38,6 +38,19 @@ def lock_path(path: Path, timeout: float = 300, mode: int = 0o644, *, make_paren
         os.close(descriptor)
 
 
+@contextmanager
+def try_lock_path(path: Path, mode: int = 0o644) -> Iterator[bool]:
+    """Hold flock(2) on the file ``path`` if it is free now; yield whether it is held. A missing file is created.
+
+    Raises NotRegularFile, OSError.
+    """
+    descriptor = untrusted_files.open_regular(path, os.O_RDWR | os.O_CREAT, mode)
+    try:
+        yield try_flock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def try_flock(descriptor: int) -> bool:
     """Take the lock if it is free now; return whether it was taken. Raises OSError."""
     try:
