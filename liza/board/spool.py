@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -112,11 +113,10 @@ class Spool:
     def size(self) -> int:
         """Return the size of all waiting revisions, in bytes. Raises WriteFailed if the path is not a directory."""
         total = 0
-        for revision in self.revisions():
-            try:
-                total += (self._directory / str(revision)).stat().st_size
-            except FileNotFoundError:
-                continue
+        with suppress(FileNotFoundError), os.scandir(self._directory) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    total += entry.stat().st_size if entry.name.isdecimal() else 0
         return total
 
     def read_base(self) -> tuple[int, str] | None:

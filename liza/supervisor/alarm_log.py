@@ -29,6 +29,8 @@ from liza.system.flock import try_lock_path
 AlarmKeys = list[tuple[str, str]]
 SELF_LOGGED_KIND = AlarmKind.SUPERVISOR_LEFT
 """The exiting supervisor logs this kind itself: it may be the last one."""
+MIN_INTERVAL = 1.0
+"""Seconds between two checks: a crew of quick agents makes many revisions in a second."""
 STAMP_INTERVAL = 5.0
 """Seconds after which the repository is looked at again without an event: some of its files are not watched."""
 
@@ -46,35 +48,44 @@ class AlarmCheck(msgspec.Struct, frozen=True):
 
 
 class AlarmNews(Value):
-    """What one check found: a line for each draft that was released, and the new alarms."""
+    """What one check found: a line for each draft that was released, and the new alarms.
+
+    ``next_check``: seconds until a check is due that was not made yet; None if nothing has changed since the last one.
+    """
 
     released: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    next_check: float | None = None
 
 
 def check_alarms(crew: Crew, state: State, changed_at: float) -> AlarmNews:
     """Release drafts and log new alarms, unless a supervisor has done so for this revision and repository.
 
     ``changed_at`` is the monotonic time of the last change of the repository that this supervisor was told of. Nothing
-    is done while another supervisor checks: it is told of the same changes, and checks again. Raises LizaError,
-    OSError.
+    is done while another supervisor checks, or sooner than MIN_INTERVAL after the last check: then ``next_check`` says
+    when to call this again. Raises LizaError, OSError.
     """
-    if not _is_due(_read_check(crew.paths), state.revision, changed_at, crew.clock.monotonic()):
-        return AlarmNews()
+    seconds = _seconds_to_check(_read_check(crew.paths), state.revision, changed_at, crew.clock.monotonic())
+    if seconds != 0:
+        return AlarmNews(next_check=seconds)
     with try_lock_path(crew.paths.locks / "alerts.lock", BOARD_MODE) as is_locked:
-        return _check_locked(crew, state, changed_at) if is_locked else AlarmNews()
+        return _check_locked(crew, state, changed_at) if is_locked else AlarmNews(next_check=MIN_INTERVAL)
 
 
-def _is_due(last: AlarmCheck | None, revision: int, changed_at: float, now: float) -> bool:
-    return (
-        last is None or last.revision != revision or not max(changed_at, now - STAMP_INTERVAL) < last.looked_at <= now
-    )
+def _seconds_to_check(last: AlarmCheck | None, revision: int, changed_at: float, now: float) -> float | None:
+    """Return the seconds until a check is due, 0 if it is due now; None if nothing has changed since the last one."""
+    if last is None or last.looked_at > now:
+        return 0.0
+    if last.revision == revision and max(changed_at, now - STAMP_INTERVAL) < last.looked_at:
+        return None
+    return max(0.0, last.looked_at + MIN_INTERVAL - now)
 
 
 def _check_locked(crew: Crew, state: State, changed_at: float) -> AlarmNews:
     now, last = crew.clock.monotonic(), _read_check(crew.paths)
-    if not _is_due(last, state.revision, changed_at, now):
-        return AlarmNews()
+    seconds = _seconds_to_check(last, state.revision, changed_at, now)
+    if seconds != 0:
+        return AlarmNews(next_check=seconds)
     stamp = drift.stamp_repository(crew, state)
     is_same = last is not None and (last.revision, last.stamp) == (state.revision, stamp)
     if last is not None and is_same and 0 <= now - last.found_at < state.config.poll_interval:

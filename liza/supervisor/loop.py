@@ -248,6 +248,8 @@ class Supervisor:
         for alert in self.crew.log_board_alerts():
             self.notify(f"! {alert}")
         news = check_alarms(self.crew, self.last_state, self.past.repository_changed_at)
+        delay = float("inf") if news.next_check is None else news.next_check
+        self.past.alarms_due_at = self.crew.clock.monotonic() + delay
         for text in news.released:
             self.notify(f"{LIZA}  {text}")
         for alarm in news.alarms:
@@ -306,8 +308,11 @@ class Supervisor:
                 read_at = self._next_read_time()
             if now >= record_at:
                 record_at = self._record_history()
+            if now >= self.past.alarms_due_at:
+                self._report_alarms()
             try:
-                event = self.events.get(timeout=max(0.0, min(end, read_at, record_at) - now))
+                first = min(end, read_at, record_at, self.past.alarms_due_at)
+                event = self.events.get(timeout=max(0.0, first - now))
             except queue.Empty:
                 continue
             if not self._is_output_event(event):

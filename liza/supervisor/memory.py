@@ -82,11 +82,12 @@ class LoopMemory(Mutable):
     """What the loop of a supervisor remembers between two passes.
 
     ``failed_passes``: passes in a row that failed. ``repository_changed_at``: when a change of the repository was last
-    noticed. ``ready_run``, ``end_watched_run`` and ``output_run``: the run that was reported as ready, whose end is
-    awaited, and whose output is watched.
+    noticed. ``alarms_due_at``: when to check for alarms without an event. ``ready_run``, ``end_watched_run`` and
+    ``output_run``: the run that was reported as ready, whose end is awaited, and whose output is watched.
     """
 
     repository_changed_at: float
+    alarms_due_at: float = float("inf")
     last_notice: str = ""
     failed_passes: int = 0
     last_action: tuple[object, int] | None = None

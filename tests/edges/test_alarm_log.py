@@ -50,17 +50,22 @@ def _plant(crew: Crew) -> None:
     git(crew.paths.root, "config", "core.fsmonitor", "touch /tmp/x")
 
 
-def test_alarms_are_searched_once_for_a_revision_whatever_the_number_of_supervisors(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
+def test_alarms_are_searched_once_for_a_burst_of_revisions_whatever_the_number_of_supervisors(
+    crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched = _count_searches(monkeypatch)
     for _ in range(5):
         _check(crew)
-    with crew.change("human:ann", "note") as tx:
-        tx.state = tx.state.with_agent("coder-9", Agent(role="coder", status="OFFLINE"))
+    for revision in (2, 3):
+        with crew.change("human:ann", "note") as tx:
+            tx.state = tx.state.with_agent("coder-9", Agent(role="coder", status="OFFLINE", runs=revision))
+        _check(crew)
+    assert searched == [1]
+    assert check_alarms(crew, crew.board.read(), NEVER).next_check == alarm_log.MIN_INTERVAL
+    clock.advance(alarm_log.MIN_INTERVAL)
     for _ in range(5):
         _check(crew)
-    assert searched == [1, 2]
+    assert searched == [1, 3]
 
 
 def test_a_change_of_the_repository_is_an_alarm_at_once_for_the_supervisor_that_was_told_of_it(
