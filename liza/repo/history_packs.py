@@ -44,6 +44,8 @@ def join_packs(git: Git, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(packs)
     sizes = [(directory / f"{name}.pack").stat().st_size for name in packs]
     start = first_to_join(sizes)
+    if start == len(packs) - 1:
+        return tuple(packs)
     joined, old = _write_joined(git, directory, packs[start:]), packs[start:]
     if not (directory / f"{joined}.idx").is_file():
         raise GitFailed(f"git pack-objects wrote no {joined} in {directory}", "git fsck")
