@@ -39,6 +39,8 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
         raise UsageError("no task was given", "liza task add --help")
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in requested if task.spec_ref])
+    # Brings the index up to date before the lock is taken; reading many changed files takes long.
+    _find_archived(crew, crew.board.read(), requested)
     with crew.change(by, "add", requested[0].id if len(requested) == 1 else None) as tx:
         # Under the lock: no task can be archived between this look and the change.
         archived = _find_archived(crew, tx.state, requested)

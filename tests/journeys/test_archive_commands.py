@@ -1,0 +1,76 @@
+"""The archive by the installed commands: what is still shown, what is refused, what comes back after a git clean."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from tests.journeys.crews import Crew
+
+
+def merged_by_hand(crew: Crew, task: str) -> None:
+    crew.work_by_hand(task)
+    there = crew.root / ".worktrees" / task
+    crew.prepare("submit", cwd=there)
+    crew.prepare("verdict", "approve", "good", "--task", task)
+    crew.prepare("merge", task)
+
+
+def test_an_archived_task_is_still_shown_counted_and_depended_on_and_comes_back_after_a_clean(crew: Crew) -> None:
+    merged_by_hand(crew, "mail")
+    crew.add("other")
+    crew.prepare("task", "drop", "other", "not wanted")
+    before = crew.json("task", "show", "mail")
+    metrics = crew.json("metrics")
+    moved = crew.json("archive")
+    assert (moved["result"], moved["archived"], moved["total"]) == ("changed", ["mail", "other"], 2)
+    assert crew.json("archive")["result"] == "unchanged"
+    assert crew.state().tasks == ()
+
+    assert crew.json("task", "show", "mail") == before
+    assert "mail.txt" in crew.liza("diff", "mail")
+    assert "APPROVED → MERGED" in crew.liza("history", "mail")
+    assert "archive: mail, other" in crew.liza("history")
+    status = crew.json("status")
+    assert status["archived"] == {"total": 2, "by_status": {"ABANDONED": 1, "MERGED": 1}}
+    assert status["tasks"] == []
+    assert "1 done" in crew.liza("status") or "1 merged" in crew.liza("status")
+    now = crew.json("metrics")
+    for name in ("total", "merged", "approved", "rejected", "by_status", "untested_merges"):
+        assert now[name] == metrics[name], name
+    assert "mail is MERGED and in the archive" in crew.liza("task", "drop", "mail", code=1)
+    assert "mail is MERGED and in the archive" in crew.liza("merge", "mail", code=1)
+    words = ("--desc", "d", "--done", "d", "--scope", "s", "--spec", "README.md")
+    assert "belongs to a task in the archive" in crew.liza("task", "add", "--id", "mail", *words, code=1)
+    crew.liza("task", "add", "--id", "next", *words, "--depends", "mail")
+    crew.liza("claim", "next", "--agent", "coder-2")
+    crew.liza("task", "release", "next")
+    assert crew.json("validate")["valid"]
+
+    shutil.rmtree(crew.paths.archive)
+    [violation, *_] = json.loads(crew.run("validate", "--json").stdout)["violations"]
+    assert violation["entry"].startswith("archived.")
+    restored = crew.json("restore", "--last-good")
+    assert len(restored["archive"]) == 1
+    assert crew.json("task", "show", "mail") == before
+
+    shutil.rmtree(crew.root / ".liza")
+    crew.liza("restore", "--last-good")
+    assert crew.json("task", "show", "mail") == before
+    assert [task.id for task in crew.state().tasks] == ["next"]
+    assert crew.json("validate")["valid"]
+
+
+def test_closed_tasks_above_the_setting_are_archived_by_a_merge_and_by_a_drop(crew: Crew) -> None:
+    crew.configure(archive_after=2)
+    crew.add("a", "b", "c")
+    for task in "abc":
+        crew.prepare("task", "drop", task, "no")
+    assert [task.id for task in crew.state().tasks] == ["c"]
+    assert crew.state().archived.total == 2
+    crew.add("d")
+    crew.prepare("task", "drop", "d", "no")
+    merged_by_hand(crew, "mail")
+    assert [task.id for task in crew.state().tasks] == ["mail"]
+    assert crew.state().archived.total == 4
+    assert crew.liza("task", "show", "a").startswith("a  ABANDONED")
