@@ -405,6 +405,22 @@ class ArchiveSummary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
         return sum(self.counts.values())
 
 
+_last_looked_up: tuple[tuple[Task, ...], dict[str, Task] | None] = ((), None)
+"""The tasks of the last lookup, and from the second lookup on by id: rules ask for each dependency of each task."""
+
+
+def _tasks_by_id(tasks: tuple[Task, ...]) -> dict[str, Task] | None:
+    """Return the tasks by id, or None at the first lookup in them."""
+    global _last_looked_up
+    last, by_id = _last_looked_up
+    if last is not tasks:
+        by_id = None
+    elif by_id is None:
+        by_id = {task.id: task for task in reversed(tasks)}  # of two with one id the first counts
+    _last_looked_up = (tasks, by_id)
+    return by_id
+
+
 class State(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """The whole board at one revision."""
 
@@ -426,6 +442,9 @@ class State(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     def task(self, task_id: str) -> Task | None:
         """Return the task with that id, or None."""
+        by_id = _tasks_by_id(self.tasks)
+        if by_id is not None:
+            return by_id.get(task_id)
         return next((task for task in self.tasks if task.id == task_id), None)
 
     def with_task(self, changed: Task) -> "State":
