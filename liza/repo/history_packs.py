@@ -7,18 +7,18 @@ that it replaces, whether a ref needs it or not: nothing is pruned. Decision 019
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.system import crash_points
 
 MAX_PACKS = 8
 """Number of packs from which they are joined."""
-_NAME = re.compile(r"pack-[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_NAME = lazy_pattern(r"pack-[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SUFFIXES = (".idx", ".pack", ".rev")
 """Files of a pack. The index is deleted first: git looks for the others only if there is an index."""
 _PERSONS_SUFFIXES = (".keep", ".bitmap", ".promisor", ".mtimes")

@@ -263,7 +263,7 @@ def test_an_interrupted_move_does_not_undo_what_a_person_wrote_into_the_file_sin
 
 
 def test_a_file_that_lost_its_end_after_the_commit_gets_it_back(root: Path) -> None:
-    assert killed(child(lambda: move(root), "settled.state.yaml#1"))
+    assert killed(child(lambda: move(root), "fsynced.state.yaml#1"))
     path = the_file(root)
     path.write_bytes(path.read_bytes()[:-40])
     assert known(root, "t1").scope == "all"

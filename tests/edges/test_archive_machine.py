@@ -27,7 +27,7 @@ POINTS = st.sampled_from(
     [
         *("written.archive.next#1", "synced.archive.next#1", "renamed.archive-intent#1", "part#1", "part#2", "part#3"),
         *("written.FILE#1", "synced.FILE#1", "synced.log.yaml#1", "renamed.seal#1", "synced.next#1"),
-        *("renamed.state.yaml#1", "settled.state.yaml#1", "unlinked.archive-intent#1"),
+        *("renamed.state.yaml#1", "fsynced.state.yaml#1", "unlinked.archive-intent#1"),
     ]
 )
 

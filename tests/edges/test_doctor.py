@@ -131,6 +131,7 @@ def test_a_history_that_was_deleted_or_has_lost_its_end_is_named_unless_the_spoo
     git(root, *shlex.split(found.hint)[1:])
     assert told(there, "history") == []
     git(root, "update-ref", "-d", "refs/liza/blackboard")
+    git(root, "repack", "-adq")
     git(root, "prune", "--expire=now")
     (found,) = told(there, "history")
     assert found.hint == "", "git has the commit no more"

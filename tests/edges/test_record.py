@@ -260,18 +260,26 @@ def test_a_pack_that_a_person_keeps_is_not_joined(repo: Path, clock: FakeClock) 
     assert kept.with_suffix(".pack").is_file()
 
 
-def test_a_batch_is_due_after_its_interval_or_when_it_is_large_enough(
+def test_a_batch_is_due_when_the_crew_is_quiet_after_its_interval_or_when_it_is_large_enough(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew = begun(repo, "x", clock)
     assert recorder.seconds_to_batch(crew) is None
     _revise(crew, 1)
-    added = crew.paths.spool / "2"
-    os.utime(added, (clock.now().timestamp(),) * 2)
-    assert recorder.seconds_to_batch(crew) == recorder.BATCH_INTERVAL
-    os.utime(added, (clock.now().timestamp() - recorder.BATCH_INTERVAL,) * 2)
+    _revise(crew, 2)
+    oldest, newest = crew.paths.spool / "2", crew.paths.spool / "3"
+
+    def age(path: Path, seconds: float) -> None:
+        os.utime(path, (clock.now().timestamp() - seconds,) * 2)
+
+    age(oldest, 3)
+    age(newest, 0)
+    assert recorder.seconds_to_batch(crew) == recorder.QUIET_INTERVAL
+    age(newest, recorder.QUIET_INTERVAL)
     assert recorder.seconds_to_batch(crew) == 0
-    os.utime(added, (clock.now().timestamp(),) * 2)
+    age(newest, 0)
+    age(oldest, recorder.BATCH_INTERVAL - 0.5)
+    assert recorder.seconds_to_batch(crew) == 0.5
     monkeypatch.setattr(recorder, "BATCH_SIZE", 10)
     assert recorder.seconds_to_batch(crew) == 0
     monkeypatch.undo()

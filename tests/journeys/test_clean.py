@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from tests.conftest import until
+from tests.conftest import git, until
 from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew
 
 GOAL = "# Every file is there\n\nAnd each of them ends with a newline.\n"
@@ -39,6 +39,9 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     program = crew.script("agent", AGENT + APPROVE + ";; esac\n", ready=False)
     supervisors = [crew.agent(name, program) for name in ("coder-1", "code-reviewer-1")]
     crew.wait_note("at-coder-1.1")
+    until(
+        lambda: "status: CLAIMED" in git(crew.root, "show", "refs/liza/blackboard:state.yaml"), "the claim in history"
+    )
     # A supervisor that notices leaves by itself, and may write once more before that; these cannot yet.
     for supervisor in supervisors:
         supervisor.process.send_signal(signal.SIGSTOP)

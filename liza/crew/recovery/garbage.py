@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import re
 import shutil
 import stat
 import time
@@ -22,6 +21,7 @@ from liza.crew.crew import Crew
 from liza.crew.recovery import run_cleanup
 from liza.programs.session import run_archive
 from liza.rules.errors import LizaError
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES, State
 from liza.system import atomic, crash_points, processes, untrusted_files
 
@@ -29,8 +29,8 @@ OLD_AGE = 24 * 3600.0
 """Seconds since the last write after which a log or a temporary file is old: its writer may be in a container, where
 its process cannot be seen."""
 _LOG_ARCHIVE = "archive"
-_TASK_LOG = re.compile(r"merge-(?P<task>.+)\.log")
-_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.([0-9]{1,9})")
+_TASK_LOG = lazy_pattern(r"merge-(?P<task>.+)\.log")
+_TEMPORARY = lazy_pattern(r"\..+\.[a-z0-9_]{8}\.([0-9]{1,9})")
 
 
 class GarbageKind(StrEnum):
@@ -80,7 +80,7 @@ def _with_size(garbage: Garbage, size: int) -> Garbage:
 
 
 def _find_logs(crew: Crew, state: State) -> Iterator[Garbage]:
-    """Yield the logs of merges of closed tasks that nobody has open or has written for a day."""
+    """Yield the logs of merges of closed tasks that no process has open, and that were not written for a day."""
     still_open = {task.id for task in state.tasks if task.status not in FINAL_STATUSES}
     opened = processes.find_open_files(crew.paths.logs)
     for path in _entries(crew.paths.logs) if opened is not None else ():

@@ -27,9 +27,9 @@ from liza.system.file_lock import Lock
 
 MAX_SPOOL = 64 << 20  # bytes; a larger spool is recorded even beside a supervisor
 MAX_GOAL = 1 << 20  # bytes of goal.md in the history
-
-
 BATCH_INTERVAL = 10.0  # seconds that a revision waits in the spool at most, while a supervisor runs
+QUIET_INTERVAL = 1.0
+"""Seconds without a new revision after which a batch is due: without .liza the history is the only copy."""
 BATCH_COUNT = 64  # revisions of a batch that does not wait for its time
 BATCH_SIZE = 1 << 20  # bytes of a batch that does not wait for its time
 
@@ -42,9 +42,12 @@ def seconds_to_batch(crew: Crew) -> float | None:
         return None
     if len(waiting) >= BATCH_COUNT or spool.size() >= BATCH_SIZE:
         return 0.0
-    age = spool.age(waiting[0], crew.clock.now())
-    # A negative age: the clock was set back.
-    return 0.0 if age is None or age < -1 else max(0.0, min(BATCH_INTERVAL, BATCH_INTERVAL - age))
+    now = crew.clock.now()
+    oldest, newest = spool.age(waiting[0], now), spool.age(waiting[-1], now)
+    # A negative age: the clock was set back. The clock may be a second behind the file system.
+    if oldest is None or newest is None or newest < -1:
+        return 0.0
+    return max(0.0, min(BATCH_INTERVAL - oldest, QUIET_INTERVAL - newest))
 
 
 def record_history(crew: Crew, *, packed: bool = False) -> int:
