@@ -602,7 +602,17 @@ TABLE: dict[str, Defence] = {
     "work in submodules": Defence(
         "no slot is removed with the only copy of what is in its submodules",
         {"liza.repo.slots.salvage_submodules:salvage_submodules": gives(None)},
-        (f"{TREES}test_work_in_a_submodule_stays_while_the_slot_is_reused_and_is_saved_before_the_slot_is_removed",),
+        (f"{TREES}test_work_in_a_submodule_is_saved_before_the_slot_is_removed",),
+    ),
+    "work in submodules of a reused slot": Defence(
+        "no submodule is reset with the only copy of what is in it",
+        {"liza.repo.slots.slot_emptying:salvage_before_reset": gives(None)},
+        (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
+    ),
+    "reset of submodules": Defence(
+        "a task sees nothing of what an earlier one changed in a submodule",
+        {"liza.repo.slots.slot_setup:empty_submodules": gives(None)},
+        (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
     ),
     "what is no lock": Defence(
         "something that git never made at the place of a lock stops nobody but the git that needs it",

@@ -455,10 +455,10 @@ def test_remove_all_makes_no_salvage_of_commits_that_the_tasks_branch_has_and_on
     assert git(trees.paths.root, "show", "task/one:new.txt") == "x"
 
 
-def test_work_in_a_submodule_stays_while_the_slot_is_reused_and_is_saved_before_the_slot_is_removed(
-    trees: Worktrees, tmp_path: Path
-) -> None:
-    lib, root = tmp_path / "lib", trees.paths.root
+@pytest.fixture
+def library(trees: Worktrees, tmp_path: Path) -> Path:
+    """Two submodules, ``deps/lib`` with work of ``t1`` and ``deps/clean`` without, in the slot ``s1``."""
+    root = trees.paths.root
     for name in ("lib", "clean"):
         git(tmp_path, "init", "-q", "-b", "main", name)
         git(tmp_path / name, "commit", "-q", "--allow-empty", "-m", "first")
@@ -472,16 +472,101 @@ def test_work_in_a_submodule_stays_while_the_slot_is_reused_and_is_saved_before_
     git(inner, "commit", "-q", "--allow-empty", "-m", "work of the agent")
     git(slot, "add", "deps/lib")
     (inner / "draft").write_text("not committed\n")
+    return inner
+
+
+def fetch_bundle(root: Path, ref: str, name: str, into: Path) -> None:
+    """Fetch the salvaged repository ``name`` into the branch ``saved`` of another."""
+    with (into.parent / "bundle").open("wb") as bundle:
+        subprocess.run(["git", "cat-file", "blob", f"{ref}:.liza-nested/{name}.bundle"], cwd=root, stdout=bundle)
+    git(into, "fetch", "-q", str(into.parent / "bundle"), "refs/liza/salvage/nested/work:refs/heads/saved")
+
+
+@pytest.mark.parametrize("next_step", ["claim", "detach", "release"])
+def test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it(
+    trees: Worktrees, library: Path, tmp_path: Path, next_step: str
+) -> None:
+    slot, root = trees.paths.slot("s1"), trees.paths.root
+    (library / "kept").write_text("hidden\n")
+    git(library, "add", "kept")
+    git(library, "commit", "-q", "-m", "a second commit of the agent")
+    git(library, "update-index", "--assume-unchanged", "kept")
+    (library / "kept").write_text("changed\n")
+    Path(git(library, "rev-parse", "--absolute-git-dir"), "index.lock").write_text("")
+    if next_step == "claim":
+        claim(trees, "s1", "t2", "coder-1.2")
+    elif next_step == "detach":
+        trees.detach("s1", "integration", "coder-1.2")
+    else:
+        trees.release("s1", "t1", "coder-1.1")
+        claim(trees, "s1", "t2", "coder-1.2")
+    assert git(slot, "status", "--porcelain") == ""
+    assert git(library, "rev-parse", "HEAD") == git(slot, "rev-parse", "HEAD:deps/lib")
+    saved = "refs/liza/salvage/t1/coder-1.1-submodules"
+    assert git(root, "ls-tree", "-r", "--name-only", saved).split() == [".liza-nested/deps/lib.bundle"]
+    fetch_bundle(root, saved, "deps/lib", tmp_path / "lib")
+    assert git(tmp_path / "lib", "show", "saved:draft").strip() == "not committed"
+    assert git(tmp_path / "lib", "show", "saved:kept").strip() == "changed"
+    assert "work of the agent" in git(tmp_path / "lib", "log", "--format=%s", "saved")
+    # What is saved is not saved again.
+    claim(trees, "s1", "t3", "coder-1.3")
+    assert git(root, "for-each-ref", "--format=%(refname)", "refs/liza/salvage/*/*-submodules").split() == [saved]
+
+
+def test_a_task_that_continues_in_its_slot_finds_its_submodules_as_it_left_them(
+    trees: Worktrees, library: Path
+) -> None:
+    claim(trees, "s1", "t1", "coder-1.2")
+    assert (library / "draft").read_text() == "not committed\n"
+    assert "work of the agent" in git(library, "log", "--format=%s")
+
+
+def test_a_task_that_comes_back_gets_its_files_and_not_the_salvage_of_its_submodules(
+    trees: Worktrees, library: Path
+) -> None:
+    slot = trees.paths.slot("s1")
+    (slot / "unfinished.txt").write_text("x\n")
     claim(trees, "s1", "t2", "coder-1.2")
-    assert (inner / "draft").read_text() == "not committed\n"
+    assert git(slot, "status", "--porcelain") == ""
+    assert claim(trees, "s1", "t1", "coder-1.3").restores_files
+    assert (slot / "unfinished.txt").read_text() == "x\n"
+    assert (slot / "a.txt").exists()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_submodule_that_a_task_added_is_saved_and_gone_for_the_next_task(
+    trees: Worktrees, library: Path, tmp_path: Path, committed: bool
+) -> None:
+    slot, root = trees.paths.slot("s1"), trees.paths.root
+    git(slot, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "clean"), "added")
+    (slot / "added" / "draft").write_text("not committed\n")
+    if committed:
+        git(slot, "commit", "-q", "-a", "-m", "add a submodule")
+    claim(trees, "s1", "t2", "coder-1.2")
+    assert git(slot, "status", "--porcelain") == ""
+    assert not (slot / "added").exists()
+    fetch_bundle(root, "refs/liza/salvage/t1/coder-1.1-submodules", "added", tmp_path / "clean")
+    assert git(tmp_path / "clean", "show", "saved:draft").strip() == "not committed"
+
+
+def test_what_is_no_submodule_of_the_slot_stays_when_the_slot_is_reused(trees: Worktrees, library: Path) -> None:
+    subprocess.run(["rm", "-rf", library], check=True)
+    library.mkdir()
+    (library / "written").write_text("nobody saves this\n")
+    claim(trees, "s1", "t2", "coder-1.2")
+    assert (library / "written").read_text() == "nobody saves this\n"
+
+
+def test_work_in_a_submodule_is_saved_before_the_slot_is_removed(
+    trees: Worktrees, library: Path, tmp_path: Path
+) -> None:
+    root = trees.paths.root
     saved = [ref for ref in trees.remove_all() if ref.endswith("-submodules")]
-    assert (saved, slot.exists()) == (["refs/liza/salvage/t2/coder-1.2-submodules"], False)
+    assert (saved, library.exists()) == (["refs/liza/salvage/t1/coder-1.1-submodules"], False)
     assert git(root, "ls-tree", "-r", "--name-only", saved[0]).split() == [".liza-nested/deps/lib.bundle"]
-    with (tmp_path / "bundle").open("wb") as bundle:
-        subprocess.run(["git", "cat-file", "blob", f"{saved[0]}:.liza-nested/deps/lib.bundle"], cwd=root, stdout=bundle)
-    git(lib, "fetch", "-q", str(tmp_path / "bundle"), "refs/liza/salvage/nested/work:refs/heads/saved")
-    assert git(lib, "show", "saved:draft").strip() == "not committed"
-    assert "work of the agent" in git(lib, "log", "--format=%s", "saved")
+    fetch_bundle(root, saved[0], "deps/lib", tmp_path / "lib")
+    assert git(tmp_path / "lib", "show", "saved:draft").strip() == "not committed"
+    assert "work of the agent" in git(tmp_path / "lib", "log", "--format=%s", "saved")
 
 
 def test_remove_all_takes_half_made_slots_and_records_of_deleted_ones_too(trees: Worktrees) -> None:

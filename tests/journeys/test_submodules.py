@@ -84,3 +84,26 @@ def test_a_review_whose_submodule_was_never_pushed_says_so_with_the_log_and_the_
     again = crew.agent("code-reviewer-1", program)
     crew.wait_status("task-1", "APPROVED", "MERGED")
     assert again.stop() == 0
+
+
+def test_the_next_task_in_a_slot_sees_nothing_of_what_the_last_one_changed_in_a_submodule(crew: Crew) -> None:
+    crew.add("task-1")
+    script = """\
+    (cd lib; git status --porcelain; git log --format=%s) > "$NOTES/lib-$LIZA_TASK"
+    git status --porcelain > "$NOTES/status-$LIZA_TASK"
+    echo > "$NOTES/seen-$LIZA_TASK"
+    echo 2 > lib/rate.txt; echo draft > lib/draft.txt
+    echo "$LIZA_TASK" > "$LIZA_TASK.txt"; git add "$LIZA_TASK.txt"; git commit -q -m work
+    liza submit
+    """
+    agents = [crew.agent("coder-1", crew.script("coder", script))]
+    agents.append(crew.agent("code-reviewer-1", crew.script("reviewer", APPROVE)))
+    crew.wait_status("task-1", "MERGED")
+    crew.add("task-2")
+    crew.wait_note("seen-task-2")
+    assert [agent.stop() for agent in agents] == [0, 0]
+    for task in ("task-1", "task-2"):
+        assert (crew.notes / f"lib-{task}").read_text() == "first\n"
+        assert (crew.notes / f"status-{task}").read_text() == ""
+    (saved,) = crew.git("for-each-ref", "--format=%(refname)", "refs/liza/salvage/task-1/").split()
+    assert crew.git("ls-tree", "-r", "--name-only", saved).split() == [".liza-nested/lib.bundle"]

@@ -100,10 +100,15 @@ class Worktrees(SlotEmptying):
         branches = find_branches(self.git, branch, self.integration)
         symbolic_refs.refuse_symbolic(self.git, f"refs/heads/{branch}")
         self._free_branch(slot, branch, branches)
+        # A task that continues in its slot finds its submodules as it left them.
+        is_other_task = owner.before is None or owner.before.task != task
+        saved = self._save_submodules(slot, owner.before) if is_other_task else ()
         self._empty_prepared(slot, self._open_slot(slot)[0], owner)
         start = () if branch in branches else ("--no-track", "--create")
         end = () if branch in branches else (owner.commit or self._start_commit(branches, branch),)
         self._checkout(slot, owner, *start, branch, *end)
+        if is_other_task:
+            self._reset_submodules(slot, saved)
 
     def is_finished(self, slot: str, task: str, run: str) -> bool:
         """Return whether ``finish`` has completed for this claim. Raises GitFailed."""
@@ -154,8 +159,7 @@ class Worktrees(SlotEmptying):
         self._ensure_slot(slot, commit)
         git_dir, owner = self._open_slot(slot)
         current_owner = owner or SlotOwner(slot, run, commit)
-        self._save_and_wipe(slot, git_dir, current_owner)
-        self._checkout(slot, current_owner, "--detach", commit)
+        self._empty_at(slot, git_dir, current_owner, commit)
         slot_records.write_owner(git_dir, SlotOwner(slot, run, commit, done=True))
 
     def discard(self, slot: str) -> None:
@@ -196,8 +200,7 @@ class Worktrees(SlotEmptying):
 
     def _empty_finished(self, slot: str, owner: SlotOwner) -> None:
         """Empty a slot whose task is closed, and detach it from the task's branch."""
-        self._save_and_wipe(slot, self._open_slot(slot)[0], owner)
-        self._checkout(slot, owner, "--detach", "HEAD")
+        self._empty_at(slot, self._open_slot(slot)[0], owner, "HEAD")
 
     def repair(self, slot: str, commit: str) -> bool:
         """Recreate git's record of a slot, at ``commit``, and replace an unreadable owner file. Return whether either

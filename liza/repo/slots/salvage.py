@@ -24,6 +24,8 @@ from liza.rules.value_classes import Value
 
 MAX_IGNORED_SIZE = 10 * 1024 * 1024  # bytes of ignored files in one salvage
 BUNDLE_DIRECTORY = ".liza-nested"
+SUBMODULES_SUFFIX = "-submodules"
+"""End of the name of a salvage that has only bundles of submodules. It has no files of the task to restore."""
 _TIME_LIMIT = 1800.0  # seconds; a large tree is hashed completely
 _DEPTH = 3  # levels of nested repositories that are saved
 
@@ -223,15 +225,16 @@ def _nested_git(git_copy: Git, name: str, depth: int) -> Git:
     return Git(path, git_copy.pins, git_copy.timeout, ceiling=path.parent)
 
 
-def bundle_repository(git_copy: Git, nested: Git, depth: int = _DEPTH) -> str:
+def bundle_repository(git_copy: Git, nested: Git, depth: int = _DEPTH, *, only_work: bool = False) -> str:
     """Return the blob of a bundle of a nested repository. Its uncommitted files are saved in it first.
 
-    Raises GitFailed, OSError.
+    ``only_work``: only these files and HEAD, without commits that a remote branch contains. Raises GitFailed, OSError.
     """
-    _create_salvage(nested, "nested", "work", depth - 1)
+    ref = _create_salvage(nested, "nested", "work", depth - 1)
+    revisions = (ref, "--not", "--remotes") if only_work else ("--all",)
     with tempfile.TemporaryDirectory(prefix="liza-bundle-") as folder:
         path = Path(folder) / "bundle"
-        nested.out("bundle", "create", "--quiet", str(path), "--all")
+        nested.out("bundle", "create", "--quiet", str(path), *revisions)
         return git_copy.out("hash-object", "-w", "--no-filters", "--", str(path))
 
 

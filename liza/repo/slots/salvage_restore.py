@@ -7,7 +7,7 @@ from pathlib import Path
 
 from liza.repo.merge.merges import merge_trees
 from liza.repo.runner import Git
-from liza.repo.slots.salvage import create_commit, join_nul
+from liza.repo.slots.salvage import SUBMODULES_SUFFIX, create_commit, join_nul
 from liza.rules.value_classes import Value
 
 
@@ -63,7 +63,7 @@ def find_unrestored(git: Git, task: str) -> str | None:
     rows = git.lines("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", *prefixes)
     salvages = dict(row.split(" ", 1) for row in rows)
     restored_commit = salvages.pop(_restored_ref(task), None)
-    newest = next(iter(salvages), None)
+    newest = next((ref for ref in salvages if SUBMODULES_SUFFIX not in ref.rpartition("/")[2]), None)
     return None if newest is None or salvages[newest] == restored_commit else newest
 
 

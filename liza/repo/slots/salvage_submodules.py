@@ -1,17 +1,17 @@
-"""Save what exists only in the submodules of a slot, before the slot is removed.
+"""Save what exists only in the submodules of a slot, before they are reset or removed with the slot.
 
 git reports no change inside a submodule to Liza, because its configuration is not pinned, and ``git worktree remove``
-deletes the repositories of the submodules with the slot. While a slot is reused, they stay as they are.
+deletes the repositories of the submodules with the slot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
-from liza.repo.slots import submodules
-from liza.repo.slots.salvage import bundle_repository, save_bundles
+from liza.repo.slots import slot_records, submodules
+from liza.repo.slots.salvage import SUBMODULES_SUFFIX, bundle_repository, clear_hiding_flags, save_bundles
 from liza.repo.survey import read_work_tree
 
 
@@ -20,24 +20,41 @@ def salvage_submodules(git: Git, task: str, run: str) -> str | None:
 
     Work is a changed or untracked file, or a commit that no remote branch contains. Raises GitFailed, OSError.
     """
-    bundles = tuple((name, bundle_repository(git, inner)) for name, inner in _changed(git, ""))
-    return save_bundles(git, task, f"{run}-submodules", bundles) if bundles else None
+    bundles = tuple((name, bundle_repository(git, inner)) for name, inner in _list_changed(git, "", _has_own_commits))
+    return save_bundles(git, task, f"{run}{SUBMODULES_SUFFIX}", bundles) if bundles else None
 
 
-def _changed(git: Git, prefix: str) -> Iterator[tuple[str, Git]]:
+def salvage_before_reset(git: Git, task: str, run: str) -> str | None:
+    """Save what a reset of the submodules would discard: their changes, and HEAD if it is on no ref.
+
+    Their repositories stay, so each bundle has only what no remote branch contains. Return the ref, or None if there is
+    nothing to save. Raises GitFailed, OSError.
+    """
+    changed = _list_changed(git, "", _is_head_on_no_ref)
+    bundles = tuple((name, bundle_repository(git, inner, only_work=True)) for name, inner in changed)
+    return save_bundles(git, task, f"{run}{SUBMODULES_SUFFIX}", bundles) if bundles else None
+
+
+def _list_changed(git: Git, prefix: str, has_commits: Callable[[Git], bool]) -> Iterator[tuple[str, Git]]:
     """Yield the submodules with work of their own, nested ones included, each with its path in the slot."""
     own = git_dirs(git)[0].resolve()
     for name, _ in submodules.list_submodules(git):
-        repository = submodules.find_repository(git.directory / name, own)
-        if repository is None:
+        inner = submodules.open_submodule(git, own, name)
+        if inner is None:
             continue
-        inner = git.with_git_dir(git.directory / name, repository, repository)
-        if read_work_tree(inner).changed or _has_own_commits(inner):
+        slot_records.remove_slot_locks(git_dirs(inner)[0])
+        clear_hiding_flags(inner)
+        if read_work_tree(inner).changed or has_commits(inner):
             yield f"{prefix}{name}", inner
-        yield from _changed(inner, f"{prefix}{name}/")
+        yield from _list_changed(inner, f"{prefix}{name}/", has_commits)
 
 
 def _has_own_commits(inner: Git) -> bool:
     head = inner.find_commit("HEAD")
     starts = ("--all",) if head is None else ("--all", head)
     return inner.out("rev-list", "--max-count=1", *starts, "--not", "--remotes") != ""
+
+
+def _is_head_on_no_ref(inner: Git) -> bool:
+    head = inner.find_commit("HEAD")
+    return head is not None and inner.out("rev-list", "--max-count=1", head, "--not", "--glob=refs/*") != ""

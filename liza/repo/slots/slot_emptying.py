@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from liza.repo.slots import reset, slot_records, stuck_slots
+from liza.repo.slots import reset, slot_records, slot_setup, stuck_slots, submodules
 from liza.repo.slots.salvage import create_salvage, salvage_head, salvage_if_needed, salvage_new_changes
+from liza.repo.slots.salvage_submodules import salvage_before_reset
 from liza.repo.slots.slot_access import SlotAccess
 from liza.repo.slots.slot_records import SlotOwner
 from liza.rules.errors import GitFailed
@@ -34,10 +35,13 @@ class SlotEmptying(SlotAccess):
         own_commit = (owner.commit,) if owner is not None and owner.task == slot and owner.commit else ()
         return (*own_commit, f"refs/heads/{self.integration}")
 
-    def _save_and_wipe(self, slot: str, git_dir: Path, owner: SlotOwner) -> None:
-        """Save the content of a slot and empty it."""
+    def _empty_at(self, slot: str, git_dir: Path, owner: SlotOwner, commit: str) -> None:
+        """Save the content of a slot and its submodules, empty them, and detach the slot at ``commit``."""
         slot_records.remove_slot_locks(git_dir)
+        saved = self._save_submodules(slot, owner)
         self._wipe(slot, git_dir, self._save(slot, owner, owner.task, owner.run))
+        self._checkout(slot, owner, "--detach", commit)
+        self._reset_submodules(slot, saved)
 
     def _empty_prepared(self, slot: str, git_dir: Path, owner: SlotOwner) -> None:
         """Empty a prepared slot. Files written since it was prepared belong to the previous owner."""
@@ -53,6 +57,26 @@ class SlotEmptying(SlotAccess):
         stripped = reset.strip_briefs(git)
         if saved is not None or ended or stripped:
             reset.discard_changes(git)
+
+    def _save_submodules(self, slot: str, owner: SlotOwner | None) -> tuple[str, ...]:
+        """Save what a reset of the submodules would discard. Return the paths of the saved repositories.
+
+        Call this before the slot is emptied: afterwards git may not list a submodule that the agent added.
+        """
+        git = self.slot_git(slot)
+        if not submodules.may_exist(git):
+            return ()
+        name = (slot, "unknown") if owner is None else (owner.task, owner.run)
+        salvage_before_reset(git, *name)
+        return submodules.list_fetched(git)
+
+    def _reset_submodules(self, slot: str, saved: tuple[str, ...]) -> None:
+        """Reset the submodules to the commit that was checked out. Remove those of ``saved`` that it does not have."""
+        git = self.slot_git(slot).with_timeout(600)
+        if saved:
+            git.out("--literal-pathspecs", "clean", "-ffd", "--quiet", "--", *saved)
+        if submodules.may_exist(git):
+            slot_setup.empty_submodules(git, remove_foreign=False)
 
     def _checkout(self, slot: str, owner: SlotOwner, *where: str) -> None:
         """Switch a slot to another commit or branch."""

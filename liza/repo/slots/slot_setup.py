@@ -107,12 +107,12 @@ def remove_ignored_files(git: Git, keep: Sequence[str]) -> None:
     clear_setup_mark(git)
 
 
-def empty_submodules(git: Git) -> None:
+def empty_submodules(git: Git, *, remove_foreign: bool = True) -> None:
     """Reset the submodules of a slot to the commit. The set-up becomes due if one must be fetched again.
 
-    Raises GitFailed, OSError.
+    ``remove_foreign``: as ``submodules.empty``. Raises GitFailed, OSError.
     """
-    if not submodules.empty(git):
+    if not submodules.empty(git, remove_foreign=remove_foreign):
         clear_setup_mark(git)
 
 

@@ -1,4 +1,4 @@
-"""Empty the submodules of the slot in which candidates are tested. git's own commands keep changes in them.
+"""Find and empty the submodules of a slot. git's own commands keep changes in them.
 
 No program that a submodule's own configuration names is run: git gets the repository and the worktree explicitly, and
 the pins override the submodule's configuration as they do that of the project.
@@ -13,25 +13,43 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.git_dir_check import read_gitfile
 from liza.repo.runner import COMMIT, Git
+from liza.repo.slots import reset, slot_records
 
 _SUBMODULE_MODE = "160000"
 
 
-def empty(git: Git, options: Sequence[str] = ("-ffd",)) -> bool:
+def may_exist(git: Git) -> bool:
+    """Return whether the slot may have submodules; without a git command, because most projects have none."""
+    return (git_dirs(git)[0] / "modules").is_dir() or (git.directory / ".gitmodules").exists()
+
+
+def empty(git: Git, options: Sequence[str] = ("-ffd",), *, remove_foreign: bool = True) -> bool:
     """Reset every submodule, nested ones included, to the commit in the index and remove changed and untracked files.
 
-    ``options`` are those of git-clean. Return False if the set-up must fetch a submodule again: its commit is missing,
-    or its directory was not a submodule of this slot and was removed. Raises GitFailed, OSError.
+    ``options`` are those of git-clean. ``remove_foreign``: remove a directory at the path of a submodule that is none
+    of this slot; else it stays, because it has not been saved. Return False if the set-up must fetch a submodule again:
+    its commit is missing, or its directory was removed. Raises GitFailed, OSError.
     """
     own = git_dirs(git)[0].resolve()
-    return _empty(git.with_timeout(600), own, options)
+    return _empty(git.with_timeout(600), own, options, remove_foreign)
 
 
-def _empty(git: Git, own: Path, options: Sequence[str]) -> bool:
+def _empty(git: Git, own: Path, options: Sequence[str], remove_foreign: bool) -> bool:
     complete = True
     for name, commit in list_submodules(git):
-        complete = _empty_submodule(git, own, git.directory / name, commit, options) and complete
+        inner = open_submodule(git, own, name)
+        if inner is not None:
+            complete = _empty_submodule(inner, own, commit, options, remove_foreign) and complete
+        elif remove_foreign and _has_content(git.directory / name):
+            _remove(git.directory, git.directory / name)
+            complete = False
     return complete
+
+
+def list_fetched(git: Git) -> tuple[str, ...]:
+    """Return the paths of the submodules in the index that have a repository of this slot. Raises GitFailed."""
+    own = git_dirs(git)[0].resolve()
+    return tuple(name for name, _ in list_submodules(git) if open_submodule(git, own, name) is not None)
 
 
 def list_submodules(git: Git) -> tuple[tuple[str, str], ...]:
@@ -43,23 +61,35 @@ def list_submodules(git: Git) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _empty_submodule(git: Git, own: Path, path: Path, commit: str, options: Sequence[str]) -> bool:
-    if not path.is_symlink() and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
-        return True
-    repository = find_repository(path, own)
-    if repository is None or path.resolve() != git.directory.resolve() / path.relative_to(git.directory):
-        _remove(git.directory, path)
-        return False
-    inner = git.with_git_dir(path, repository, repository)
+def open_submodule(git: Git, own: Path, name: str) -> Git | None:
+    """Return git for the submodule at a path, or None if the slot has no repository for it or a link leads there.
+
+    ``own``: the git directory of the slot.
+    """
+    path = git.directory / name
+    repository = _find_repository(path, own)
+    if repository is None or path.resolve() != git.directory.resolve() / name:
+        return None
+    return git.with_git_dir(path, repository, repository)
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir())))
+
+
+def _empty_submodule(inner: Git, own: Path, commit: str, options: Sequence[str], remove_foreign: bool) -> bool:
+    repository = git_dirs(inner)[0]
+    slot_records.remove_slot_locks(repository)
+    reset.end_operations(inner, repository)
     has_commit = inner.run("cat-file", "-e", f"{commit}^{{commit}}", codes=(0, 1, 128)).code == 0
     if has_commit:
         inner.out("checkout", "--quiet", "--force", "--detach", commit)
     inner.out("reset", "--hard", "--quiet")
     inner.out("clean", *options, "--quiet")
-    return _empty(inner, own, options) and has_commit
+    return _empty(inner, own, options, remove_foreign) and has_commit
 
 
-def find_repository(path: Path, own: Path) -> Path | None:
+def _find_repository(path: Path, own: Path) -> Path | None:
     """Return the repository of a submodule if git created it for this slot, else None.
 
     An agent can put another repository there.
