@@ -107,7 +107,7 @@ def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequenc
         code = command(words)
         sys.stdout.flush()
     except LizaError as error:
-        return print_error(name, postponed_commands.note_postponed(words, error), as_json)
+        return print_error(name, postponed_commands.note_postponed(words, _name_survivors(error)), as_json)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -128,6 +128,15 @@ def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequenc
     if code == 0:
         postponed_commands.clear_postponed(words)
     return code
+
+
+def _name_survivors(error: LizaError) -> LizaError:
+    """Return the error with a hint that first ends processes of a deleted .liza, if there are any."""
+    if "liza.crew.crew" not in sys.modules:
+        return error
+    from liza.crew.crew import with_stop
+
+    return with_stop(error)
 
 
 def _require_utf8(words: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from liza.board.store import Board, Transaction
+from liza.board.text.document import RESTORE_COMMAND
 from liza.crew import run_state
 from liza.crew.drift import confirmed_settings
 from liza.programs.session import log_file
@@ -275,7 +276,16 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
     survivors = _survivor_names(crew)
     if survivors:
         message += f". Still running: {', '.join(survivors)}"
-    return NoCrew(message, "liza restore --last-good --stop" if survivors else "liza restore --last-good")
+    return NoCrew(message, f"{RESTORE_COMMAND} --stop" if survivors else RESTORE_COMMAND)
+
+
+def with_stop(error: LizaError, crew: Crew | None = None) -> LizaError:
+    """Add ``--stop`` to the hint of an error, if it is a restore and processes of the deleted .liza still run."""
+    if error.hint == RESTORE_COMMAND:
+        with suppress(LizaError, OSError):
+            if _survivor_names(crew or find_crew_or_none() or _crew_of_repository(_current_directory(), None)):
+                error.hint = f"{RESTORE_COMMAND} --stop"
+    return error
 
 
 def _in_git(here: Path) -> bool:

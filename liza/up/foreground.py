@@ -69,10 +69,10 @@ def _stay(
         threading.Thread(target=_wait_for_supervisor, args=(agent, child, feed, up_events), daemon=True).start()
     threading.Thread(target=_watch_goal, args=(crew, options, up_events), daemon=True).start()
 
-    down_watch = _DownWatch(crew)
+    exit_watch = ExitWatch(crew, agents)
 
     def is_there(role: str) -> bool:
-        return down_watch.has_begun() or any(
+        return exit_watch.has_reason() or any(
             crew.is_supervised(agent) for agent in options.agents() if role_of(agent) == role
         )
 
@@ -83,12 +83,13 @@ def _stay(
     waiting_lines = WaitingLines(crew, feed)
 
     def is_stuck(running: Collection[str]) -> bool:
-        if down_watch.has_begun():
+        if exit_watch.is_stopped():
             return False
         reason = _stalled_reason(crew, options, sorted(children.keys() - running), running)
-        if reason is None:
+        is_explained = exit_watch.has_reason()
+        if reason is None and not is_explained:
             waiting_lines.update(running)
-        else:
+        elif reason is not None:
             stalled_reasons.append(reason)
             feed("", reason)
         return reason is not None
@@ -111,15 +112,31 @@ def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     return f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.restart_command()}"
 
 
-class _DownWatch:
-    """Knows whether `liza down` stops the crew: then no agent is missing, and `up` prints no waiting lines."""
+class ExitWatch:
+    """Knows why agents leave together: `liza down` stops the crew, or .liza was deleted under it.
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew, self._seen = crew, False
+    Then no agent is missing, and `up` prints no waiting lines.
+    """
 
-    def has_begun(self) -> bool:
-        self._seen = self._seen or is_under_way(self._crew)
-        return self._seen
+    def __init__(self, crew: Crew, agents: Collection[str]) -> None:
+        self._crew, self._is_stopped = crew, False
+        self._locks = {crew.paths.supervisor_lock(agent): False for agent in agents}
+
+    def has_reason(self) -> bool:
+        """Whether there is such a reason. Call it at each change of the board: it remembers the locks that exist."""
+        return self.is_stopped() or self._is_deleted()
+
+    def is_stopped(self) -> bool:
+        """Whether `liza down` stops the crew, or has stopped it."""
+        self._is_stopped = self._is_stopped or is_under_way(self._crew)
+        return self._is_stopped
+
+    def _is_deleted(self) -> bool:
+        # `git clean` deletes the locks before the board: the supervisors leave while it can still be read.
+        present = {lock: lock.exists() for lock in self._locks}
+        is_lock_gone = any(self._locks[lock] and not exists for lock, exists in present.items())
+        self._locks |= {lock: True for lock, exists in present.items() if exists}
+        return is_lock_gone or layout.is_deleted(self._crew)
 
 
 def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], running: Collection[str]) -> str | None:

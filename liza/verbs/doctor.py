@@ -9,7 +9,7 @@ from pathlib import Path
 
 from liza.crew import layout, run_state
 from liza.crew.caller import require_person
-from liza.crew.crew import Crew, find_crew
+from liza.crew.crew import Crew, find_crew, with_stop
 from liza.crew.drift.accept import accept_drift
 from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
@@ -185,7 +185,7 @@ def _board(findings: list[Finding], crew: Crew) -> State | None:
     try:
         state = crew.board.read()
     except LizaError as error:
-        findings.append(Finding("board", error.message, False, error.hint))
+        findings.append(Finding("board", error.message, False, with_stop(error, crew).hint))
         return None
     broken = invariants.check_board(state)
     if broken:

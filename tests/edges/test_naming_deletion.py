@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from liza.crew.crew import Crew, find_crew
+from liza.crew.crew import Crew, find_crew, with_stop
 from liza.crew.layout import AGAIN
-from liza.rules.errors import LizaError, Missing, Refused
+from liza.rules.errors import LizaError, Missing, NoCrew, Refused
 from liza.supervisor.repository_location import naming_deletion
+from liza.system.file_lock import Lock
+from liza.up.foreground import ExitWatch
 from liza.verbs.init import InitOptions, init
 
 
@@ -56,4 +60,26 @@ def test_a_board_that_is_gone_names_the_restore(crew: Crew) -> None:
     shutil.rmtree(crew.paths.liza)
     with pytest.raises(LizaError, match=r"state\.yaml is gone") as raised, crew.board.transaction("coder-1", "claim"):
         raise AssertionError
-    assert raised.value.hint == "liza restore --last-good"
+    assert with_stop(raised.value, crew).hint == "liza restore --last-good"
+
+
+def test_the_hint_of_a_board_that_is_gone_ends_the_processes_that_still_run(crew: Crew) -> None:
+    holder = "import sys; file = open(sys.argv[1], 'w'); print(flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", holder, str(crew.paths.supervisor_lock("coder-1"))]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        shutil.rmtree(crew.paths.liza)
+        error = NoCrew("the board is gone", "liza restore --last-good")
+        assert with_stop(error, crew).hint == AGAIN
+        supervisor.communicate()
+
+
+def test_up_does_not_miss_agents_that_leave_because_git_clean_deleted_their_locks_before_the_board(crew: Crew) -> None:
+    watch = ExitWatch(crew, ["coder-1", "planner-1"])
+    assert not watch.has_reason()
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        assert not watch.has_reason()
+        shutil.rmtree(crew.paths.locks)
+        assert watch.has_reason()
+    assert not watch.is_stopped()

@@ -503,6 +503,8 @@ def test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it(
     assert git(slot, "status", "--porcelain") == ""
     assert git(library, "rev-parse", "HEAD") == git(slot, "rev-parse", "HEAD:deps/lib")
     saved = "refs/liza/salvage/t1/coder-1.1-submodules"
+    salvages = ("for-each-ref", "--format=%(refname)", "refs/liza/salvage/*/*-submodules")
+    assert git(root, *salvages).split() == [saved]
     assert git(root, "ls-tree", "-r", "--name-only", saved).split() == [".liza-nested/deps/lib.bundle"]
     fetch_bundle(root, saved, "deps/lib", tmp_path / "lib")
     assert git(tmp_path / "lib", "show", "saved:draft").strip() == "not committed"
@@ -510,7 +512,7 @@ def test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it(
     assert "work of the agent" in git(tmp_path / "lib", "log", "--format=%s", "saved")
     # What is saved is not saved again.
     claim(trees, "s1", "t3", "coder-1.3")
-    assert git(root, "for-each-ref", "--format=%(refname)", "refs/liza/salvage/*/*-submodules").split() == [saved]
+    assert git(root, *salvages).split() == [saved]
 
 
 def test_a_task_that_continues_in_its_slot_finds_its_submodules_as_it_left_them(

@@ -14,6 +14,7 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.git_dir_check import read_gitfile
 from liza.repo.runner import COMMIT, Git
 from liza.repo.slots import reset, slot_records
+from liza.repo.slots.salvage import clear_hiding_flags
 
 _SUBMODULE_MODE = "160000"
 
@@ -80,6 +81,7 @@ def _has_content(path: Path) -> bool:
 def _empty_submodule(inner: Git, own: Path, commit: str, options: Sequence[str], remove_foreign: bool) -> bool:
     repository = git_dirs(inner)[0]
     slot_records.remove_slot_locks(repository)
+    clear_hiding_flags(inner)
     reset.end_operations(inner, repository)
     has_commit = inner.run("cat-file", "-e", f"{commit}^{{commit}}", codes=(0, 1, 128)).code == 0
     if has_commit:
