@@ -9,7 +9,7 @@ from pathlib import Path
 
 from liza.crew import layout, run_state
 from liza.crew.caller import require_person
-from liza.crew.crew import Crew, find_crew, with_stop
+from liza.crew.crew import Crew, find_crew, find_lost_crew, with_stop
 from liza.crew.drift.accept import accept_drift
 from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
@@ -176,7 +176,11 @@ def _find_crew_or_report(findings: list[Finding], directory: Path) -> Crew | Non
     try:
         return find_crew(directory)
     except NoCrew as error:
-        findings.append(Finding("crew", error.message, True, error.hint))
+        # Without an earlier board this is the state before `liza init`.
+        is_lost = False
+        with suppress(LizaError):
+            is_lost = find_lost_crew(directory) is not None
+        findings.append(Finding("crew", error.message, not is_lost, error.hint))
         return None
 
 

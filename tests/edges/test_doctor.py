@@ -228,6 +228,12 @@ def test_a_place_without_a_crew_is_told_so_with_the_way_to_begin(repo: Path) -> 
     assert (first.about, first.ok, first.hint.partition(' "')[0]) == ("crew", True, "liza init")
 
 
+def test_a_board_that_was_deleted_is_in_the_way_until_it_is_restored(there: Crew) -> None:
+    shutil.rmtree(there.paths.liza)
+    (lost,) = told(there, "crew")
+    assert (lost.ok, lost.hint) == (False, "liza restore --last-good")
+
+
 @pytest.mark.parametrize("damage", [{"settings": {"integration_timeout": "soon"}}, {"reviewed": 5}, {"hooks": 5}])
 def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, damage: dict[str, object]) -> None:
     confirmed_settings.confirm_settings(there.paths, {"integration_command": "make test"}, there.board.read().config)

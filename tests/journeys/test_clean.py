@@ -50,7 +50,8 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     told = crew.liza("status", code=5)
     assert told.endswith("next: liza restore --last-good --stop\n")
     assert re.search(r"\. Still running: .*(/session|locks/supervisor-[\w-]+)\.lock", told)
-    assert "liza restore --last-good --stop" in crew.run("doctor").stdout
+    examined = crew.run("doctor")
+    assert (examined.returncode, "liza restore --last-good --stop" in examined.stdout) == (5, True)
     assert crew.liza("restore", "--last-good", code=1).endswith("next: liza restore --last-good --stop\n")
 
     for supervisor in supervisors:

@@ -130,6 +130,9 @@ def doctor(
     """Check git, the programs, the project and the crew, and print what has to be fixed.
 
     The exit code is 0 if a crew can work here. It is 5 if a finding prevents that; with --json, `ok` is then false.
+
+    Without a crew, it is 0 if `liza init` can begin one: a default program that is not installed is then a hint,
+    because you can choose another one. It is 5 if the board of an earlier crew is kept and can be restored.
     """
     from liza.verbs.doctor import doctor as verb
 
