@@ -180,7 +180,10 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are derived, for display only."""
+    """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are derived, for display only.
+
+    ``program`` and ``tmux``: what its last supervisor was started with. ``tmux``: its sessions have a terminal in tmux.
+    """
 
     role: str
     status: str
@@ -190,6 +193,7 @@ class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     heartbeat: datetime | None = None
     terminal: str | None = None
     program: str | None = None
+    tmux: bool = False
     iterations_total: int = 0
     context_percent: int = 0
 

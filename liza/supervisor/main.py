@@ -22,7 +22,7 @@ from liza.programs.terminal import tmux
 from liza.repo import git_start
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.formatting.redaction import redact
-from liza.rules.model import Config, State, SupervisorExit
+from liza.rules.model import Config, SupervisorExit
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.reports.alarms import BY_HAND_HINT
 from liza.rules.sessions.actions import Exit
@@ -83,9 +83,9 @@ def _supervise(
     lock = _lock_agent(crew, agent)
     supervisor.location.stand_on(lock.descriptor)
     try:
-        exit_action = _run_to_exit(crew, supervisor, choice.spec)
+        exit_action = _run_to_exit(crew, supervisor, choice.spec, terminal=terminal)
         tmux.close_agent_panes(crew.paths.root, agent)
-        _set_status(crew, agent, AgentStatus.OFFLINE, choice.spec)
+        _set_status(crew, agent, AgentStatus.OFFLINE, choice.spec, tmux=terminal)
         record_at_exit(crew, agent)
     finally:
         lock.release()
@@ -108,12 +108,12 @@ def _print_program_warnings(
         notify(f"{preset.name}: {UNCONFINED_WARNING}")
 
 
-def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
+def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str, *, terminal: bool) -> Exit:
     """Sign on, recover what crashed processes left, run the loop; write an exit note unless the exit was requested."""
     agent = supervisor.agent
     run_directory.clear_supervisor_exit(crew.paths, agent)
     try:
-        _set_status(crew, agent, AgentStatus.IDLE, program)
+        _set_status(crew, agent, AgentStatus.IDLE, program, tmux=terminal)
         for repair in recover_crew(crew, agent):
             supervisor.notify(repair.message)
         exit_action = supervisor.run()
@@ -154,21 +154,22 @@ def _lock_agent(crew: Crew, agent: str) -> Lock:
     return lock
 
 
-def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str) -> None:
+def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str, *, tmux: bool) -> None:
     """Write the agent's status (IDLE or OFFLINE) to the board."""
     with crew.change(agent, "start" if status == AgentStatus.IDLE else "leave") as tx:
         state = claims.ensure_agent(tx.state, agent)
-        tx.state = _with_status(state, agent, status, program, crew)
-
-
-def _with_status(state: State, agent: str, status: AgentStatus, program: str, crew: Crew) -> State:
-    now = crew.clock.now()
-    until = claims.lease_expiry(state, now) if status == AgentStatus.IDLE else now
-    before = state.agents[agent]
-    after = replace(
-        before, status=status, program=program, terminal=_terminal_name(), heartbeat=now, lease_expires=until
-    )
-    return state.with_agent(agent, after)
+        now = crew.clock.now()
+        until = claims.lease_expiry(state, now) if status == AgentStatus.IDLE else now
+        after = replace(
+            state.agents[agent],
+            status=status,
+            program=program,
+            tmux=tmux,
+            terminal=_terminal_name(),
+            heartbeat=now,
+            lease_expires=until,
+        )
+        tx.state = state.with_agent(agent, after)
 
 
 def _terminal_name() -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from liza.board.store import Board
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.programs.session import run_directory, session_process
@@ -14,7 +16,9 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError, Missing, Refused
 from liza.rules.model import SupervisorExit
 from liza.rules.paths import Paths
+from liza.rules.reports.up_command import restart_command_for
 from liza.rules.sessions.session_ends import StopReason
+from liza.rules.statuses import AgentStatus
 from liza.system import processes
 
 
@@ -70,12 +74,25 @@ class RepositoryLocation:
         if new_path is not None:
             self._write_exit_notes(new_path, run, reason)
         self._end_all(notify)
-        raise Missing(reason, "liza up" if new_path is None else f"cd {new_path} && liza up")
+        if new_path is None:
+            raise Missing(reason, "liza up")
+        raise Missing(reason, f"cd {shlex.quote(str(new_path))} && {self._restart_command(new_path)}")
 
     def _end_all(self, notify: Callable[[str], None]) -> None:
         survivors = processes.kill_all(lambda: processes.iter_agent_pids(self.agent, self.root))
         if survivors:
             notify(f"processes that could not be ended: {', '.join(map(str, survivors))}")
+
+    def _restart_command(self, root: Path) -> str:
+        """Return the command that starts the crew again, by the board in the moved directory."""
+        try:
+            state = Board(Paths(root), self.crew.clock).read()
+        except (LizaError, OSError):
+            return "liza up"
+        at_work = {
+            name for name, agent in state.agents.items() if agent.program and agent.status != AgentStatus.OFFLINE
+        }
+        return restart_command_for(state, at_work | {self.agent})
 
     def _find_new_path(self) -> Path | None:
         """Return the repository's new path if this process runs in it: its working directory moves along."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 import subprocess
@@ -219,6 +220,8 @@ def test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in
     told = now.liza("status")
     until(lambda: coder.process.poll() and reviewer.process.poll(), "supervisors did not leave a moved repository")
     assert f"the repository is no longer at {crew.root}, it is now at {now.root}" in coder.said()
+    again = shlex.join(["liza", "up", "--planners", "0", "--program", program])
+    assert f"next: cd {now.root} && {again}\n" in coder.said()
     assert now.living() == []
     assert not crew.root.exists(), sorted(crew.root.rglob("*"))
     told = now.liza("status")

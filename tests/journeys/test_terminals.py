@@ -45,7 +45,8 @@ def test_a_program_that_waits_at_its_prompt_is_told_to_begin_and_its_word_ends_i
     settled = crew.paths.run("coder-1.1") / "settled"
     crew.wait(lambda _: settled.exists(), "the end of the session")
     assert settled.read_text().startswith("finished")
-    assert supervisor.stop() == 0
+    assert crew.liza("down").rstrip().endswith(" --tmux")
+    assert supervisor.wait_gone() == 0
     assert crew.living() == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from msgspec.structs import replace
 
 from liza.rules.errors import UsageError
 from liza.rules.model import Agent, Goal, State
@@ -85,3 +86,11 @@ def test_a_crew_that_was_stopped_is_started_again_as_large_as_it_was() -> None:
     words = shlex.split(shown)
     assert parse_programs([words[at + 1] for at, word in enumerate(words) if word == "--program"]) == again
     assert UpOptions().restart_command() == format_up_command({}, {}) == "liza up"
+
+
+def test_agents_whose_sessions_had_a_terminal_get_one_again() -> None:
+    state = board(coder_1=MINE, coder_2=MINE, code_reviewer_1=MINE)
+    state = state.with_agent("coder-2", replace(state.agents["coder-2"], tmux=True))
+    assert up_command_for(state, "coder-2") == f"liza up --planners 0 --coders 2 --program '{MINE}' --tmux"
+    assert restart_command_for(state, ["coder-2"]).endswith(" --tmux")
+    assert "--tmux" not in up_command_for(state, "coder-1")

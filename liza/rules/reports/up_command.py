@@ -1,4 +1,4 @@
-"""The command that starts a crew's supervisors again with the programs that they ran. Pure.
+"""The command that starts a crew's supervisors again with the programs that they ran, and with `--tmux`. Pure.
 
 Without these options the agents would run the default program, which may be another one and cost money.
 """
@@ -31,8 +31,11 @@ def restart_command_for(state: State, agents: Collection[str]) -> str:
 
 
 def _format_for(state: State, counts: Mapping[str, int]) -> str:
-    ran = {name: agent.program for name, agent in state.agents.items() if agent.program and _is_among(name, counts)}
-    return format_up_command(counts, _shorten_programs(ran))
+    chosen = {name: agent for name, agent in state.agents.items() if agent.program and _is_among(name, counts)}
+    programs = {name: agent.program for name, agent in chosen.items() if agent.program}
+    # `--tmux` is an option of all agents: with it, each program still runs, and each session can be attached to.
+    has_terminal = any(agent.tmux for agent in chosen.values())
+    return format_up_command(counts, _shorten_programs(programs), terminal=has_terminal)
 
 
 def _highest_number(role: str, agents: Iterable[str]) -> int:
