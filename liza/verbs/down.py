@@ -29,7 +29,7 @@ from liza.rules.paths import HISTORY_REF
 from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.value_classes import Value
-from liza.system import processes
+from liza.system import crash_points, processes
 from liza.system.file_lock import Lock, last_holder_pid
 
 SALVAGE_PREFIX = "refs/liza/salvage/"
@@ -81,6 +81,7 @@ def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
     with suppress(LockTimeout):
         # Another `down` may hold it.
         lock.acquire(timeout=LOCK_TIMEOUT)
+    crash_points.point("down.locked")
     try:
         for path in sorted(crew.paths.locks.glob("supervisor-*.lock")):
             agent = path.name.removeprefix("supervisor-").removesuffix(".lock")

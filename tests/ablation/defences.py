@@ -599,6 +599,14 @@ TABLE: dict[str, Defence] = {
         {"liza.system.untrusted_files:open_regular": _following},
         ("tests/edges/test_untrusted_files.py::test_a_link_is_followed_only_where_the_caller_says_so",),
     ),
+    "lock of down": Defence(
+        "up takes no agent that liza down stops for a lost one",
+        {"liza.up.foreground:is_under_way": gives(False)},
+        (
+            "tests/journeys/test_up_in_a_pipe.py::"
+            "test_a_crew_that_down_stops_tells_of_no_missing_agent_and_waits_for_nobody",
+        ),
+    ),
     "work in submodules": Defence(
         "no slot is removed with the only copy of what is in its submodules",
         {"liza.repo.slots.salvage_submodules:salvage_submodules": gives(None)},

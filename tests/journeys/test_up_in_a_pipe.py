@@ -190,6 +190,8 @@ def test_a_crew_that_down_stops_tells_of_no_missing_agent_and_waits_for_nobody(c
         child = up(crew, program, out.fileno(), "--exit-when-done")
     crew.wait_note("at-t1")
     crew.wait_supervised("code-reviewer-1")
+    # A `down` that was killed leaves no lock: the next one stops the crew.
+    assert crew.run("down", LIZA_FAULT="down.locked").returncode == -signal.SIGKILL
     stopped = crew.liza("down")
     assert "stopped code-reviewer-1, coder-1" in stopped
     assert child.wait(timeout=LIMIT) == 0, log.read_text()
