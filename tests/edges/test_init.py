@@ -13,7 +13,7 @@ import pytest
 from liza.cli import entry_points
 from liza.crew.project.commands import COMMAND_RUN
 from liza.repo.slots import slots_directory
-from liza.rules.errors import Refused, UsageError
+from liza.rules.errors import Missing, Refused, UsageError
 from liza.rules.paths import Paths
 from liza.system import processes
 from liza.system.flock import lock_path
@@ -99,3 +99,9 @@ def test_the_doctor_of_a_crew_without_a_test_command_names_the_command_that_sets
     assert hint() == 'liza init "…" --test CMD'
     init(repo, InitOptions("A goal", no_test=True))
     assert hint() == "liza edit"
+
+
+def test_the_next_command_of_an_init_whose_tests_do_not_start_keeps_the_test_command(repo: Path) -> None:
+    with pytest.raises(Missing, match="no-such-runner is missing") as refused:
+        init(repo, InitOptions("Goal", test="no-such-runner --all"))
+    assert refused.value.hint == 'liza init Goal --setup CMD --test "no-such-runner --all"'

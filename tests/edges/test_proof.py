@@ -426,6 +426,7 @@ def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_anoth
     assert state.task("a").status is Status.APPROVED  # type: ignore[union-attr]
     (alarm,) = [one for one in status(crew)["alerts"] if one["kind"] == "tests_elsewhere"]
     assert alarm["message"].startswith("nothing is merged: ")
+    assert alarm["message"].endswith("change config.integration_command or config.sandbox_setup")
 
     # What a person brings in may be the cure: it comes in, and not as tested.
     (package / "new").write_text("x\n")

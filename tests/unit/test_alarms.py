@@ -237,6 +237,7 @@ def test_untested_merges_are_named_once_and_a_missing_test_command_before_the_fi
         for name in ("a", "b")
     ]
     assert "a, b" in only(board(*merged)).message
+    assert "config.integration_command" in only(board(*merged, config=Config())).message
     assert only(board(task(), config=Config())).kind == "untested_merges"
 
 

@@ -194,7 +194,7 @@ def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> 
 
 
 def test_permissions_that_nobody_gave_are_refused() -> None:
-    with pytest.raises(UsageError, match="wanted confined or bypass"):
+    with pytest.raises(UsageError, match=r"config\.permissions is .yolo., expected confined or bypass"):
         command_line.build_command(Preset(name="x", command="x"), LaunchMode(), "p", ground("yolo"))
 
 

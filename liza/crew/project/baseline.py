@@ -21,7 +21,6 @@ from liza.rules.value_classes import Value
 ReportFact = Callable[[str, str], None]
 BASELINE_LIMIT = 1800.0
 """Seconds for the set-up, and for the tests."""
-_GENERAL_HINT = 'liza init "…" --setup CMD --test CMD, which create and use an environment in the worktree itself'
 
 
 class BaselineOptions(Value):
@@ -84,13 +83,15 @@ def _setup_files(project: Project) -> tuple[str, ...]:
 
 
 def suggest_init_command(project: Project, command: str) -> str:
-    """Suggest an init command that creates an environment in each worktree, and tests that use it."""
+    """Suggest an init command that creates an environment in each worktree, and tests that use it.
+
+    The set-up is ``CMD`` if none is known for this kind of project; the tests are then ``command``.
+    """
     commands_in_worktree = project_kinds.worktree_commands(project, command)
-    return (
-        _GENERAL_HINT
-        if commands_in_worktree is None
-        else f'liza init "…" --setup {_quoted(commands_in_worktree[0])} --test {_quoted(commands_in_worktree[1])}'
-    )
+    if commands_in_worktree is None:
+        return f'liza init "…" --setup CMD --test {_quoted(command)}'
+    setup, test = commands_in_worktree
+    return f'liza init "…" --setup {_quoted(setup)} --test {_quoted(test)}'
 
 
 def _quoted(text: str) -> str:

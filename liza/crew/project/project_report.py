@@ -91,7 +91,7 @@ def _check_proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
         hint_text = (
             f"; set sandbox_setup to {worktree_commands[0]} and integration_command to {worktree_commands[1]}"
             if worktree_commands
-            else ""
+            else "; change config.integration_command or config.sandbox_setup"
         )
         text = f"the tests do not test the worktree they run in: they use {tested_checkout}{hint_text}"
         yield Finding("proof", text, False, "liza edit && liza doctor --tests")

@@ -141,4 +141,4 @@ def _permission_args(preset: Preset, permissions: str) -> tuple[tuple[str, ...],
         return preset.permissions.confined, preset.permissions.confined_env
     if permissions == "bypass":
         return preset.permissions.bypass, preset.permissions.bypass_env
-    raise UsageError(f"permissions are {permissions!r}, wanted confined or bypass", "liza edit")
+    raise UsageError(f"config.permissions is {permissions!r}, expected confined or bypass", "liza edit")

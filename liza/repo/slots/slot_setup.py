@@ -123,7 +123,7 @@ def _tests_mark_path(git: Git) -> Path:
 def _find_matches(root: Path, pattern: str) -> Iterator[str]:
     """Yield the names of files that match a pattern, without Liza's and git's own."""
     if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise UsageError(f"sandbox_copy has {pattern!r}, which is not a path inside the repository", "liza edit")
+        raise UsageError(f"config.sandbox_copy has {pattern!r}, which is not a path inside the repository", "liza edit")
     for match in root.glob(pattern):
         paths = [match] if not match.is_dir() else [path for path in match.rglob("*") if not path.is_dir()]
         names = (path.relative_to(root) for path in paths if path.is_file())

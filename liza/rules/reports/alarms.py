@@ -370,12 +370,16 @@ def _untested(state: State) -> Iterator[Alarm]:
     where = test_proof.tested_instead(state.config)
     if where is not None:
         command = state.config.integration_command
-        message = f"nothing is merged: {command} does not test the worktree it runs in, it uses {where}"
+        message = (
+            f"nothing is merged: {command} does not test the worktree it runs in, it uses {where}; "
+            "change config.integration_command or config.sandbox_setup"
+        )
         yield Alarm(AlarmKind.TESTS_ELSEWHERE, "config", message, "liza edit && liza doctor --tests")
     untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
-        yield Alarm(AlarmKind.UNTESTED_MERGES, "config", f"merged without a test: {names}", "liza edit")
+        wanted = "" if state.config.has_tests else "; set config.integration_command"
+        yield Alarm(AlarmKind.UNTESTED_MERGES, "config", f"merged without a test: {names}{wanted}", "liza edit")
     elif not state.config.has_tests:
         message = "no test command (config.integration_command): merges will be recorded as untested"
         yield Alarm(AlarmKind.UNTESTED_MERGES, "config", message, "liza edit")
