@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +12,6 @@ from liza.crew import activity, commits_ahead, current_alarms, usage_summary
 from liza.crew.crew import Crew
 from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
-from liza.programs.terminal import tmux
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
@@ -167,8 +167,13 @@ def _question(crew: Crew, state: State, name: str) -> str | None:
 
 def _stopped_tmux_reason(crew: Crew, name: str, agent: Agent) -> str | None:
     """Reason if the tmux server of the agent's terminal is stopped; None if it is not, or if that is unknown."""
+    run = run_id(name, agent.runs)
     try:
-        server = tmux.find_stopped_server(crew.paths.root, run_id(name, agent.runs)) if agent.runs else None
+        if not agent.runs or not os.path.lexists(crew.paths.run(run) / run_directory.PANE_FILE):
+            return None
+        from liza.programs.terminal import tmux  # its import takes 7 ms of CPU time
+
+        server = tmux.find_stopped_server(crew.paths.root, run)
     except LizaError:
         return None
     return None if server is None else f"the tmux server of its terminal is stopped: kill -CONT {server}"

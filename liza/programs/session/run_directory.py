@@ -30,6 +30,8 @@ from liza.system import atomic, untrusted_files
 
 CLOSING_CODES = ("0", "1", "42")
 POSTPONED_LIMIT = timedelta(minutes=1)
+PANE_FILE = "pane.json"
+"""File in a run's directory that names its tmux pane, if it has one."""
 HOOK_CALLS_FILE = "calls.jsonl"
 """File in a run's directory with one line per tool call that a hook reported."""
 T = TypeVar("T")

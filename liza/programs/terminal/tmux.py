@@ -29,7 +29,7 @@ from liza.system import atomic, crash_points, processes, program_path
 
 WIDTH, HEIGHT = 200, 50  # characters and lines, until a person attaches
 HISTORY_LINES = 50_000
-ADDRESS_FILE = "pane.json"
+ADDRESS_FILE = run_directory.PANE_FILE
 _MAX_SOCKET_PATH = 100  # bytes; systems limit a socket's path to 104 or 108
 _SHIM_CHECK_INTERVAL = 0.5  # seconds between checks whether the pane of a silent shim is dead
 MAX_CALLS = 3  # calls to a server, which may be exiting at that moment

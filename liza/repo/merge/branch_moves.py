@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import time
 from contextlib import suppress
 from enum import StrEnum
@@ -242,6 +241,8 @@ def _update_files(checkout_git: Git, git_dir: Path, move: BranchMove) -> str:
 
 def _copy_index(git_dir: Path) -> Path:
     """Copy the index with its file times: git uses them to know which files may have changed since."""
+    import shutil
+
     copy = git_dir / _INDEX_COPY
     copy.with_name(f"{_INDEX_COPY}.lock").unlink(missing_ok=True)
     if (git_dir / "index").exists():

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,6 +143,9 @@ def _staged_tree(git_copy: Git) -> str | None:
 @contextmanager
 def _index_copy(git: Git) -> Iterator[Git]:
     """Yield git with a copy of the index. The copy keeps the file times, so unchanged files are not read again."""
+    import shutil
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
         index = Path(folder) / "index"
         git_dir = git.git_dir or git_dirs(git)[0]
@@ -230,6 +231,8 @@ def bundle_repository(git_copy: Git, nested: Git, depth: int = _DEPTH, *, only_w
 
     ``only_work``: only these files and HEAD, without commits that a remote branch contains. Raises GitFailed, OSError.
     """
+    import tempfile
+
     ref = _create_salvage(nested, "nested", "work", depth - 1)
     revisions = (ref, "--not", "--remotes") if only_work else ("--all",)
     with tempfile.TemporaryDirectory(prefix="liza-bundle-") as folder:
@@ -249,6 +252,8 @@ def _add_extras(git_copy: Git, extras: _Extras) -> None:
 
 def _extras_tree(git: Git, extras: _Extras) -> str:
     """Return a tree that holds only the extras."""
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
         alone = git.with_environment(GIT_INDEX_FILE=str(Path(folder) / "index"))
         _add_extras(alone, extras)

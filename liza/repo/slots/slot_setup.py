@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,6 +27,8 @@ def copy_files(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]
     Tracked and identical files are skipped. Raises UsageError for a pattern that leaves the root, Refused if a link
     leads out of the slot, OSError.
     """
+    import shutil
+
     names = sorted({name for pattern in patterns for name in _find_matches(root, pattern)})
     tracked = set(git.names("ls-files", "-z")) if names else set()
     slot = git.directory

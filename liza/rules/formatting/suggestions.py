@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 def closest_match(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that is most similar to a mistyped word; None if none is similar."""
+    from difflib import get_close_matches
+
     matches = get_close_matches(word, list(candidates), n=1, cutoff=0.6)
     return matches[0] if matches else None
 
