@@ -69,7 +69,7 @@ def _run_of_worktree(crew: Crew, cwd: Path | None) -> RunCaller:
     directory = (cwd or Path.cwd()).resolve()
     slots = crew.paths.slots.resolve()
     if directory.is_relative_to(slots) and directory != slots:
-        owner = crew.worktrees.owner(directory.relative_to(slots).parts[0])
+        owner = crew.slot_owner(directory.relative_to(slots).parts[0])
         if owner is not None:
             _require_same_pid_namespace(crew)
             return RunCaller(owner[1], _reviewed_task_id(crew, owner[1]) or owner[0])

@@ -99,12 +99,26 @@ class Crew(Value, dict=True):
         # If .git is a file, it names the git directory. Nothing can verify it, so git resolves it.
         return git if git_dir.is_file() else git.with_git_dir(self.paths.root, git_dir, git_dir)
 
+    def slot_owner(self, slot: str) -> tuple[str, str] | None:
+        """Return the task and run that own a slot, as ``worktrees`` does, without loading the code that changes slots.
+
+        Raises Refused, GitFailed.
+        """
+        from liza.repo.config_pins import git_dirs
+        from liza.repo.slots import slot_records
+
+        self._refuse_moved()
+        return slot_records.slot_owner(self.paths.slot(slot), git_dirs(self.git)[1])
+
+    def _refuse_moved(self) -> None:
+        if self.moved_reason is not None:
+            raise Refused(self.moved_reason, "liza down")
+
     @cached_property
     def worktrees(self) -> Worktrees:
         from liza.repo.slots.pool import Worktrees
 
-        if self.moved_reason is not None:
-            raise Refused(self.moved_reason, "liza down")
+        self._refuse_moved()
         return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
 
     @contextmanager

@@ -61,7 +61,7 @@ def _check_identity(crew: Crew, state: State, caller: RunCaller) -> None:
                 f"the lease of {caller.run} on {task_id} has expired. Stop at once", f"liza task show {task_id}"
             )
         slot = task.worktree or ""
-        if not crew.paths.slot(slot).is_dir() or crew.worktrees.owner(slot) != (task_id, caller.run):
+        if not crew.paths.slot(slot).is_dir() or crew.slot_owner(slot) != (task_id, caller.run):
             raise Refused(f"the worktree {slot} of {task_id} is not ready for {caller.run}", "liza doctor --fix")
         return
     task = reviews.get_reviewed_task(state, task_id, caller.run)

@@ -92,9 +92,7 @@ class SlotAccess(Value, dict=True):
 
     def owner(self, slot: str) -> tuple[str, str] | None:
         """Return the task and run that own the slot. For a reviewer or planner the task is the slot's name."""
-        git_dir = self._git_dir(slot)
-        owner = slot_records.read_owner(git_dir) if git_dir is not None else None
-        return None if owner is None else (owner.task, owner.run)
+        return slot_records.slot_owner(self.paths.slot(slot), self._common_dir)
 
     def exists(self, slot: str) -> bool:
         """Return whether the slot's directory and git's record of it both exist."""

@@ -226,6 +226,16 @@ def read_owner(git_dir: Path) -> SlotOwner | None:
         raise GitFailed(f"{git_dir / _OWNER_FILE} cannot be read: {error}", "liza doctor --fix") from error
 
 
+def slot_owner(slot: Path, common: Path) -> tuple[str, str] | None:
+    """Return the task and run that own a slot; None if it has no owner.
+
+    For a reviewer or planner the task is the slot's name. ``common``: the git directory that all worktrees share.
+    """
+    git_dir = find_git_dir(slot, common)
+    owner = read_owner(git_dir) if git_dir is not None else None
+    return None if owner is None else (owner.task, owner.run)
+
+
 def has_owner(git_dir: Path) -> bool:
     """Return whether a record has an owner file. Only worktrees of Liza have one."""
     return os.path.lexists(git_dir / _OWNER_FILE)
