@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import comparing, machine, report
 from benchmarks.options import Options
@@ -40,20 +39,17 @@ def main() -> int:
     if unknown:
         print(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}", file=sys.stderr)
         return 2
+    if words.quick and words.output == HERE:
+        words.output = Path(tempfile.mkdtemp(prefix="liza-quick-"))
+        print(f"quick: the results are in {words.output}")
     results = words.output / "results.json"
     if words.plots:
-        facts, rows = read_rows(results)
-        report.write_all(words.output, facts, rows)
+        report.write_all(words.output, *read_rows(results))
         return 0
     if words.flames:
         return _draw_flames(words)
     older = read_rows(words.compare)[1] if words.compare else []
-    facts, rows = _run(words)
-    # Rows of groups that were not measured now stay, so that one group can be measured alone.
-    kept = _kept_rows(results, words.groups) if words.groups and not words.quick else []
-    rows = sorted([*kept, *rows], key=lambda row: list(GROUPS).index(row.group))
-    write_rows(results, facts, rows)
-    report.write_all(words.output, facts, rows)
+    rows = _run(words, results)
     return print_comparison(older, rows) if words.compare else 0
 
 
@@ -83,24 +79,26 @@ def _draw_flames(words: argparse.Namespace) -> int:
     return 0
 
 
-def _run(words: argparse.Namespace) -> tuple[dict[str, Any], list[Row]]:
-    """Measure the groups in a HOME of their own; return the machine and the rows."""
-    if words.quick and words.output == HERE:
-        words.output = Path(tempfile.mkdtemp(prefix="liza-quick-"))
-        print(f"quick: the results are in {words.output}")
+def _run(words: argparse.Namespace, results: Path) -> list[Row]:
+    """Measure the groups in a HOME of their own, write the results after each, and return all rows."""
+    groups = words.groups or list(GROUPS)
+    # Rows of groups that are not measured now stay, so that one group can be measured alone.
+    rows = _kept_rows(results, groups)
     scratch = Path(tempfile.mkdtemp(prefix="liza-bench-", dir=words.scratch or _disk()))
     prepare_environment(scratch)
     options = Options(scratch, words.quick, lambda line: print(f"  {line}", flush=True))
-    facts = {**machine.describe_machine(scratch), "load before": machine.load_average()}
-    start, rows = time.monotonic(), []
+    facts = {**machine.describe_machine(scratch), "quick": words.quick, "load before": machine.load_average()}
+    start = time.monotonic()
     try:
-        for group in words.groups or GROUPS:
+        for group in groups:
             print(f"== {group}", flush=True)
-            rows += _measure(group, options)
+            rows = sorted([*rows, *_measure(group, options)], key=lambda row: list(GROUPS).index(row.group))
+            facts |= {"load after": machine.load_average(), "seconds": round(time.monotonic() - start)}
+            write_rows(results, facts, rows)
+            report.write_all(words.output, facts, rows)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    facts |= {"load after": machine.load_average(), "seconds": round(time.monotonic() - start), "quick": words.quick}
-    return facts, rows
+    return rows
 
 
 def _measure(group: str, options: Options) -> Iterable[Row]:

@@ -4,7 +4,8 @@ The rule. The change of a row is the quotient of its two medians. If the row has
 rival's own change: a machine that became slower as a whole slows both. The noise is the root of the sum of the squared
 spreads of all medians in that quotient, and at least FLOOR. A spread is the difference between the highest and the
 lowest median of five consecutive blocks of the samples, as a share of the median: it contains the random scatter, and
-also a load that came or went during the run. A row is worse if it changed by more than the noise. A count has no noise.
+also a load that came or went during the run. Fewer than five samples cannot show their scatter: then the noise is at
+least FEW_FLOOR. A row is worse if it changed by more than the noise. A count has no noise.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.rows import Row
+from benchmarks.rows import BLOCKS, Row, Samples
 
 FLOOR = 0.05
 """Share below which no change of a time is reported: two runs of the same code differ by as much."""
+FEW_FLOOR = 0.3
+"""The same for a row with fewer than BLOCKS samples in one of the runs."""
 
 
 @dataclass(frozen=True)
@@ -73,5 +76,10 @@ def find_change(before: Row, after: Row) -> Change | None:
         # A rival in the other direction (transitions per second) becomes slower when its median falls.
         slowdown = medians[3].median / medians[2].median
         factor /= 1 / slowdown if after.better == "higher" else slowdown
-    noise = 0.0 if after.is_count else max(FLOOR, math.sqrt(sum(samples.spread**2 for samples in medians)))
-    return Change(after, before, factor, noise)
+    return Change(after, before, factor, 0.0 if after.is_count else _noise(medians))
+
+
+def _noise(medians: Sequence[Samples]) -> float:
+    # A computed rival is one exact value.
+    few = any(samples.count < BLOCKS for samples in medians[:2])
+    return max(FEW_FLOOR if few else FLOOR, math.sqrt(sum(samples.spread**2 for samples in medians)))

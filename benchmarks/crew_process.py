@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from tests.journeys.crews import BIN
@@ -47,10 +48,13 @@ def _start(root: Path, agent: str, program: str) -> subprocess.Popen[bytes]:
 
 
 def _stop_at_eof(supervisors: list[subprocess.Popen[bytes]]) -> None:
+    """Stop the supervisors. The second signal makes those stop that wait for the end of a session."""
     sys.stdin.read()
-    for process in supervisors:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)
+    for seconds in (0.0, 5.0, 5.0):
+        time.sleep(seconds)
+        for process in supervisors:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import shlex
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,7 @@ from tests.journeys.crews import Crew
 
 AGENTS = (*(f"coder-{number}" for number in range(1, 5)), "code-reviewer-1", "code-reviewer-2")
 TASK = ("--desc", "Write", "--done", "it is there", "--scope", "other.txt", "--spec", "README.md")
+REVISIONS, PAUSE = 4, 0.5  # in one sample; seconds between two
 LIVING = "exec sleep 3600\n"
 """A session that never does anything: what its supervisor spends is spent on looking."""
 
@@ -101,8 +102,13 @@ def measure_revisions(options: Options, agents: int, living: bool, target: float
             running.wait_started()
             if living:
                 crew.wait(lambda state: _count_working(state) >= agents, "the sessions", limit=300)
-            running.wait_quiet()
-            spent = [_spend_revision(crew, running, number) for number in range(options.rounds(20))]
+            # A living session costs its supervisor something without any revision: it is measured and deducted.
+            if living:
+                time.sleep(3.0 + agents / 2)  # after the start of the last session
+            else:
+                running.wait_quiet()
+            base = _spend(running, lambda: time.sleep(2.0 if options.quick else 8.0))
+            spent = [_spend_revision(crew, running, base) for _ in range(options.rounds(10))]
         options.log(f"{agents} supervisors: {summarize(spent).median} ms per revision")
     kind = "each with a living session" if living else "idle"
     return Row(
@@ -115,15 +121,23 @@ def _count_working(state: State) -> int:
     return sum(agent.status is AgentStatus.WORKING for agent in state.agents.values())
 
 
-def _spend_revision(crew: Crew, running: RunningCrew, number: int) -> float:
-    """Commit one revision and return the CPU milliseconds until all supervisors are quiet again."""
-    before = running.cpu()
-    with crew.board.transaction("human:bench", "edit", task="other") as tx:
-        task = tx.state.task("other")
-        assert task is not None
-        tx.state = tx.state.with_task(msgspec.structs.replace(task, priority=3 + number % 2))
-    running.wait_quiet(0.5)
-    return running.cpu() - before
+def _spend(running: RunningCrew, work: Callable[[], object]) -> float:
+    """Return the CPU milliseconds of the supervisors per second of ``work``."""
+    before, start = running.cpu(), time.monotonic()
+    work()
+    return (running.cpu() - before) / (time.monotonic() - start)
+
+
+def _spend_revision(crew: Crew, running: RunningCrew, base: float) -> float:
+    """Commit some revisions, so slowly that they are not joined; return the CPU milliseconds for one of them."""
+    before, start = running.cpu(), time.monotonic()
+    for number in range(REVISIONS):
+        with crew.board.transaction("human:bench", "edit", task="other") as tx:
+            task = tx.state.task("other")
+            assert task is not None
+            tx.state = tx.state.with_task(msgspec.structs.replace(task, priority=3 + number % 2))
+        time.sleep(PAUSE)
+    return (running.cpu() - before - base * (time.monotonic() - start)) / REVISIONS
 
 
 def measure(options: Options) -> Iterator[Row]:

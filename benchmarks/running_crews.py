@@ -53,14 +53,14 @@ class RunningCrew:
             limit=300,
         )
 
-    def wait_quiet(self, seconds: float = 2.0, limit: float = 120.0) -> None:
-        """Wait until no supervisor has used CPU time for ``seconds``."""
+    def wait_quiet(self, seconds: float = 2.0, most: float = 1.0, limit: float = 120.0) -> None:
+        """Wait until the supervisors used at most ``most`` milliseconds of CPU time in ``seconds``."""
         end, before, since = time.monotonic() + limit, self.cpu(), time.monotonic()
         while time.monotonic() - since < seconds:
             if time.monotonic() > end:
                 raise RuntimeError("the crew does not become quiet")
             time.sleep(0.1)
-            if (now := self.cpu()) > before + 1.0:
+            if (now := self.cpu()) > before + most:
                 before, since = now, time.monotonic()
 
     def cpu(self) -> float:

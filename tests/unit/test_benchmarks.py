@@ -62,6 +62,12 @@ def test_a_load_that_came_during_the_run_is_noise() -> None:
     assert change.noise > 0.6
 
 
+def test_one_sample_says_less_than_many() -> None:
+    single: Callable[[float], Row] = lambda value: Row("crew", "tasks", "tasks/s", summarize([value]))  # noqa: E731
+    assert not compare_rows([single(10)], [single(12.5)])[0].is_worse
+    assert compare_rows([single(10)], [single(14)])[0].is_worse
+
+
 def test_fewer_transitions_per_second_are_worse_and_so_is_one_more_process() -> None:
     faster = {"better": "higher"}
     (change,) = compare_rows([_row(250, 900, **faster)], [_row(150, 900, 2, **faster)])
