@@ -118,7 +118,7 @@ def measure_revisions(options: Options, agents: int, living: bool, target: float
 
 
 def _count_working(state: State) -> int:
-    return sum(agent.status is AgentStatus.WORKING for agent in state.agents.values())
+    return sum(agent.status == AgentStatus.WORKING for agent in state.agents.values())
 
 
 def _spend(running: RunningCrew, work: Callable[[], object]) -> float:
