@@ -5,7 +5,8 @@ rival's own change: a machine that became slower as a whole slows both. The nois
 spreads of all medians in that quotient, and at least FLOOR. A spread is the difference between the highest and the
 lowest median of five consecutive blocks of the samples, as a share of the median: it contains the random scatter, and
 also a load that came or went during the run. Fewer than five samples cannot show their scatter: then the noise is at
-least FEW_FLOOR. A row is worse if it changed by more than the noise. A count has no noise.
+least FEW_FLOOR. A row is worse if the change is above the noise and its own median became worse too: on a machine with
+less load than before, a rival may gain more than the row. A count has no noise.
 """
 
 from __future__ import annotations
@@ -24,16 +25,20 @@ FEW_FLOOR = 0.3
 
 @dataclass(frozen=True)
 class Change:
-    """How one row changed: ``factor`` above 1 is worse; ``noise`` is the share that it may change by chance."""
+    """How one row changed: ``factor`` above 1 is worse; ``noise`` is the share that it may change by chance.
+
+    ``own`` is the change of the row's own median, without regard to its rival.
+    """
 
     row: Row
     before: Row
     factor: float
     noise: float
+    own: float
 
     @property
     def is_worse(self) -> bool:
-        return self.factor > 1 + self.noise
+        return self.factor > 1 + self.noise and self.own > 1
 
     @property
     def is_better(self) -> bool:
@@ -68,15 +73,18 @@ def find_change(before: Row, after: Row) -> Change | None:
     if rival is not None and normalized:
         medians += [before.rivals[rival[0]], rival[1]]
     if any(samples.median <= 0 for samples in medians):
-        return None if before.own.median != 0 or after.own.median <= 0 else Change(after, before, math.inf, 0.0)
+        return (
+            None if before.own.median != 0 or after.own.median <= 0 else Change(after, before, math.inf, 0.0, math.inf)
+        )
     factor = after.own.median / before.own.median
     if after.better == "higher":
         factor = 1 / factor
+    own = factor
     if normalized:
         # A rival in the other direction (transitions per second) becomes slower when its median falls.
         slowdown = medians[3].median / medians[2].median
         factor /= 1 / slowdown if after.better == "higher" else slowdown
-    return Change(after, before, factor, 0.0 if after.is_count else _noise(medians))
+    return Change(after, before, factor, 0.0 if after.is_count else _noise(medians), own)
 
 
 def _noise(medians: Sequence[Samples]) -> float:

@@ -55,6 +55,12 @@ def test_a_slower_machine_slows_the_rival_too_and_is_not_reported() -> None:
     assert change.is_worse, "without a rival nothing says that it was the machine"
 
 
+def test_a_row_that_became_faster_is_not_worse_because_its_rival_gained_more() -> None:
+    (change,) = compare_rows([_row(20, 9)], [_row(10, 3, 2)])
+    assert change.factor > 1 + change.noise
+    assert not change.is_worse
+
+
 def test_a_load_that_came_during_the_run_is_noise() -> None:
     calm, loaded = _row(10), summarize([10.0] * 20 + [30.0] * 30)
     (change,) = compare_rows([calm], [Row("board", "transition", "ms", loaded)])
