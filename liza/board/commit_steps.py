@@ -12,6 +12,7 @@ from liza.board import revision_journal, write_intent
 from liza.board.revision_journal import RevisionRecord
 from liza.board.spool import PREVIOUS_NAME, Spool, SpoolItem
 from liza.board.write_intent import WriteIntent
+from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 from liza.system import crash_points, files
 
@@ -28,6 +29,17 @@ class BoardPaths:
 def write_journal(paths: BoardPaths, record: RevisionRecord) -> None:
     """Step 1: append the revision to the journal, with fsync."""
     revision_journal.append_record(paths.journal, record)
+
+
+def rotate_journal(paths: BoardPaths, spool: Spool, revision: int) -> None:
+    """Before step 1: if the journal is long, continue it in a new file. The records of what is spooled stay in it.
+
+    Tried once in ROTATION_INTERVAL revisions: if nearly all records have to stay, a try reads the whole journal.
+    """
+    if revision % revision_journal.ROTATION_INTERVAL == 0 and revision_journal.is_long(paths.journal):
+        # A failed rotation is tried again later.
+        with suppress(LizaError):
+            revision_journal.rotate(paths.journal, paths.tx / "log.next", spool.lowest_revision() or revision)
 
 
 def record_intent(paths: BoardPaths, intent: WriteIntent) -> None:

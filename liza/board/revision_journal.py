@@ -1,4 +1,4 @@
-"""The journal: one record per revision, appended, never rewritten.
+"""The journal: one record per revision, appended, never rewritten. A long one is continued in a new file.
 
 Each record is one line, a YAML list item in JSON syntax, so that the file can be read from its end. A record with
 ``void`` says that the revision before it was not committed.
@@ -18,6 +18,11 @@ from liza.board.text.values import Revision
 from liza.rules.model import State
 from liza.system import crash_points, files, untrusted_files
 
+MAX_SIZE: Final = 8 << 20
+"""Bytes of the journal above which all but its end moves to an older file: about 40,000 revisions."""
+ROTATION_INTERVAL: Final = 64
+"""Revisions between two tries to shorten a long journal."""
+_TAIL_SIZE: Final = 1 << 20  # bytes at the end that stay: about 5,000 revisions, which edits of old copies may need
 _BLOCK_SIZE: Final = 8192  # bytes of the first read from the end
 _MAX_NAMES: Final = 5  # archived tasks that the line of a revision names
 
@@ -66,6 +71,59 @@ def append_record(path: Path, record: RevisionRecord) -> None:
     """
     _repair_torn_line(path)
     files.append_synced(path, format_record(record))
+
+
+def is_long(path: Path) -> bool:
+    """Return whether the journal is so long that its older part should move away."""
+    try:
+        return path.stat().st_size > MAX_SIZE
+    except OSError:
+        return False
+
+
+@files.convert_os_errors()
+def rotate(path: Path, next_path: Path, lowest: int) -> Path | None:
+    """Start a new journal with the end of a long one; return the older file, None if the journal is not long.
+
+    The older file is a link to the whole journal, made before it is replaced: no record is in neither. Records from
+    the revision ``lowest`` on stay. ``next_path`` is where the new journal is written. The caller holds the lock.
+    Raises WriteFailed.
+    """
+    descriptor = _open_journal(path, os.O_RDONLY)
+    if descriptor is None:
+        return None
+    try:
+        size = os.fstat(descriptor).st_size
+        if size <= MAX_SIZE:
+            return None
+        start, last = _find_tail(descriptor, size, lowest)
+        if start < size // 2:
+            # Nearly all of it is still needed: what waits for the history is that long.
+            return None
+        tail = os.pread(descriptor, size - start, start)
+    finally:
+        os.close(descriptor)
+    older = path.with_name(f"{path.stem}-{last}{path.suffix}")
+    older.unlink(missing_ok=True)  # of a rotation that a crash interrupted: a link to this same journal
+    os.link(path, older)
+    crash_points.point("linked", "journal")
+    files.write_synced(next_path, tail)
+    next_path.rename(path)
+    crash_points.point("renamed", "journal")
+    files.fsync_directory(path.parent)
+    return older
+
+
+def _find_tail(descriptor: int, size: int, lowest: int) -> tuple[int, int]:
+    """Return where the end that stays begins, and the last revision before it."""
+    start = size
+    for offset, text in _lines_backwards(descriptor, size):
+        record = _parse_record(text)
+        revision = (record.revision or record.void or 0) if record is not None else lowest
+        if size - offset > _TAIL_SIZE and record is not None and record.void is None and revision < lowest:
+            return start, revision
+        start = offset
+    return 0, 0
 
 
 @files.convert_os_errors()

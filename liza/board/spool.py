@@ -109,6 +109,11 @@ class Spool:
         except (OSError, ValueError):
             return None
 
+    def lowest_revision(self) -> int | None:
+        """Return the oldest revision whose text is kept here; None if there is none."""
+        numbers = [number for number in (self._base_revision(), *self.revisions()[:1]) if number is not None]
+        return min(numbers, default=None)
+
     @files.convert_os_errors()
     def size(self) -> int:
         """Return the size of all waiting revisions, in bytes. Raises WriteFailed if the path is not a directory."""

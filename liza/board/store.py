@@ -308,6 +308,7 @@ class Board:
             None if entries is not None else changed.text,
         )
         intent = WriteIntent(record.revision, locked.digest, record.sha256, (), renewed)
+        commit_steps.rotate_journal(self._board_paths, self.spool, record.revision)
         commit_steps.write_journal(self._board_paths, record)
         commit_steps.record_intent(self._board_paths, intent)
         commit_steps.write_spool(self.spool, item)
