@@ -35,7 +35,7 @@ MAX_READ: Final = 2 * files.MAX_BOARD_SIZE
 INDENT: Final = 2
 HEAD: Final = (
     "# Closed tasks that left the board, in the order in which they left. `liza task show ID` shows one of them.\n"
-    "# The file may be edited: an edit is read at the next change. `liza validate` checks it.\n"
+    "# The file may be edited; it is read again then. `liza validate` checks it.\n"
     "tasks:\n"
 )
 _NAME: Final = lazy_pattern(r"(\d{4}-\d\d)(?:\.([1-9]\d{0,5}))?\.yaml")
