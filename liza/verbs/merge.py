@@ -10,11 +10,12 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging import candidate, merge_outcomes
 from liza.crew.merging.dead_mergers import recover_dead_merger
+from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.project import proof_runner
 from liza.crew.result import Result, make_result
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
-from liza.rules.errors import LizaError, LockTimeout, MergeConflict, Refused
+from liza.rules.errors import LizaError, MergeConflict, Refused
 from liza.rules.merging import merge_failures, merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import MergeInProgress, State, Status, Task
@@ -23,9 +24,6 @@ from liza.rules.project import test_proof
 from liza.rules.tasks import claims
 from liza.rules.value_classes import replace
 from liza.system import crash_points
-from liza.system.file_lock import Lock
-
-LOCK_TIMEOUT = 0.5  # seconds: a process that only checks whether the lock is free holds it for a moment
 
 
 def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Result:
@@ -36,15 +34,8 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
     """
     person = require_person(crew, planner=False)
     by = parse_agent_id(supervisor) if supervisor else person
-    lock = Lock(crew.paths.merge_lock)
-    try:
-        lock.acquire(timeout=LOCK_TIMEOUT)
-    except LockTimeout:
-        raise Refused("another merge is under way", "liza status") from None
-    try:
-        result = _merge(crew.with_lock(lock), by, task_id)
-    finally:
-        lock.release()
+    with hold_merge_lock(crew) as locked:
+        result = _merge(locked, by, task_id)
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
     archive_moves.archive_if_due(crew, merge_outcomes.merge_actor(by))

@@ -11,6 +11,7 @@ from liza.crew.drift import drift
 from liza.crew.drift.drift import IntegrationDrift
 from liza.crew.merging import candidate, merge_outcomes
 from liza.crew.merging.dead_mergers import recover_dead_merger
+from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.project import proof_runner
 from liza.crew.result import Result
 from liza.repo.merge import merge_refs, merges
@@ -18,7 +19,6 @@ from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import MergeConflict, Refused, UnknownId
 from liza.rules.merging import merge_rules
 from liza.rules.value_classes import Value, replace
-from liza.system.file_lock import Lock
 
 _CANDIDATE_NAME = "main.sync"
 """No task can have this name: ids have no dots."""
@@ -53,15 +53,9 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
     commit = merges.branch_tip(crew.git, source)
     if commit is None:
         raise UnknownId(f"there is no branch {source!r}", "git branch")
-    lock = Lock(crew.paths.merge_lock)
-    if not lock.try_acquire():
-        raise Refused("another merge is under way", "liza status")
-    try:
-        locked = crew.with_lock(lock)
+    with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
         result = _merge_branch(locked, _SyncRequest(source, commit, into, accept_moved, command), by)
-    finally:
-        lock.release()
     # The move of integration is accepted now: update the cache, so that `status` does not wait for a supervisor.
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
         drift.current_drift(crew, crew.board.read())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import queue
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from liza.board import wake_up
 from liza.crew.crew import Crew, find_crew
-from liza.crew.merging import merge_turn
+from liza.crew.merging import merge_lock, merge_turn
 from liza.programs.presets import preset_table
 from liza.rules.merging import merge_rules
 from liza.rules.sessions import actions
@@ -23,8 +25,11 @@ from liza.supervisor import jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
+from tests.conftest import until
 from tests.journeys.crews import Crew as Project
 from tests.journeys.crews import started
+
+LOCKS = Path("/proc/locks")
 
 
 def _approve(project: Project, task: str) -> Crew:
@@ -47,6 +52,28 @@ def test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer(tmp
         assert not merge_turn.is_merger_running(paths)
         with merge_turn.take_turn(paths) as again:
             assert again is not None
+
+
+def test_a_process_that_only_checks_the_merge_lock_refuses_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_lock, "LOCK_TIMEOUT", 60)
+    with started(tmp_path) as project:
+        crew = find_crew(project.root)
+        held = threading.Event()
+
+        def hold() -> None:
+            with merge_lock.hold_merge_lock(crew):
+                held.set()
+
+        with crew.paths.merge_lock.open("a") as check:
+            fcntl.flock(check, fcntl.LOCK_SH)
+            holder = threading.Thread(target=hold)
+            holder.start()
+            inode = f":{os.fstat(check.fileno()).st_ino} "
+            until(lambda: any("->" in line and inode in line for line in LOCKS.read_text().splitlines()), "it waits")
+        assert held.wait(60)
+        holder.join()
 
 
 def _runner(crew: Crew, memory: Memory, events: queue.Queue[Any]) -> ActionRunner:

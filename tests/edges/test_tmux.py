@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -600,7 +601,8 @@ def test_a_program_that_may_wait_for_a_model_as_well_is_ready_only_once_it_is_si
 def test_without_a_terminal_a_program_that_waits_does_not_wait_for_us(crew: Crew) -> None:
     alone = crew.run("coder-3.1")
     os.mkfifo(crew.root / "fifo")
-    session_process.start(alone.path, ["sh", "-c", f"read line < '{crew.root}/fifo'"], crew.root, crew.env(alone))
+    waiting = ["sh", "-c", f"read line < {shlex.quote(str(crew.root / 'fifo'))}"]
+    session_process.start(alone.path, waiting, crew.root, crew.env(alone))
     assert readiness.gather_facts(alone, LINES, 1.0, 60.0).idle_signs == ()
     assert isinstance(look(alone, LINES, None), StillStarting)
 

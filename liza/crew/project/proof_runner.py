@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
+from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.project import commands, proof
 from liza.rules import settings
 from liza.rules.errors import Refused
@@ -11,7 +12,6 @@ from liza.rules.model import TestProof
 from liza.rules.project import project_kinds, test_proof
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.rules.value_classes import replace
-from liza.system.file_lock import Lock
 
 PROOF_HINT = "liza edit && liza doctor --tests"
 
@@ -44,14 +44,8 @@ def prove_now(crew: Crew, by: str) -> TestProof:
     """Run the proof even if it is not due. Raises Refused during a merge, and without a test command."""
     if not crew.board.read().config.has_tests:
         raise Refused("config.integration_command is empty: there is no test to prove", "liza edit")
-    lock = Lock(crew.paths.merge_lock)
-    if not lock.try_acquire():
-        raise Refused("a merge is under way; it runs the tests too", "liza status")
-    try:
-        locked = crew.with_lock(lock)
+    with hold_merge_lock(crew, "a merge is under way; it runs the tests too") as locked:
         return record_proof(locked, by, drift.require_integration(locked, locked.board.read()))
-    finally:
-        lock.release()
 
 
 def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
