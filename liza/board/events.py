@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import watchdog.events
 from watchdog.events import (
     DirDeletedEvent,
     FileCreatedEvent,
@@ -37,9 +38,11 @@ logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 POLL_SECONDS: Final = 1.0
 """Seconds between two polls if the system offers no change events."""
+# watchdog 7 has an event of its own for changed times, which `wake_up` makes; before, it is a FileModifiedEvent.
 _CHANGES: Final[list[type[FileSystemEvent]]] = [
     FileCreatedEvent,
     FileModifiedEvent,
+    getattr(watchdog.events, "FileAttribEvent", FileModifiedEvent),
     FileMovedEvent,
     FileDeletedEvent,
     DirDeletedEvent,

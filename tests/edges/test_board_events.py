@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import events, signals
+from liza.board import events, signals, wake_up
 from liza.board.events import BoardChanged, FileChanged, SignalChanged, WatchLost
 from liza.rules.errors import UsageError
 from liza.rules.paths import Paths
@@ -69,6 +69,16 @@ def test_signals_and_files_in_other_directories_are_told(paths: Paths) -> None:
         until(inbox, SignalChanged())
         (run / "ready").touch()
         until(inbox, FileChanged(run.resolve() / "ready"))
+
+
+def test_each_wake_up_is_told_and_not_only_the_first(paths: Paths) -> None:
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
+    bell = wake_up.wake_directory(paths)
+    wake_up.wake_watchers(paths, "coder-1")
+    with events.watch(paths, [bell]) as watch:
+        watch.subscribe(inbox)
+        wake_up.wake_watchers(paths, "coder-1")
+        until(inbox, FileChanged(bell.resolve() / "coder-1"))
 
 
 def test_what_happens_between_arming_and_asking_is_not_lost(paths: Paths) -> None:
