@@ -29,8 +29,9 @@ from liza.rules.paths import HISTORY_REF
 from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.value_classes import Value
-from liza.system import crash_points, processes
+from liza.system import crash_points, files, processes
 from liza.system.file_lock import Lock, last_holder_pid
+from liza.system.flock import is_flock_held
 
 SALVAGE_PREFIX = "refs/liza/salvage/"
 STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit
@@ -94,15 +95,9 @@ def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
 
 
 def is_under_way(crew: Crew) -> bool:
-    """Whether a `down` stops the supervisors now."""
-    path = _down_lock_path(crew)
-    if not path.exists():
-        return False
-    lock = Lock(path)
-    if not lock.try_acquire():
-        return True
-    lock.release()
-    return False
+    """Whether a `down` stops the supervisors now. Each `liza up` of the crew asks at the same changes of the board."""
+    with files.convert_os_errors():
+        return is_flock_held(_down_lock_path(crew))
 
 
 def _down_lock_path(crew: Crew) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -83,3 +84,14 @@ def test_up_does_not_miss_agents_that_leave_because_git_clean_deleted_their_lock
         shutil.rmtree(crew.paths.locks)
         assert watch.has_reason()
     assert not watch.is_stopped()
+
+
+def test_up_does_not_take_another_up_that_looks_for_a_down_for_one(crew: Crew) -> None:
+    path = crew.paths.locks / "down.lock"
+    path.touch()
+    with path.open() as other_look:
+        fcntl.flock(other_look, fcntl.LOCK_SH)
+        watch = ExitWatch(crew, ["coder-1"])
+        assert not watch.is_stopped()
+    with Lock(path):
+        assert watch.is_stopped()
