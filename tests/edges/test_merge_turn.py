@@ -76,6 +76,17 @@ def test_a_process_that_only_checks_the_merge_lock_refuses_no_command(
         holder.join()
 
 
+def test_a_turn_that_is_held_in_shared_mode_does_not_stop_the_supervisor(tmp_path: Path) -> None:
+    with started(tmp_path) as project:
+        paths = find_crew(project.root).paths
+        with paths.merge_turn.open("w") as stray:
+            fcntl.flock(stray, fcntl.LOCK_SH)
+            with merge_turn.take_turn(paths) as turn:
+                assert turn is None
+        with merge_turn.take_turn(paths) as turn:
+            assert turn is not None
+
+
 def _runner(crew: Crew, memory: Memory, events: queue.Queue[Any]) -> ActionRunner:
     preset = preset_table.choose_program(
         "script:/bin/true", os.environ, "coder", crew.board.read().config, preset_table.load_presets(crew.paths)

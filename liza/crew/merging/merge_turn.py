@@ -8,12 +8,16 @@ itself: a person's `liza merge` takes no turn.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
 from liza.system.flock import is_flock_held, try_flock
+
+CHECK_LIMIT = 0.5  # seconds: a process that only checks whether the turn is free holds it for a moment
+RETRY_DELAY = 0.001  # seconds between two tries
 
 
 def is_merger_running(paths: Paths) -> bool:
@@ -38,8 +42,13 @@ def take_turn(paths: Paths) -> Iterator[int | None]:
 
 
 def _try_until_held(paths: Paths, descriptor: int) -> bool:
-    """Try again while the lock was refused only because another process checked at that moment whether it is free."""
+    """Try again while the lock was refused only because another process checked at that moment whether it is free.
+
+    Not for ever: any process of this user can hold it in shared mode, and the supervisor has other work.
+    """
+    end = time.monotonic() + CHECK_LIMIT
     while not try_flock(descriptor):
-        if is_flock_held(paths.merge_turn):
+        if is_flock_held(paths.merge_turn) or time.monotonic() >= end:
             return False
+        time.sleep(RETRY_DELAY)
     return True
