@@ -224,7 +224,8 @@ class Pins(Value, dict=True):
         return next(
             (
                 cached.pairs
-                for cached in self._cache.values()
+                # A copy: the thread that measures a session runs git, too, and may add an entry meanwhile.
+                for cached in tuple(self._cache.values())
                 if cached.stamp is not None and _existing_files(cached.files, cached.stamp) == existing
             ),
             None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,6 +257,23 @@ def test_the_configuration_is_read_once_for_worktrees_that_share_it_and_again_fo
     assert list_changed_files(at(trees["plain"], "plain")) == ("a.txt",)
     assert not ran(spy), "the filter that was added later ran"
     assert asked == [repo, trees["own"], trees["plain"]]
+
+
+def test_a_thread_that_reads_another_worktree_meanwhile_does_not_disturb(
+    repo: Path, spy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repo, "worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+    pins = Pins.capture(Git(repo))
+    list_changed_files(Git(repo, pins).with_git_dir(repo, repo / ".git", repo / ".git"))
+    compare = config_pins._existing_files
+
+    def compare_beside_thread(*given: Any) -> Any:
+        pins._cache[str(len(pins._cache))] = config_pins._ConfigCache(())
+        return compare(*given)
+
+    monkeypatch.setattr(config_pins, "_existing_files", compare_beside_thread)
+    git(repo, "config", "user.name", "Bob")
+    list_changed_files(Git(repo, pins).with_git_dir(tmp_path / "other", repo / ".git/worktrees/other", repo / ".git"))
 
 
 @pytest.mark.parametrize("name", ["(detached", "feature/x", "ümlaut"])
