@@ -127,7 +127,7 @@ def _read_check(paths: Paths) -> AlarmCheck | None:
     """Return the last check; None if it is missing or damaged."""
     try:
         return msgspec.json.decode(untrusted_files.read_record(_check_path(paths)), type=AlarmCheck)
-    except (FileNotFoundError, NotRegularFile, msgspec.DecodeError):
+    except (FileNotFoundError, NotRegularFile, msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -96,11 +96,18 @@ def test_an_alarm_of_time_alone_is_searched_again_at_the_next_poll(
     assert searched == [1, 1]
 
 
-@pytest.mark.parametrize("record", [b"", b"[1]", b"{}", b'{"revision":1,"stamp":[],"looked_at":9e9,"found_at":9e9}'])
+DEEP = b'{"x":' + b"[" * 200_000
+OTHER_START = b'{"revision":1,"stamp":[],"looked_at":9e9,"found_at":9e9}'
+
+
+@pytest.mark.parametrize(
+    "record", [b"", b"[1]", b"{}", DEEP, OTHER_START], ids=["empty", "list", "none", "deep", "start"]
+)
 def test_a_record_that_is_damaged_or_of_another_start_of_the_machine_hides_no_alarm(crew: Crew, record: bytes) -> None:
     assert _check(crew) == []
     _plant(crew)
     (crew.paths.tx / "alarm-check").write_bytes(record)
+    (crew.paths.tx / "repository").write_bytes(record)
     assert _check(crew) == ["planted_configuration"]
 
 

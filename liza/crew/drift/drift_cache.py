@@ -28,7 +28,7 @@ def read_cache(paths: Paths) -> CachedDrift:
     """Return the last result, or an empty one. Raises NotRegularFile, OSError."""
     try:
         return msgspec.json.decode(untrusted_files.read(_cache_path(paths)), type=CachedDrift)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, RecursionError):
         # The next detection writes it again.
         return CachedDrift([], RepositoryDrift())
 
