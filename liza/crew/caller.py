@@ -14,8 +14,8 @@ from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, person_id, role_of
 from liza.rules.value_classes import Value
-from liza.system import ancestors, processes
-from liza.system.file_lock import Lock
+from liza.system import ancestors, files, processes
+from liza.system.flock import is_flock_held
 
 PERSON_VARIABLE = "LIZA_PERSON"
 """Variable that a person sets to ``yes``, at a terminal, to use liza in a pid namespace other than the crew's."""
@@ -175,12 +175,9 @@ def _find_unseen_processes(crew: Crew) -> Iterator[str]:
     """Names of the crew's living processes that this pid namespace does not show."""
     supervisors = sorted(crew.paths.locks.glob("supervisor-*.lock"))
     for path in (*supervisors, crew.paths.merge_lock):
-        if not path.exists():
-            continue
-        lock = Lock(path)
-        if lock.try_acquire():
-            lock.release()
-        elif not ancestors.is_holder_visible(path):
+        with files.convert_os_errors():
+            is_held = is_flock_held(path)
+        if is_held and not ancestors.is_holder_visible(path):
             name = path.name.removesuffix(".lock").removeprefix("supervisor-")
             yield "a merge" if name == "merge" else f"the supervisor of {name}"
     for agent in crew.board.read().agents:

@@ -8,14 +8,17 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from liza.board import wake_up
+from liza.crew import caller
 from liza.crew.crew import Crew, find_crew
 from liza.crew.merging import merge_lock, merge_turn
+from liza.crew.project.proof_runner import prove_now
 from liza.programs.presets import preset_table
 from liza.rules.merging import merge_rules
 from liza.rules.sessions import actions
@@ -25,6 +28,9 @@ from liza.supervisor import jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
+from liza.system import ancestors, flock
+from liza.verbs.init import InitOptions, init
+from liza.verbs.sync import sync
 from tests.conftest import until
 from tests.journeys.crews import Crew as Project
 from tests.journeys.crews import started
@@ -131,3 +137,40 @@ def test_a_supervisor_that_decided_before_another_one_merged_the_task_starts_no_
         project.prepare("merge", "task-1")
         runner.carry_out(actions.Merge(task.id))
         assert memory.job is None
+
+
+def _end_check_at_its_first_refusal(monkeypatch: pytest.MonkeyPatch, lock: Path) -> None:
+    """Hold the lock as a process that checks whether it is free, until it refuses another process."""
+    lock.touch()
+    check, take = lock.open(), flock.try_flock
+    fcntl.flock(check, fcntl.LOCK_SH)
+
+    def take_and_end_check(descriptor: int) -> bool:
+        is_taken = take(descriptor)
+        if not is_taken:
+            check.close()
+        return is_taken
+
+    monkeypatch.setattr(flock, "try_flock", take_and_end_check)
+
+
+@pytest.mark.parametrize("command", [sync, lambda crew: prove_now(crew, "human:ann")], ids=["sync", "prove"])
+def test_a_check_of_the_merge_lock_refuses_no_command_of_a_person(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[[Crew], object]
+) -> None:
+    init(repo, InitOptions(goal="It is there", test="true"))
+    crew = find_crew(repo)
+    _end_check_at_its_first_refusal(monkeypatch, crew.paths.merge_lock)
+    command(crew)
+
+
+def test_a_check_of_the_merge_lock_is_no_merge_in_another_pid_namespace(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init(repo, InitOptions(goal="It is there", no_test=True))
+    crew = find_crew(repo)
+    monkeypatch.setattr(ancestors, "is_in_initial_pid_namespace", lambda: False)
+    with crew.paths.merge_lock.open("w") as check:
+        fcntl.flock(check, fcntl.LOCK_SH)
+        monkeypatch.setattr(ancestors, "is_holder_visible", lambda lock: False)  # the check has ended meanwhile
+        caller.require_person(crew, planner=False)
