@@ -365,9 +365,10 @@ class ActionRunner:
                 failed = event.exit_status not in (0, 1)
                 if failed:
                     self.notify(f"{job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")
-                self._back_off_after_merge(job.subject, failed=failed)
-                # After a failure this supervisor tries again itself; the others would only fail, too.
+                # After a failure this supervisor tries again itself; the others would only fail, too. This comes
+                # first: the board may be unreadable now.
                 self.memory.has_ended_turn = not failed
+                self._back_off_after_merge(job.subject, failed=failed)
 
     def _finish_set_up(self, job: jobs.Job, status: int) -> None:
         """Mark the set-up of a slot as done, or count its failure as a failed start of the session."""

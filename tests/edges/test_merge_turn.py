@@ -20,7 +20,9 @@ from liza.crew.crew import Crew, find_crew
 from liza.crew.merging import merge_lock, merge_turn
 from liza.crew.project.proof_runner import prove_now
 from liza.programs.presets import preset_table
+from liza.rules.errors import BoardInconsistent
 from liza.rules.merging import merge_rules
+from liza.rules.model import State
 from liza.rules.sessions import actions
 from liza.rules.sessions.rests import ClockWatch
 from liza.rules.sessions.session_facts import JobKind
@@ -125,6 +127,32 @@ def test_others_are_woken_for_a_merge_that_is_due_and_that_this_supervisor_does_
         runner.finish_job()
         runner.pass_on_merge_turn(action)
         assert (wake_up.last_wake(crew.paths, "coder-1") != before) is is_woken
+
+
+def test_the_turn_is_passed_on_although_the_board_could_not_be_read_when_the_merger_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        memory, events = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic())), queue.Queue[Any]()
+        runner = _runner(crew, memory, events)
+        spec = jobs.JobSpec(
+            JobKind.MERGE, "task-1", ["/bin/true"], crew.paths.root, crew.paths.logs / "m.log", os.environ
+        )
+        memory.job = jobs.start_job(spec, events.put)
+        events.get()
+        with monkeypatch.context() as patch:
+            patch.setattr(crew.board, "read", _raise_inconsistent)
+            with pytest.raises(BoardInconsistent):
+                runner.finish_job()
+        before = wake_up.last_wake(crew.paths, "coder-1")
+        runner.finish_job()
+        runner.pass_on_merge_turn(actions.Wait("nothing to do"))
+        assert wake_up.last_wake(crew.paths, "coder-1") != before
+
+
+def _raise_inconsistent() -> State:
+    raise BoardInconsistent("half typed", "liza doctor")
 
 
 def test_a_supervisor_that_decided_before_another_one_merged_the_task_starts_no_merger(tmp_path: Path) -> None:
