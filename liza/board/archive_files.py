@@ -179,17 +179,17 @@ def read_intent(paths: Paths) -> ArchiveIntent | None:
 def repair_move(paths: Paths, state: State) -> None:
     """Finish or undo a move that a crash interrupted. The caller holds the lock; ``state`` is the repaired board.
 
-    If the board still has a moved task, the commit failed: what was appended is removed. Else the file must have
-    the text: what is missing is appended. A file that was edited since is left as it is, if it has the tasks. Raises
-    WriteFailed, BoardInconsistent.
+    If the board still has all moved tasks, the commit failed: what was appended is removed. Else the file must have
+    the text: what is missing is appended. A board with some of them was edited since: the others are nowhere else.
+    A file that was edited since is left as it is, if it has the tasks. Raises WriteFailed, BoardInconsistent.
     """
     if not paths.archive_intent.exists():
         return
     intent = read_intent(paths)
     if intent is None:
         return
-    on_board = {task.id for task in state.tasks}.intersection(intent.ids)
-    _undo_append(paths, intent) if on_board else _finish_append(paths, intent)
+    is_on_board = {task.id for task in state.tasks}.issuperset(intent.ids)
+    _undo_append(paths, intent) if is_on_board else _finish_append(paths, intent)
     end_move(paths)
 
 

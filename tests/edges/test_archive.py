@@ -262,6 +262,19 @@ def test_an_interrupted_move_does_not_undo_what_a_person_wrote_into_the_file_sin
     assert known(root, "t2").status is Status.ABANDONED
 
 
+def test_an_old_copy_that_brings_back_one_task_of_an_interrupted_move_does_not_lose_the_others(root: Path) -> None:
+    close(root, "t2")
+    copy = Paths(root).state.read_text()
+    assert killed(child(lambda: move(root), "fsynced.state.yaml#1"))
+    edited = copy.replace("colour: blue", "colour: red").replace("description: ", "description: new ", 1)
+    Paths(root).state.write_text(edited)
+    os.utime(Paths(root).state, (time.time() - 60,) * 2)
+    say(opened(root), "next")
+    assert not Paths(root).archive_intent.exists()
+    assert set(on_board(root)) | set(in_files(root)) == {"t1", "t2"}
+    assert len(on_board(root)) == 1
+
+
 def test_a_file_that_lost_its_end_after_the_commit_gets_it_back(root: Path) -> None:
     assert killed(child(lambda: move(root), "fsynced.state.yaml#1"))
     path = the_file(root)
