@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -172,17 +173,24 @@ class ArchiveIndex:
             self._connection = None
 
     def _open_file(self) -> sqlite3.Connection:
+        # A link or a pipe at one of the paths is replaced: it is never followed or waited for. SQLite itself opens the
+        # files beside the database, and would wait for the writer of a pipe.
+        for path in self._files():
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(path.lstat().st_mode):
+                    path.rename(path.with_name(f"{path.name}.odd"))
         path = self._paths.archive_index
-        # A link or a pipe at the path is replaced: it is never followed or waited for.
-        with suppress(FileNotFoundError):
-            if not stat.S_ISREG(path.lstat().st_mode):
-                path.rename(path.with_name(f"{path.name}.odd"))
         return _prepare(sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None))
 
     def _recreate_file(self) -> sqlite3.Connection:
-        for name in (self._paths.archive_index.name, f"{self._paths.archive_index.name}-journal"):
-            (self._paths.tx / name).unlink(missing_ok=True)
+        for path in self._files():
+            path.unlink(missing_ok=True)
         return self._open_file()
+
+    def _files(self) -> list[Path]:
+        """Return the paths of the database and of the files that SQLite may open beside it."""
+        path = self._paths.archive_index
+        return [path.with_name(f"{path.name}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
 
     def _open_memory(self) -> sqlite3.Connection:
         return _prepare(sqlite3.connect(":memory:", isolation_level=None))

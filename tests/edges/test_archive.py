@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -429,6 +430,16 @@ def test_a_missing_damaged_or_hostile_index_is_made_again(root: Path, tmp_path: 
         spoil()
         assert known(root, "t1").status is Status.ABANDONED
     assert target.read_text() == "mine"
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_a_pipe_where_sqlite_has_a_file_of_its_own_is_not_waited_for(root: Path, suffix: str) -> None:
+    move(root)
+    assert known(root, "t1").status is Status.ABANDONED
+    pipe = Path(f"{Paths(root).archive_index}{suffix}")
+    os.mkfifo(pipe)
+    assert child(lambda: (signal.alarm(10), known(root, "t1"))) == 0
+    assert not pipe.is_fifo()
 
 
 def test_an_archive_that_is_no_directory_refuses_only_what_needs_it(root: Path) -> None:
