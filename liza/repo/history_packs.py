@@ -7,6 +7,7 @@ that it replaces, whether a ref needs it or not: nothing is pruned. Decision 019
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from liza.system import crash_points
 MAX_PACKS = 8
 """Number of packs from which they are joined."""
 _NAME = lazy_pattern(r"pack-[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_ONE_PACK = {"GIT_CONFIG_PARAMETERS": "'pack.packSizeLimit=0'"}
+"""The person's limit would make several packs; ``--max-pack-size=0`` does not override it."""
 _SUFFIXES = (".idx", ".pack", ".rev")
 """Files of a pack. The index is deleted first: git looks for the others only if there is an index."""
 _PERSONS_SUFFIXES = (".keep", ".bitmap", ".promisor", ".mtimes")
@@ -44,7 +47,8 @@ def join_packs(git: Git, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(packs)
     sizes = [(directory / f"{name}.pack").stat().st_size for name in packs]
     start = first_to_join(sizes)
-    if start == len(packs) - 1:
+    # On a full disk git leaves its temporary file, which would take the space that the board needs.
+    if start == len(packs) - 1 or _free_bytes(directory) < 2 * sum(sizes[start:]):
         return tuple(packs)
     joined, old = _write_joined(git, directory, packs[start:]), packs[start:]
     if not (directory / f"{joined}.idx").is_file():
@@ -65,6 +69,11 @@ def first_to_join(sizes: Sequence[int]) -> int:
     return start
 
 
+def _free_bytes(directory: Path) -> int:
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
+
+
 def _pack_directory(git: Git) -> Path:
     return git.directory / git.out("rev-parse", "--git-path", "objects/pack")
 
@@ -77,7 +86,7 @@ def _is_joinable(directory: Path, name: str) -> bool:
 
 def _write_joined(git: Git, directory: Path, packs: Sequence[str]) -> str:
     """Write one pack with all objects of ``packs``; return its name. Raises GitFailed."""
-    digest = git.out(
+    digest = git.with_environment(**_ONE_PACK).out(
         "pack-objects", "--stdin-packs", "--quiet", "--delta-base-offset", str(directory / "pack"),
         stdin="".join(f"{name}.pack\n" for name in packs),
         timeout=600,

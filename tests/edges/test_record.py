@@ -247,6 +247,48 @@ def test_a_recorder_killed_while_it_joins_packs_loses_nothing_and_the_next_one_j
     assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
 
 
+def test_packs_are_joined_in_one_pack_whatever_limit_a_person_set(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    git(repo, "repack", "-adq")
+    git(repo, "config", "pack.packSizeLimit", "1m")
+    mine = _packs(repo)
+    for number in range(1, history_packs.MAX_PACKS + 1):
+        with crew.change("human:ann", f"note {number}") as tx:
+            tx.state = tx.state.with_agent(f"coder-{number}", Agent(role="coder", status="OFFLINE"))
+        incompressible = os.urandom(200_000).hex()
+        crew.paths.specs.mkdir(exist_ok=True)
+        (crew.paths.specs / "goal.md").write_text(incompressible)
+        recorder.record_history(crew, packed=True)
+    assert len(_packs(repo) - mine) == 1
+
+
+def test_packs_are_not_joined_on_a_nearly_full_disk(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = begun(repo, "x", clock)
+    git(repo, "repack", "-adq")
+    mine = _packs(repo)
+    monkeypatch.setattr(history_packs, "_free_bytes", lambda directory: 1000)
+    for number in range(1, history_packs.MAX_PACKS + 3):
+        _revise(crew, number)
+        recorder.record_history(crew, packed=True)
+    assert len(_packs(repo) - mine) == history_packs.MAX_PACKS + 2
+    monkeypatch.undo()
+    _revise(crew, 20)
+    recorder.record_history(crew, packed=True)
+    assert len(_packs(repo) - mine) < history_packs.MAX_PACKS
+
+
+def test_a_pipe_where_the_packs_are_listed_is_replaced(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    listed = crew.paths.tx / "history-packs"
+    os.mkfifo(listed)
+    _revise(crew, 1)
+    recorder.record_history(crew, packed=True)
+    assert listed.is_file()
+    assert len(msgspec.json.decode(listed.read_bytes())) == 1
+
+
 def test_a_pack_that_a_person_keeps_is_not_joined(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     _revise(crew, 1)

@@ -19,7 +19,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
 from liza.repo import board_history, history_packs
 from liza.repo.board_history import NewRevision
-from liza.rules.errors import BoardInconsistent, LizaError
+from liza.rules.errors import BoardInconsistent, LizaError, NotRegularFile
 from liza.rules.statuses import AgentStatus
 from liza.rules.value_classes import replace
 from liza.system import files, untrusted_files
@@ -134,7 +134,8 @@ def _keep_packs_few(crew: Crew, new: tuple[str, ...]) -> None:
     with suppress(LizaError, OSError):
         try:
             names = msgspec.json.decode(untrusted_files.read_record(path), type=tuple[str, ...])
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, NotRegularFile, msgspec.DecodeError):
+            # A link or a pipe is replaced below; else no pack would be listed again.
             names = ()
         names = (*names, *new)
         # Before packs are joined: if that is cut short, the list still has all of them.
