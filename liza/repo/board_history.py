@@ -34,7 +34,8 @@ class NewRevision(Value):
     """A revision to record: number, subject and body, time, author, and the complete text of the board.
 
     ``goal`` is the content of goal.md, ``settings`` the confirmed settings, ``archive`` the changed files of archived
-    tasks by name. They are recorded with the last revision of a batch.
+    tasks by name. They are recorded with the last revision of a batch. ``is_first``: a new crew begins, to which the
+    archive of an earlier one does not belong.
     """
 
     revision: int
@@ -46,6 +47,7 @@ class NewRevision(Value):
     goal: bytes | None = None
     settings: bytes | None = None
     archive: Mapping[str, bytes] = field(default_factory=dict)
+    is_first: bool = False
 
 
 class Revision(Value):
@@ -201,6 +203,8 @@ def _fast_import_stream(commits: Sequence[NewRevision], parent: str | None) -> I
         if parent is not None:
             yield f"from {parent}\n".encode()
             parent = None
+        if commit.is_first:
+            yield f"D {ARCHIVE_DIRECTORY}\n".encode()
         yield f"M 100644 inline {BOARD_FILE}\n".encode() + _data_command(commit.text)
         if commit.goal is not None:
             yield f"M 100644 inline {GOAL_FILE}\n".encode() + _data_command(

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from liza.board import revision_journal
+from liza.crew.archive import recorded_archive
 from liza.crew.crew import Crew, find_crew
 from liza.crew.recovery import recorder
 from liza.repo import board_history, history_packs
@@ -245,6 +246,19 @@ def test_a_recorder_killed_while_it_joins_packs_loses_nothing_and_the_next_one_j
     assert len(_packs(repo) - mine) <= history_packs.MAX_PACKS
     assert len(recorded(repo)) == 2 * history_packs.MAX_PACKS + 1
     assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    crew.paths.archive.mkdir()
+    (crew.paths.archive / "2026-01.yaml").write_text("tasks:\n")
+    _revise(crew, 1)
+    recorder.record_history(crew)
+    assert board_history.list_archive(crew.git) == ("2026-01.yaml",)
+    shutil.rmtree(crew.paths.liza)
+    second = begun(repo, "y", clock)
+    assert board_history.list_archive(second.git) == ()
+    assert recorded_archive.restore_missing(second) == ()
 
 
 def test_packs_are_joined_in_one_pack_whatever_limit_a_person_set(repo: Path, clock: FakeClock) -> None:

@@ -31,6 +31,7 @@ BATCH_INTERVAL = 10.0  # seconds that a revision waits in the spool at most, whi
 QUIET_INTERVAL = 1.0
 """Seconds without a new revision after which a batch is due: without .liza the history is the only copy."""
 BATCH_COUNT = 64  # revisions of a batch that does not wait for its time
+_FIRST_SUBJECT = "init (human)"  # of the revision that `Board.create` writes
 BATCH_SIZE = 1 << 20  # bytes of a batch that does not wait for its time
 
 
@@ -95,6 +96,7 @@ def _record_batch(crew: Crew, packed: bool) -> int:
             time=datetime.fromisoformat(item.time),
             author=item.actor,
             text=text,
+            is_first=item.subject == _FIRST_SUBJECT,
         )
         for item, text in _spooled_boards(spool)
         if item.revision <= waiting[-1]
