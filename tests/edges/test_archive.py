@@ -17,7 +17,7 @@ from liza.board.text import document
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.crew import SystemClock
 from liza.rules import invariants
-from liza.rules.errors import LizaError, Refused, UnknownId
+from liza.rules.errors import BoardInconsistent, LizaError, Refused, UnknownId
 from liza.rules.model import Event, Status, Task
 from liza.rules.paths import Paths
 from liza.rules.tasks import backlog, picking
@@ -449,6 +449,16 @@ def test_an_archive_that_is_no_directory_refuses_only_what_needs_it(root: Path) 
         move(root)
     assert on_board(root) == ["t1", "t2"]
     assert not Paths(root).archive_intent.exists() or known(root, "t1")
+
+
+def test_no_task_is_archived_while_the_files_that_the_board_counts_are_gone(root: Path) -> None:
+    move(root)
+    shutil.rmtree(Paths(root).archive)
+    close(root, "t2")
+    with pytest.raises(BoardInconsistent, match="no files"):
+        move(root)
+    assert check(root).archived.total == 1
+    assert on_board(root) == ["t2"]
 
 
 def test_validate_names_what_is_wrong_in_the_archive(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import msgspec
 
 from liza.crew.crew import Crew
 from liza.programs.session.run_directory import RunDir
-from liza.rules.errors import LizaError
+from liza.rules.errors import BoardInconsistent, LizaError
+from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State
 from liza.rules.tasks import archiving
 from liza.rules.tasks.archiving import ArchiveTotals
@@ -39,6 +40,12 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
 
     index = ArchiveIndex(crew.paths)
     before = crew.board.read()
+    if before.archived.total and not archive_files.list_names(crew.paths):
+        # The totals of a move are those of the files: the board would forget what was deleted.
+        raise BoardInconsistent(
+            f".liza/archive has no files, and the board counts {count_noun(before.archived.total, 'task')} in it",
+            "liza restore --last-good",
+        )
     facts, open_runs = _gather_facts(index, before), _find_open_runs(crew, before)
     if not archiving.find_archivable(before, open_runs, keep):
         return ()
