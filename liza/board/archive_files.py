@@ -218,10 +218,17 @@ def _finish_append(paths: Paths, intent: ArchiveIntent) -> None:
         paths.archive.mkdir(mode=0o755, exist_ok=True)
         data = untrusted_files.read_if_exists(path, MAX_READ) or b""
     tail = data[intent.size :]
-    if tail.startswith(text) or (len(data) >= intent.size and not text.startswith(tail)):
+    if tail.startswith(text):
         return
     # The board is committed and the file lacks the end, or the file is gone: its text is still in the intent.
-    missing = text[len(tail) :] if len(data) >= intent.size else (b"" if data.endswith(b"\n") else b"\n") + text
+    if len(data) >= intent.size and text.startswith(tail):
+        missing = text[len(tail) :]
+    elif set(intent.ids) <= set(_ID.findall(data.decode(errors="replace"))):
+        return
+    else:
+        # An edit of a copy from before the move: at worst a task is there twice, which is reported.
+        lead = HEAD if not data else "" if data.endswith(b"\n") else "\n"
+        missing = lead.encode() + text.removeprefix(HEAD.encode())
     files.append_synced(path, missing)
     files.fsync_directory(paths.archive)
 

@@ -287,6 +287,27 @@ def test_a_file_that_lost_its_end_after_the_commit_gets_it_back(root: Path) -> N
     assert known(root, "t1").history[-1].event == "drop"
 
 
+def test_an_old_copy_of_the_file_saved_after_an_interrupted_move_gets_its_tasks(root: Path) -> None:
+    close(root, "t2")
+    archive_moves.archive_closed(crew_of(root), ME, keep=1)
+    copy = the_file(root).read_text()
+    assert killed(child(lambda: move(root), "fsynced.state.yaml#1"))
+    the_file(root).write_text(copy + "  # a note of mine\n")
+    say(opened(root), "next")
+    assert "a note of mine" in the_file(root).read_text()
+    assert sorted(in_files(root)) == ["t1", "t2"]
+
+
+def test_a_file_that_is_deleted_after_an_interrupted_move_gets_the_moved_task(root: Path) -> None:
+    close(root, "t2")
+    archive_moves.archive_closed(crew_of(root), ME, keep=1)
+    assert killed(child(lambda: move(root), "fsynced.state.yaml#1"))
+    the_file(root).unlink()
+    say(opened(root), "next")
+    assert in_files(root) == ["t2"]
+    assert known(root, "t2").status is Status.ABANDONED
+
+
 # ── what is known of archived tasks ──────────────────────────────────────────────────────────────────────────────
 
 
