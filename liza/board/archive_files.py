@@ -138,9 +138,12 @@ def _shift_line(line: str, shift: int) -> str:
 def begin_move(paths: Paths, move: ArchiveMove) -> None:
     """Append entries to an archive file, with the intent written ahead. The caller holds the lock of the board.
 
-    Raises WriteFailed, NotRegularFile.
+    Raises Refused, WriteFailed, NotRegularFile.
     """
     path = paths.archive / move.name
+    if not is_archive_name(move.name):
+        # Readers would not find it: a planted file has the highest number of the month.
+        raise Refused(f"the archive cannot have a file {move.name}", f"ls -l {paths.archive}")
     with files.convert_os_errors():
         paths.archive.mkdir(mode=0o755, exist_ok=True)
         current = untrusted_files.read_if_exists(path, MAX_READ)

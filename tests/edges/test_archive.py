@@ -482,6 +482,14 @@ def test_no_task_is_archived_while_the_files_that_the_board_counts_are_gone(root
     assert on_board(root) == ["t2"]
 
 
+def test_no_task_moves_to_a_file_that_no_reader_finds(root: Path) -> None:
+    Paths(root).archive.mkdir()
+    (Paths(root).archive / f"{SystemClock().now():%Y-%m}.999999.yaml").write_text("not an archive\n")
+    with pytest.raises(Refused, match="cannot have a file"):
+        move(root)
+    assert on_board(root) == ["t1", "t2"]
+
+
 def test_validate_names_what_is_wrong_in_the_archive(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     move(root)
     monkeypatch.chdir(root)
