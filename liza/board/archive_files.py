@@ -144,6 +144,9 @@ def begin_move(paths: Paths, move: ArchiveMove) -> None:
     if not is_archive_name(move.name):
         # Readers would not find it: a planted file has the highest number of the month.
         raise Refused(f"the archive cannot have a file {move.name}", f"ls -l {paths.archive}")
+    if paths.archive.is_symlink():
+        # The tasks would leave the project, and a purge would not find them.
+        raise Refused(f"{paths.archive} is a link; the archive is a directory of its own", f"ls -l {paths.archive}")
     with files.convert_os_errors():
         paths.archive.mkdir(mode=0o755, exist_ok=True)
         current = untrusted_files.read_if_exists(path, MAX_READ)

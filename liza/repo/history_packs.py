@@ -15,7 +15,7 @@ from pathlib import Path
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.rules.lazy_pattern import lazy_pattern
-from liza.system import crash_points
+from liza.system import crash_points, files
 
 MAX_PACKS = 8
 """Number of packs from which they are joined."""
@@ -53,6 +53,8 @@ def join_packs(git: Git, names: Sequence[str]) -> tuple[str, ...]:
     joined, old = _write_joined(git, directory, packs[start:]), packs[start:]
     if not (directory / f"{joined}.idx").is_file():
         raise GitFailed(f"git pack-objects wrote no {joined} in {directory}", "git fsck")
+    # After a power cut the objects are in the joined pack, or still in the old ones.
+    files.fsync_directory(directory)
     for name in old:
         if name != joined:
             _delete_pack(directory, name)

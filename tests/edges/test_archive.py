@@ -490,6 +490,15 @@ def test_no_task_moves_to_a_file_that_no_reader_finds(root: Path) -> None:
     assert on_board(root) == ["t1", "t2"]
 
 
+def test_no_task_moves_through_a_link_at_the_directory(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    Paths(root).archive.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match="is a link"):
+        move(root)
+    assert on_board(root) == ["t1", "t2"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_validate_names_what_is_wrong_in_the_archive(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     move(root)
     monkeypatch.chdir(root)
