@@ -249,7 +249,12 @@ class BoardRepairer:
             if patient:
                 raise _StillChanging("broken") from None
             raise
-        if last is not None and edited.state.revision < last.revision and self._is_uncommitted(intent, last):
+        # The spool is written before the board is renamed: without its item the revision was not written either.
+        if (
+            last is not None
+            and edited.state.revision < last.revision
+            and (self._is_uncommitted(intent, last) or not self._spool.has_revision(last.revision))
+        ):
             self._void(last)
         newest = self._newest_of(remembered[2])
         if newest is not None and self._is_edit_truncated(newest, edited, digest):

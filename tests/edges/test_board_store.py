@@ -547,6 +547,27 @@ def test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment(board: Board, p
     assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [2, 1]
 
 
+def test_a_revision_that_failed_before_an_edit_from_outside_is_voided(
+    board: Board, paths: Paths, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(board, "before")
+
+    def fail(*_: object) -> None:
+        raise WriteFailed("no space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(commit_steps, "write_spool", fail)
+        with pytest.raises(WriteFailed):
+            say(board, "lost")
+    edited = paths.state.with_suffix(".edited")
+    edited.write_text(paths.state.read_text().replace("before", "changed"))
+    edited.replace(paths.state)
+    say(Board(paths, clock), "after")
+    kept = [record.revision for record in revision_journal.iter_newest_first(paths.journal)]
+    assert kept == [5, 4, 2, 1]
+    assert [item.revision for item in board.spool.read_items()] == [1, 2, 4, 5]
+
+
 def test_a_torn_line_that_only_half_of_a_full_disk_can_take_as_a_comment_swallows_no_record(
     board: Board, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
