@@ -73,7 +73,8 @@ def test_tests_that_kill_their_merger_cost_their_own_task_its_merge_and_no_other
             ready=False,
         )
         start = crew.git("rev-parse", "integration")
-        supervisors = [crew.agent(agent, program) for agent in ("coder-1", "code-reviewer-1")]
+        for agent in ("coder-1", "code-reviewer-1"):
+            crew.agent(agent, program)
         task = crew.wait_status("task-1", "BLOCKED")
         crew.wait_status("task-2", "MERGED")
         failure = next(event.detail or "" for event in task.history if event.event == "merge failed")
@@ -81,7 +82,6 @@ def test_tests_that_kill_their_merger_cost_their_own_task_its_merge_and_no_other
         assert f"it was put back to {start[:10]}" in failure
         assert crew.git("ls-tree", "--name-only", "integration").split() == ["README.md", "task-2.txt"]
         assert crew.paths.alerts.read_text().count("untested_integration") == 3
-        assert "merge_set_aside" in crew.paths.alerts.read_text() + "".join(one.said() for one in supervisors)
 
 
 @pytest.mark.campaign
