@@ -426,7 +426,8 @@ def cut_journal(world: World) -> str:
         kept = world.crew.paths.journal.read_text().splitlines(keepends=True)
         gone = kept[-number:]
         world.crew.paths.journal.write_text("".join(kept[:-number]))
-    said = [json.loads(line[2:]) for line in gone if line.startswith("- ")]
+    # A line without an end is one whose writer was killed or found the disk full: no revision came of it.
+    said = [json.loads(line[2:]) for line in gone if line.startswith("- ") and line.endswith("\n")]
     # Without the line that voids a revision, the line that announced it stands as if it had come to be.
     numbers = {one.get("revision") or one["void"] for one in said}
     world.unsaid |= numbers
