@@ -26,8 +26,11 @@ GROUPS = {
     "waiting": "waiting_rows",
     "crew": "crew_rows",
     "growth": "growth_rows",
+    "long": "long_rows",
 }
 """The module of each group, in the order in which they are measured."""
+ONLY_BY_NAME = {"long"}
+"""Groups that are measured only if they are named."""
 IDENTITY = "[user]\n\tname = Benchmark\n\temail = bench@example.invalid\n[init]\n\tdefaultBranch = main\n"
 
 
@@ -55,7 +58,12 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks/run", description=__doc__)
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; all by default")
+    parser.add_argument(
+        "groups",
+        nargs="*",
+        metavar="GROUP",
+        help=f"of {', '.join(GROUPS)}; by default all but {', '.join(ONLY_BY_NAME)}",
+    )
     parser.add_argument("--quick", action="store_true", help="few rounds; the results are not kept")
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="name what became slower; exit 1 if anything")
     parser.add_argument("--plots", action="store_true", help="write RESULTS.md and the plots again, measure nothing")
@@ -81,7 +89,7 @@ def _draw_flames(words: argparse.Namespace) -> int:
 
 def _run(words: argparse.Namespace, results: Path) -> list[Row]:
     """Measure the groups in a HOME of their own, write the results after each, and return all rows."""
-    groups = words.groups or list(GROUPS)
+    groups = words.groups or [group for group in GROUPS if group not in ONLY_BY_NAME]
     # Rows of groups that are not measured now stay, so that one group can be measured alone.
     rows = _kept_rows(results, groups)
     scratch = Path(tempfile.mkdtemp(prefix="liza-bench-", dir=words.scratch or _disk()))

@@ -21,6 +21,10 @@ def draw_all(directory: Path, rows: Sequence[Row]) -> list[Path]:
             rows, ("supervisors idle", "supervisors with sessions"), "CPU of one revision", "supervisors", "ms"
         ),
         "memory.svg": _lines(rows, ("memory",), "Memory of a supervisor", "transitions", "MB"),
+        "long-throughput.svg": _lines(rows, ("throughput",), "Throughput of a crew of 20", "merged tasks", "tasks/s"),
+        "long-sizes.svg": _lines(
+            rows, ("largest supervisor", ".liza and .git"), "Memory and disk of a crew of 20", "merged tasks", "MB"
+        ),
     }
     paths = []
     for name, text in drawn.items():
