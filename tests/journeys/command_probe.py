@@ -17,6 +17,8 @@ from pathlib import Path
 
 from tests.journeys.crews import BIN
 
+UPDATES = bool(os.environ.get("LIZA_UPDATE_COSTS"))
+"""Whether the committed costs are rewritten: `bin/test --update-costs`."""
 PROBE = '''\
 """Write each import and each start of a process of this interpreter to the file COSTS_LOG."""
 
@@ -49,11 +51,21 @@ class _Finder:
         _write("import", name, importer, str(line))
 
 
+def _callers():
+    names, frame = [], sys._getframe(2)
+    while frame is not None and len(names) < 4:
+        name = frame.f_globals.get("__name__", "?")
+        if name.startswith("liza.") and name not in ("liza.repo.git_start", "liza.repo.runner", *names[-1:]):
+            names.append(name)
+        frame = frame.f_back
+    return " ← ".join(names)
+
+
 def _hear(event, args):
     if event == "subprocess.Popen":
-        _write("start", *[os.fsdecode(word).replace("\\n", " ") for word in args[1]])
+        _write("start", _callers(), *[os.fsdecode(word).replace("\\n", " ") for word in args[1]])
     elif event in ("os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"):
-        _write("start", event)
+        _write("start", _callers(), event)
 
 
 _write("probe", "loaded")
@@ -70,18 +82,27 @@ def _name_script(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ProbeLine:
-    """One line of the probe: ``kind`` is "probe", "import" or "start". ``time`` is that of the monotonic clock."""
+    """One line of the probe: ``kind`` is "probe", "import" or "start". ``time`` is that of the monotonic clock.
+
+    ``callers`` of a start: the modules of Liza that asked for it, the innermost first.
+    """
 
     pid: int
     time: float
     kind: str
     words: tuple[str, ...]
+    callers: str = ""
 
 
 def read_probe(log: Path) -> list[ProbeLine]:
     """Return the lines of a probe's log."""
     rows = (line.split("\0") for line in log.read_text(errors="surrogateescape").splitlines())
-    return [ProbeLine(int(row[0]), float(row[1]), row[2], tuple(row[3:])) for row in rows]
+    return [_parse_line(*row) for row in rows]
+
+
+def _parse_line(pid: str, moment: str, kind: str, *words: str) -> ProbeLine:
+    callers, *rest = words if kind == "start" else ("", *words)
+    return ProbeLine(int(pid), float(moment), kind, tuple(rest), callers)
 
 
 _GIT_OPTIONS_WITH_VALUE = ("-C", "-c", "--git-dir", "--work-tree")

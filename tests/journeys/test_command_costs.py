@@ -8,7 +8,6 @@ more fails with the names of what was added. One that costs less asks to tighten
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -17,12 +16,10 @@ from typing import Any
 
 from liza.system.file_lock import Lock
 from tests.conftest import git
-from tests.journeys.command_probe import Costs, name_process, run_probed, split_imports
+from tests.journeys.command_probe import UPDATES, Costs, name_process, run_probed, split_imports
 from tests.journeys.crews import Crew
 
 DATA = Path(__file__).parent.parent / "data" / "command_costs.json"
-UPDATE = "LIZA_UPDATE_COSTS"
-UPDATES = bool(os.environ.get(UPDATE))
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 PERSON = {"LIZA_RUN": "", "LIZA_TASK": "", "LIZA_ROOT": ""}
 TASK = ("--desc", "Write", "--done", "it is there", "--scope", "post.txt", "--spec", "README.md")
