@@ -389,6 +389,11 @@ TABLE: dict[str, Defence] = {
         },
         (f"{TREES}test_prepare_destroys_nothing_and_undo_gives_the_slot_back",),
     ),
+    "files of the task": Defence(
+        "the files of an unknown owner become the work of no task",
+        {"liza.repo.slots.slot_records:is_linked": gives(True)},
+        (f"{TREES}test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_earlier_work",),
+    ),
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
         {

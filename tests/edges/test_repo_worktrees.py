@@ -631,6 +631,41 @@ def test_a_slot_whose_records_somebody_deleted_is_known_again_and_its_unfinished
     assert git(trees.paths.root, "show", "refs/liza/salvage/task-3/coder-1.1:unfinished.txt") == "unfinished"
 
 
+def _lose_record(trees: Worktrees, slot: str) -> None:
+    shutil.rmtree(trees.paths.root / ".git" / "worktrees" / slot)
+
+
+def test_the_files_of_an_unknown_owner_become_the_work_of_no_task_that_gets_the_slot(trees: Worktrees) -> None:
+    claim(trees, "s1", "task-1", "coder-1.1")
+    trees.release("s1", "task-1", "coder-1.1")
+    git(trees.paths.root, "switch", "-q", "integration")
+    (trees.paths.root / "merged.txt").write_text("of another task\n")
+    git(trees.paths.root, "add", ".")
+    git(trees.paths.root, "commit", "-q", "-m", "merged")
+    # Recreated at the newest commit, the record makes the old files look like a deletion of what was merged since.
+    _lose_record(trees, "s1")
+    assert trees.repair("s1", git(trees.paths.root, "rev-parse", "integration"))
+    assert status(trees, "s1") == [" D merged.txt"]
+
+    claim(trees, "s1", "task-2", "coder-1.2")
+    assert status(trees, "s1") == []
+    claim(trees, "s2", "task-2", "coder-2.1")
+    assert status(trees, "s2") == []
+    assert salvages(trees) == ["refs/liza/salvage/s1/unknown"]
+
+
+def test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_earlier_work(trees: Worktrees) -> None:
+    claim(trees, "s1", "task-1", "coder-1.1")
+    (trees.paths.slot("s1") / "of-task-1.txt").write_text("unfinished\n")
+    _lose_record(trees, "s1")
+
+    assert not trees.prepare("s1", "task-2", "coder-2.3", salvage_as="coder-2.2").restores_files
+    trees.finish("s1", "task-2", "coder-2.3")
+    assert status(trees, "s1") == []
+    assert git(trees.paths.root, "show", "refs/liza/salvage/s1/unknown:of-task-1.txt") == "unfinished"
+    assert [path.name for path in trees.paths.worktrees.iterdir() if path.is_symlink()] == ["task-2"]
+
+
 @pytest.mark.parametrize("spoiled", ["", "garbage", "{}", '{"task": 7, "run": []}', "\0" * 40])
 def test_a_slot_whose_owner_cannot_be_read_is_saved_and_taken_and_let_go(trees: Worktrees, spoiled: str) -> None:
     claim(trees, "s1", "task-3", "coder-1.1")

@@ -44,9 +44,10 @@ class Worktrees(SlotEmptying):
         """Prepare a slot for a claim (phase two): save its content and record the new owner.
 
         Nothing in the slot is changed. A missing slot is created. The salvage is named after the task and run in the
-        owner file; without an owner file, after ``task`` and ``salvage_as``, or after the slot and ``unknown``.
-        Idempotent for the same run. Raises GitFailed if something cannot be saved, Refused if a person has the task's
-        branch checked out.
+        owner file. Without an owner file it is named after ``task`` and ``salvage_as`` if the task's link shows that
+        the task had this slot, else after the slot and ``unknown``. Idempotent for the same run.
+
+        Raises GitFailed if something cannot be saved, Refused if a person has the task's branch checked out.
         """
         branch = branch_of(task)
         # `for-each-ref task` would also list every branch below `task/`; the pattern matches that one name.
@@ -63,7 +64,8 @@ class Worktrees(SlotEmptying):
             if owner is not None and (owner.task, owner.run) == (task, run):
                 return PreparedSlot(branch, owner.commit or base, owner.salvage is not None)
             # Save before the owner changes: after a kill the salvage still gets the previous owner's name.
-            ref = self._retry_if_stuck(slot, lambda: self._save(slot, owner, task, salvage_as))
+            earlier_run = salvage_as if slot_records.is_linked(self.paths, task, slot) else None
+            ref = self._retry_if_stuck(slot, lambda: self._save(slot, owner, task, earlier_run))
             git_dir = self._open_slot(slot)[0]
             files = self._salvage_to_restore(owner, task, ref)
             before = None if owner is None else replace(owner, before=None)
@@ -88,8 +90,7 @@ class Worktrees(SlotEmptying):
             if owner.salvage is not None:
                 restore_salvage(self.slot_git(slot), owner.salvage)
                 mark_restored(self.git, task, owner.salvage)
-            if owner.before is not None and owner.before.task != task:
-                slot_records.unlink_task(self.paths, owner.before.task, slot)
+            slot_records.unlink_others(self.paths, task, slot)
             # `done` is written last: a killed `finish` is repeated from its start.
             slot_records.write_owner(git_dir, replace(owner, done=True, before=None))
         slot_records.link_task(self.paths, task, slot)

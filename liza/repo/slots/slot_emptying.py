@@ -22,8 +22,8 @@ class SlotEmptying(SlotAccess):
     def _save(
         self, slot: str, owner: SlotOwner | None, task: str, run: str | None, kept_in: tuple[str, ...] = ()
     ) -> str | None:
-        # The owner is unknown: use the slot's name, so that no task restores the salvage as its own work.
         """Save the content of a slot if necessary. Return the ref of the salvage, or None."""
+        # The owner is unknown: use the slot's name, so that no task restores the salvage as its own work.
         name = (owner.task, owner.run) if owner is not None else (task, run) if run else (slot, "unknown")
         return salvage_if_needed(self.slot_git(slot), *name, kept_in=(*self._protecting_refs(slot, owner), *kept_in))
 
@@ -46,9 +46,11 @@ class SlotEmptying(SlotAccess):
     def _empty_prepared(self, slot: str, git_dir: Path, owner: SlotOwner) -> None:
         """Empty a prepared slot. Files written since it was prepared belong to the previous owner."""
         slot_records.remove_slot_locks(git_dir)
-        before = owner.before or owner
+        before = owner.before
+        # Never the new owner: another claim of the task would restore the files of another task as its own.
+        name = (before.task, before.run) if before is not None else (slot, "unknown")
         kept = self._protecting_refs(slot, before)
-        self._wipe(slot, git_dir, salvage_new_changes(self.slot_git(slot), before.task, before.run, kept))
+        self._wipe(slot, git_dir, salvage_new_changes(self.slot_git(slot), *name, kept))
 
     def _wipe(self, slot: str, git_dir: Path, saved: str | None) -> None:
         """Empty a slot whose content is saved (``saved``), if there is anything to discard."""

@@ -166,20 +166,32 @@ def remove_half_made(git: Git, slot: Path, git_dir: Path) -> None:
 
 def link_task(paths: Paths, task: str, slot: str) -> None:
     """Create the link ``.worktrees/<task>`` atomically. It is for people. Raises GitFailed, OSError."""
-    path, target = paths.task_link(task), paths.link_target(slot)
-    if path.is_symlink() and str(path.readlink()) == target:
+    if is_linked(paths, task, slot):
         return
+    path, target = paths.task_link(task), paths.link_target(slot)
     if path.exists() and not path.is_symlink():
         raise GitFailed(f"{path} is in the way of a link to the slot", shlex.join(["mv", str(path), f"{path}.saved"]))
     paths.worktrees.mkdir(exist_ok=True)
     atomic.write_link(path, target, "link")
 
 
+def is_linked(paths: Paths, task: str, slot: str) -> bool:
+    """Return whether the link of a task points to ``slot``: then a claim of the task was finished there."""
+    path = paths.task_link(task)
+    return path.is_symlink() and str(path.readlink()) == paths.link_target(slot)
+
+
 def unlink_task(paths: Paths, task: str, slot: str) -> None:
     """Remove the link of a task if it points to ``slot``. Raises OSError."""
-    path = paths.task_link(task)
-    if path.is_symlink() and str(path.readlink()) == paths.link_target(slot):
-        path.unlink()
+    if is_linked(paths, task, slot):
+        paths.task_link(task).unlink()
+
+
+def unlink_others(paths: Paths, task: str, slot: str) -> None:
+    """Remove the links of other tasks to ``slot``. Raises OSError."""
+    for path, target in list_links(paths):
+        if target == slot and path.name != task:
+            path.unlink(missing_ok=True)
 
 
 def list_links(paths: Paths) -> tuple[tuple[Path, str], ...]:
