@@ -294,6 +294,14 @@ TABLE: dict[str, Defence] = {
             f"{STORE}test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged",
         ),
     ),
+    "revision without a spool item": Defence(
+        "a revision that a full disk kept from the spool is void, also if an edit from outside or a loss follows",
+        {"liza.board.spool:Spool.has_revision": gives(True)},
+        (
+            f"{STORE}test_a_revision_that_failed_before_an_edit_from_outside_is_voided",
+            f"{STORE}test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came",
+        ),
+    ),
     "merge turn": Defence(
         "one supervisor at a time starts a merger",
         {"liza.crew.merging.merge_turn:_try_until_held": gives(True)},
