@@ -22,6 +22,7 @@ FULL_TEXT_INTERVAL: Final = 64
 UNKNOWN_RENEWED: Final = (("", ""),)
 """Value of ``WriteIntent.renewed`` if the renewed entries are not known: the next item keeps the whole text."""
 _MAX_FILE_SIZE: Final = 4 * files.MAX_BOARD_SIZE  # bytes of an item: a board as JSON, with escapes
+_HEAD_SIZE: Final = 4096  # bytes of an item in which its text begins, if it has the whole text
 PREVIOUS_NAME: Final = "previous"
 DRAIN_SIZE: Final = 64 << 20
 """Bytes; the writer itself drains a larger spool."""
@@ -88,10 +89,19 @@ class Spool:
 
     def is_complete_after(self, revision: int) -> bool:
         """Return whether the next revision may be stored as a difference: no item up to ``revision`` is missing."""
-        waiting = self.revisions()
+        waiting, base = self.revisions(), self._base_revision()
         if not waiting:
-            return self._base_revision() == revision
-        return waiting[-1] == revision and len(waiting) == revision - waiting[0] + 1
+            return base == revision
+        if waiting[-1] != revision or len(waiting) != revision - waiting[0] + 1:
+            return False
+        return self._has_full_text(waiting[0]) if base is None else waiting[0] <= base + 1
+
+    def _has_full_text(self, revision: int) -> bool:
+        """Return whether an item has the whole text, without reading that; False if it cannot be read."""
+        with suppress(OSError, NotRegularFile), untrusted_files.open_to_read(self._directory / str(revision)) as file:
+            # In a JSON string the quote would have a backslash before it.
+            return b'"full":"' in file.read(_HEAD_SIZE)
+        return False
 
     def has_revision(self, revision: int) -> bool:
         """Return whether the text of ``revision`` can be rebuilt, or was dropped after it had been recorded."""

@@ -302,6 +302,14 @@ TABLE: dict[str, Defence] = {
             f"{STORE}test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came",
         ),
     ),
+    "complete spool": Defence(
+        "a missing revision in the spool makes no later one unreadable",
+        {"liza.board.spool:Spool.is_complete_after": gives(True)},
+        (
+            f"{STORE}test_behind_a_hole_in_the_spool_the_next_revision_is_kept_whole",
+            f"{STORE}test_behind_a_hole_between_the_base_and_the_spool_the_next_revision_is_kept_whole",
+        ),
+    ),
     "merge turn": Defence(
         "one supervisor at a time starts a merger",
         {"liza.crew.merging.merge_turn:_try_until_held": gives(True)},

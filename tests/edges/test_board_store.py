@@ -260,6 +260,33 @@ def test_behind_a_hole_in_the_spool_the_next_revision_is_kept_whole(board: Board
     assert list(board.spool.rebuild_texts()) == [(7, board.read_text())]
 
 
+@pytest.mark.parametrize("lost", ["spool/3", "base"])
+def test_behind_a_hole_between_the_base_and_the_spool_the_next_revision_is_kept_whole(
+    board: Board, paths: Paths, lost: str
+) -> None:
+    for message in ("one", "two", "three"):
+        say(board, message)
+    board.spool.drop_through(2)
+    (paths.tx / lost).unlink()
+    for message in ("four", "five"):
+        say(board, message)
+    assert [revision for revision, _ in board.spool.rebuild_texts()][-2:] == [5, 6]
+
+
+def test_no_revision_is_kept_whole_beside_a_complete_spool_or_what_a_crash_left_of_a_dropped_one(
+    board: Board, paths: Paths
+) -> None:
+    for message in ("one", "two", "three"):
+        say(board, message)
+    # The first note has the whole text, too: the board had no section for it.
+    assert [item.full is None for item in board.spool.read_items()] == [False, False, True, True]
+    dropped = (paths.spool / "3").read_bytes()
+    board.spool.drop_through(3)
+    (paths.spool / "3").write_bytes(dropped)
+    say(board, "four")
+    assert [item.full is None for item in board.spool.read_items()] == [True] * 3
+
+
 def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal_is_gone_too(
     board: Board, paths: Paths
 ) -> None:
