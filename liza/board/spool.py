@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,9 @@ UNKNOWN_RENEWED: Final = (("", ""),)
 """Value of ``WriteIntent.renewed`` if the renewed entries are not known: the next item keeps the whole text."""
 _MAX_FILE_SIZE: Final = 4 * files.MAX_BOARD_SIZE  # bytes of an item: a board as JSON, with escapes
 _HEAD_SIZE: Final = 4096  # bytes of an item in which its text begins, if it has the whole text
+_PROCESS_LIMITS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""Errors of this process, not of the file: the item can be read later."""
+_UNRECORDED_SUFFIX: Final = ".odd"
 PREVIOUS_NAME: Final = "previous"
 DRAIN_SIZE: Final = 64 << 20
 """Bytes; the writer itself drains a larger spool."""
@@ -78,14 +82,29 @@ class Spool:
             return None
 
     def read_items(self) -> Iterator[SpoolItem]:
-        """Yield the waiting revisions, ascending; unreadable items are left out."""
+        """Yield the waiting revisions, ascending; unreadable items are left out.
+
+        Raises WriteFailed if this process can open no more files.
+        """
         for revision in self.revisions():
-            try:
-                yield msgspec.json.decode(
-                    untrusted_files.read(self._directory / str(revision), _MAX_FILE_SIZE), type=SpoolItem
-                )
-            except (OSError, NotRegularFile, ValueError, RecursionError):
-                continue
+            item = self._read_item(revision)
+            if item is not None:
+                yield item
+
+    @files.convert_os_errors()
+    def _read_item(self, revision: int) -> SpoolItem | None:
+        try:
+            data = untrusted_files.read(self._directory / str(revision), _MAX_FILE_SIZE)
+            item = msgspec.json.decode(data, type=SpoolItem)
+            # The recorder needs the order, and a time that git accepts.
+            is_valid = item.revision == revision and datetime.fromisoformat(item.time).timestamp() >= 0
+        except OSError as error:
+            if error.errno in _PROCESS_LIMITS:
+                raise
+            return None
+        except (NotRegularFile, ValueError, OverflowError, RecursionError):
+            return None
+        return item if is_valid else None
 
     def is_complete_after(self, revision: int) -> bool:
         """Return whether the next revision may be stored as a difference: no item up to ``revision`` is missing."""
@@ -104,12 +123,12 @@ class Spool:
         return False
 
     def has_revision(self, revision: int) -> bool:
-        """Return whether the text of ``revision`` can be rebuilt, or was dropped after it had been recorded."""
+        """Return whether ``revision`` was added here, readable or not, or was dropped after it had been recorded."""
         dropped = self._base_revision()
         if dropped is None and not self.revisions():
             # The spool is empty, so the revision may have been recorded.
             return True
-        return (dropped or 0) >= revision or any(number == revision for number, _ in self.rebuild_texts())
+        return (dropped or 0) >= revision or revision in (*self.revisions(), *self.list_unrecorded())
 
     def _base_revision(self) -> int | None:
         """Return the newest dropped revision, without reading its text; None if there is none."""
@@ -150,19 +169,37 @@ class Spool:
             return None
 
     @files.convert_os_errors()
-    def drop_through(self, revision: int) -> None:
-        """Drop the revisions up to ``revision``; the text of the newest of them becomes the base."""
-        newest = None
-        for number, text in self.rebuild_texts():
-            if number > revision:
-                break
-            newest = number, text
+    def drop_through(self, revision: int, texts: Mapping[int, str]) -> list[int]:
+        """Drop the revisions up to ``revision``; the newest of the recorded ``texts`` becomes the base.
+
+        A revision without a text could not be read or rebuilt, so it is not recorded. It is not deleted: its file gets
+        another name, so that it does not stop the others. Return these revisions.
+        """
+        dropped = self._base_revision() or 0
+        waiting = [number for number in self.revisions() if number <= revision]
+        odd = [number for number in waiting if number > dropped and number not in texts]
+        # Before the base is written: after a crash everything up to the base can be deleted.
+        for number in odd:
+            with suppress(FileNotFoundError):
+                (self._directory / str(number)).rename(self.unrecorded_path(number))
+            crash_points.point("unrecorded", "spool")
+        newest = max((number for number in texts if number <= revision), default=None)
         if newest is not None:
-            files.replace_unsynced(self._base, msgspec.json.encode(newest))
-        for number in self.revisions():
-            if number <= revision:
+            files.replace_unsynced(self._base, msgspec.json.encode((newest, texts[newest])))
+        for number in waiting:
+            if number not in odd:
                 (self._directory / str(number)).unlink(missing_ok=True)
                 crash_points.point("dropped", "spool")
+        return odd
+
+    def unrecorded_path(self, revision: int) -> Path:
+        """Return the path of the file of a revision that could not be recorded."""
+        return self._directory / f"{revision}{_UNRECORDED_SUFFIX}"
+
+    def list_unrecorded(self) -> list[int]:
+        """Return the revisions that could not be recorded, ascending."""
+        names = [path.stem for path in self._directory.glob(f"*{_UNRECORDED_SUFFIX}")]
+        return sorted(int(name) for name in names if name.isdecimal())
 
     @files.convert_os_errors()
     def remove_revision(self, revision: int) -> None:

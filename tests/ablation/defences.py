@@ -36,6 +36,7 @@ PROOF = "tests/edges/test_proof.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
 ARCHIVE = "tests/edges/test_archive.py::"
+RECORD = "tests/edges/test_record.py::"
 GARBAGE = "tests/edges/test_gc.py::"
 OWN = "tests/edges/test_defence_"
 
@@ -60,6 +61,10 @@ def _without_archived(was: Callable[..., Any]) -> Any:
 
 def _counts_all(was: Callable[..., Any]) -> Any:
     return lambda self, without=(): was(self)
+
+
+def _drops_all(was: Callable[..., Any]) -> Any:
+    return lambda self, revision, texts: was(self, revision, dict.fromkeys(range(1, revision + 1), "") | dict(texts))
 
 
 def _as_on_disk(was: Callable[..., Any]) -> Any:
@@ -308,6 +313,14 @@ TABLE: dict[str, Defence] = {
         (
             f"{STORE}test_behind_a_hole_in_the_spool_the_next_revision_is_kept_whole",
             f"{STORE}test_behind_a_hole_between_the_base_and_the_spool_the_next_revision_is_kept_whole",
+        ),
+    ),
+    "unreadable spool item": Defence(
+        "a revision in the spool that cannot be read is not deleted",
+        {"liza.board.spool:Spool.drop_through": _drops_all},
+        (
+            f"{RECORD}test_a_spooled_revision_that_cannot_be_read_is_kept_and_the_others_are_recorded",
+            f"{RECORD}test_a_revision_that_could_not_be_read_when_it_was_recorded_is_not_deleted",
         ),
     ),
     "merge turn": Defence(

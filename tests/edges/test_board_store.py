@@ -141,11 +141,11 @@ def test_a_heartbeat_is_sealed_but_no_revision_and_history_can_still_be_rebuilt(
 def test_the_recorder_may_drop_what_it_has_and_the_rest_can_still_be_rebuilt(board: Board) -> None:
     for number in range(4):
         say(board, f"{number}")
-    board.spool.drop_through(3)
+    board.spool.drop_through(3, dict(board.spool.rebuild_texts()))
     assert board.spool.revisions() == [4, 5]
     assert [revision for revision, _ in board.spool.rebuild_texts()] == [3, 4, 5]
     assert board.last_good_text() == board.read_text()
-    board.spool.drop_through(5)
+    board.spool.drop_through(5, dict(board.spool.rebuild_texts()))
     assert board.last_good_text() == board.read_text()
 
 
@@ -266,7 +266,7 @@ def test_behind_a_hole_between_the_base_and_the_spool_the_next_revision_is_kept_
 ) -> None:
     for message in ("one", "two", "three"):
         say(board, message)
-    board.spool.drop_through(2)
+    board.spool.drop_through(2, dict(board.spool.rebuild_texts()))
     (paths.tx / lost).unlink()
     for message in ("four", "five"):
         say(board, message)
@@ -281,7 +281,7 @@ def test_no_revision_is_kept_whole_beside_a_complete_spool_or_what_a_crash_left_
     # The first note has the whole text, too: the board had no section for it.
     assert [item.full is None for item in board.spool.read_items()] == [False, False, True, True]
     dropped = (paths.spool / "3").read_bytes()
-    board.spool.drop_through(3)
+    board.spool.drop_through(3, dict(board.spool.rebuild_texts()))
     (paths.spool / "3").write_bytes(dropped)
     say(board, "four")
     assert [item.full is None for item in board.spool.read_items()] == [True] * 3
@@ -387,7 +387,7 @@ def test_an_old_copy_whose_end_was_cut_off_takes_away_neither_entries_nor_what_h
         tx.state = replace(tx.state, tasks=(*tx.state.tasks, replace(tx.state.tasks[1], id="t3")))
     known = board.read()
     if not kept:
-        board.spool.drop_through(3)
+        board.spool.drop_through(3, dict(board.spool.rebuild_texts()))
     bytes_of = {file: file.read_bytes() for file in (paths.write_intent, paths.journal, *paths.spool.iterdir())}
     lines = old.splitlines(keepends=True)
     for number in range(5, len(lines)):
@@ -452,7 +452,7 @@ def test_the_same_without_the_base_in_the_spool_and_the_end_of_the_journal(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
         )
     say(board, "a note")
-    board.spool.drop_through(3)
+    board.spool.drop_through(3, dict(board.spool.rebuild_texts()))
     kept = paths.journal.read_bytes().splitlines(keepends=True)
     paths.journal.write_bytes(b"".join(kept[: len(kept) - cut]))
     paths.state.write_text(old.replace("The first", "The first, by hand"))
@@ -593,6 +593,21 @@ def test_a_revision_that_failed_before_an_edit_from_outside_is_voided(
     kept = [record.revision for record in revision_journal.iter_newest_first(paths.journal)]
     assert kept == [5, 4, 2, 1]
     assert [item.revision for item in board.spool.read_items()] == [1, 2, 4, 5]
+
+
+def test_a_revision_whose_spool_item_cannot_be_read_is_not_voided_by_an_edit_from_outside(
+    board: Board, paths: Paths
+) -> None:
+    say(board, "one")
+    old = paths.state.read_text()
+    say(board, "two")
+    (paths.spool / "3").write_text("garbage")
+    edited = paths.state.with_suffix(".edited")
+    edited.write_text(old.replace("The first", "The edited"))
+    edited.replace(paths.state)
+    say(Board(paths, FakeClock()), "after")
+    assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [5, 4, 3, 2, 1]
+    assert (paths.spool / "3").read_text() == "garbage"
 
 
 def test_a_torn_line_that_only_half_of_a_full_disk_can_take_as_a_comment_swallows_no_record(

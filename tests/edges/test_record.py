@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -14,14 +16,15 @@ import pytest
 from liza.board import revision_journal
 from liza.crew.archive import recorded_archive
 from liza.crew.crew import Crew, find_crew
-from liza.crew.recovery import recorder
+from liza.crew.recovery import findings, recorder
 from liza.repo import board_history, history_packs
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
-from liza.rules.errors import GitFailed, NoCrew, Refused
+from liza.rules.errors import GitFailed, NoCrew, Refused, WriteFailed
 from liza.rules.model import Agent
 from liza.rules.paths import HISTORY_REF, Paths
 from liza.rules.tasks.backlog import TaskFields
+from liza.system import untrusted_files
 from liza.system.file_lock import Lock
 from liza.verbs.down import purge
 from liza.verbs.history import history as shown
@@ -355,3 +358,98 @@ def test_of_the_supervisors_that_exit_the_last_one_records(repo: Path, clock: Fa
             tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE"))
         recorder.record_at_exit(crew, "coder-2")
     assert crew.board.spool.revisions() == []
+
+
+def _replace_by_pipe(item: Path) -> None:
+    item.unlink()
+    os.mkfifo(item)
+
+
+def _write_item(item: Path, **fields: object) -> None:
+    item.write_bytes(msgspec.json.encode(msgspec.json.decode(item.read_bytes()) | fields))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _replace_by_pipe,
+        lambda item: item.write_text("{"),
+        lambda item: _write_item(item, revision=1),
+        lambda item: _write_item(item, time="yesterday"),
+        lambda item: _write_item(item, time="1900-01-01T00:00:00+00:00"),
+    ],
+    ids=["pipe", "torn", "other revision", "no time", "time before git"],
+)
+def test_a_spooled_revision_that_cannot_be_read_is_kept_and_the_others_are_recorded(
+    repo: Path, clock: FakeClock, damage: Callable[[Path], object]
+) -> None:
+    crew = begun(repo, "x", clock)
+    for number in (2, 3, 4):
+        _revise(crew, number)
+    damage(crew.paths.spool / "3")
+    inode = (crew.paths.spool / "3").lstat().st_ino
+    recorder.record_history(crew)
+    assert [number for number, _ in recorded(repo)] == [4, 2, 1]
+    assert (crew.board.spool.revisions(), crew.board.spool.list_unrecorded()) == ([], [3])
+    assert crew.board.spool.unrecorded_path(3).lstat().st_ino == inode
+    assert f"its file is {crew.board.spool.unrecorded_path(3)}" in crew.paths.alerts.read_text()
+    _revise(crew, 5)
+    recorder.record_history(crew)
+    assert [number for number, _ in recorded(repo)] == [5, 4, 2, 1]
+    about = [(finding.about, finding.text) for finding in findings.list_findings(crew, crew.board.read())]
+    assert [text.split(" could")[0] for name, text in about if name == "history"] == ["revision 3"]
+
+
+def _fail_reads(monkeypatch: pytest.MonkeyPatch, path: Path, number: int, count: int) -> None:
+    """The next ``count`` reads of a file fail as the kernel lets them fail."""
+    read, left = untrusted_files.read, [None] * count
+
+    def fail(file: Path, *limits: int, **options: bool) -> bytes:
+        if file == path and left:
+            left.pop()
+            raise OSError(number, os.strerror(number), str(file))
+        return read(file, *limits, **options)
+
+    monkeypatch.setattr(untrusted_files, "read", fail)
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_a_revision_that_could_not_be_read_when_it_was_recorded_is_not_deleted(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    crew = begun(repo, "x", clock)
+    _revise(crew, 2)
+    _revise(crew, 3)
+    third = (crew.paths.spool / "3").read_bytes()
+    _fail_reads(monkeypatch, crew.paths.spool / "3", errno.EIO, count)
+    recorder.record_history(crew)
+    assert [number for number, _ in recorded(repo)] == [2, 1]
+    assert crew.board.spool.list_unrecorded() == [3]
+    assert crew.board.spool.unrecorded_path(3).read_bytes() == third
+
+
+def test_a_process_that_can_open_no_more_files_records_nothing_and_deletes_nothing(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = begun(repo, "x", clock)
+    _revise(crew, 2)
+    _revise(crew, 3)
+    _fail_reads(monkeypatch, crew.paths.spool / "3", errno.EMFILE, 1)
+    with pytest.raises(WriteFailed):
+        recorder.record_history(crew)
+    assert crew.board.spool.revisions() == [2, 3]
+    recorder.record_history(crew)
+    assert [number for number, _ in recorded(repo)] == [3, 2, 1]
+
+
+def test_a_recorder_killed_at_any_point_deletes_nothing_that_is_not_recorded(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    for number in (2, 3, 4):
+        _revise(crew, number)
+    (crew.paths.spool / "3").write_text("{")
+    for point in ("unrecorded.spool", "written.base", "renamed.base", "dropped.spool"):
+        assert forks.run(lambda: recorder.record_history(crew), point) == -signal.SIGKILL, point
+        assert crew.board.spool.unrecorded_path(3).exists() or (crew.paths.spool / "3").exists(), point
+    recorder.record_history(crew)
+    assert [number for number, _ in recorded(repo)] == [4, 2, 1]
+    assert (crew.board.spool.revisions(), crew.board.spool.list_unrecorded()) == ([], [3])

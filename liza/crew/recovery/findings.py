@@ -166,9 +166,13 @@ def _check_supervisors(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     """Yield revisions that are lost. A revision is spooled before the board has it, and recorded before it leaves the
-    spool.
+    spool. The file of one that could not be read there is kept.
     """
-    spooled = crew.board.spool.revisions()
+    spool = crew.board.spool
+    unrecorded = spool.list_unrecorded()
+    for revision in unrecorded:
+        text = f"revision {revision} could not be read in the spool, and is not in the history; its file is kept"
+        yield Finding("history", text, True, shlex.join(["ls", "-l", str(spool.unrecorded_path(revision))]))
     recorded = board_history.list_revisions(crew.git, None, 1)
     newest = recorded[0].revision if recorded else 0
     if newest >= state.revision:
@@ -176,7 +180,8 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     records = revision_journal.iter_newest_first(crew.paths.journal)
     # From the end: the journal of an old crew has far more revisions than the history lacks.
     journaled = {record.revision for record in takewhile(lambda record: record.revision > newest, records)}
-    missing = sorted(revision for revision in {*journaled, state.revision} - {*spooled} if revision <= state.revision)
+    kept = {*spool.revisions(), *unrecorded}
+    missing = sorted(revision for revision in {*journaled, state.revision} - kept if revision <= state.revision)
     if not missing:
         return
     loss = f"is gone: revisions up to {missing[-1]}" if newest == 0 else f"ends at {newest}: {_format_range(missing)}"

@@ -115,10 +115,19 @@ def _record_batch(crew: Crew, packed: bool) -> int:
     count, packs = _write_batch(crew, revisions, packed) if revisions else (0, ())
     if count:
         recorded_archive.mark_recorded(crew, archive)
-    spool.drop_through(waiting[-1])
+    _report_unrecorded(crew, spool.drop_through(waiting[-1], {new.revision: new.text for new in revisions}))
     if packs:
         _keep_packs_few(crew, packs)
     return count
+
+
+def _report_unrecorded(crew: Crew, revisions: list[int]) -> None:
+    """Log the revisions that the history lacks because their files could not be read. `liza doctor` reports them."""
+    paths = [crew.board.spool.unrecorded_path(revision) for revision in revisions]
+    lines = [f"history  a revision could not be read and is not in the history; its file is {path}" for path in paths]
+    if lines:
+        with suppress(LizaError, OSError):
+            crew.append_alert_log(lines)
 
 
 def _write_batch(crew: Crew, revisions: list[NewRevision], packed: bool) -> tuple[int, tuple[str, ...]]:
