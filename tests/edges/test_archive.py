@@ -16,6 +16,8 @@ from liza.board.archive_index import ArchiveIndex
 from liza.board.text import document
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.crew import SystemClock
+from liza.crew.recovery import recorder
+from liza.repo import board_history
 from liza.rules import invariants
 from liza.rules.errors import BoardInconsistent, LizaError, Refused, UnknownId
 from liza.rules.model import Event, Status, Task
@@ -306,6 +308,22 @@ def test_a_file_that_is_deleted_after_an_interrupted_move_gets_the_moved_task(ro
     say(opened(root), "next")
     assert in_files(root) == ["t2"]
     assert known(root, "t2").status is Status.ABANDONED
+
+
+@pytest.mark.parametrize("point", ["fsynced.state.yaml#1", "renamed.state.yaml#1", "renamed.archive-intent#1"])
+def test_the_history_has_the_files_of_a_move_that_a_kill_interrupted(root: Path, point: str) -> None:
+    assert killed(child(lambda: move(root), point))
+    crew = crew_of(root)
+    recorder.record_history(crew)
+    newest = board_history.read_newest(crew.git)
+    assert newest is not None
+    archived = b"".join(board_history.read_archive_file(crew.git, name) or b"" for name in in_history(root))
+    assert [task_id for task_id in ("t1", "t2") if f'id: "{task_id}"' in newest[1]] == on_board(root)
+    assert archived.count(b'id: "t1"') == len(in_files(root)) == 2 - len(on_board(root))
+
+
+def in_history(root: Path) -> tuple[str, ...]:
+    return board_history.list_archive(crew_of(root).git)
 
 
 # ── what is known of archived tasks ──────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,8 @@ from liza.repo import board_history
 from liza.rules.errors import LizaError
 from liza.system import files, untrusted_files
 
+_MAX_LOOKS = 3
+"""Looks at an archive to which other processes move tasks."""
 Stamps = dict[str, tuple[int, int, int]]
 """Inode, mtime in nanoseconds and size in bytes of each archive file."""
 
@@ -26,9 +28,22 @@ class ChangedArchive(msgspec.Struct, frozen=True):
 def find_changed(crew: Crew) -> ChangedArchive:
     """Return the archive files that changed since they were recorded; none if the archive cannot be read now.
 
-    During a move to the archive there are none: the next batch has them.
+    A move under way ends first, or is repaired: without its files the history would have the moved tasks nowhere.
     """
-    if not crew.paths.archive.exists() or crew.paths.archive_intent.exists():
+    for _ in range(_MAX_LOOKS):
+        if crew.paths.archive_intent.exists():
+            # A failure is the next command's, too, which reports it.
+            with suppress(LizaError, OSError), crew.board.transaction("recorder", "archive"):
+                pass
+        archive = _read_changed(crew)
+        # Read before this look, so that a move that began meanwhile is not recorded in half.
+        if not crew.paths.archive_intent.exists():
+            return archive
+    return ChangedArchive()
+
+
+def _read_changed(crew: Crew) -> ChangedArchive:
+    if not crew.paths.archive.exists():
         return ChangedArchive()
     from liza.board import archive_files
 
@@ -39,8 +54,7 @@ def find_changed(crew: Crew) -> ChangedArchive:
             stamps[name] = status.st_ino, status.st_mtime_ns, status.st_size
             if recorded.get(name) != stamps[name]:
                 changed[name] = archive_files.read_bytes(crew.paths, name)
-        # Read before this look, so that a move that began meanwhile is not recorded in half.
-        return ChangedArchive() if crew.paths.archive_intent.exists() else ChangedArchive(changed, stamps)
+        return ChangedArchive(changed, stamps)
     return ChangedArchive()
 
 
