@@ -319,6 +319,33 @@ def test_a_pack_that_a_person_keeps_is_not_joined(repo: Path, clock: FakeClock) 
     assert kept.with_suffix(".pack").is_file()
 
 
+def test_names_planted_in_the_list_of_packs_delete_no_file_and_no_object_and_stop_no_joining(
+    repo: Path, clock: FakeClock
+) -> None:
+    crew = begun(repo, "x", clock)
+    (repo / "mine.txt").write_text("mine, in no commit")
+    loose = git(repo, "hash-object", "-w", "mine.txt")
+    packed = subprocess.run(
+        ["git", "pack-objects", "-q", ".git/objects/pack/pack"], cwd=repo, input=loose, text=True, capture_output=True
+    )
+    (repo / ".git/objects" / loose[:2] / loose[2:]).unlink()
+    name = f"pack-{packed.stdout.strip()}"
+    outside = [repo / f".git/objects/x{suffix}" for suffix in (".idx", ".pack")]
+    for path in outside:
+        shutil.copy(repo / f".git/objects/pack/{name}{path.suffix}", path)
+    planted = ["../x", str(repo / ".git/objects/x"), "pack-*", "", f"../pack/{name}", name]
+    for number in range(1, history_packs.MAX_PACKS + 3):
+        listed = crew.paths.tx / "history-packs"
+        names = msgspec.json.decode(listed.read_bytes()) if listed.exists() else []
+        listed.write_bytes(msgspec.json.encode([*planted, *names]))
+        _revise(crew, number)
+        recorder.record_history(crew, packed=True)
+    assert len(_packs(repo)) <= history_packs.MAX_PACKS
+    assert all(path.is_file() for path in outside)
+    assert git(repo, "cat-file", "blob", loose) == "mine, in no commit"
+    assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
+
+
 def test_a_batch_is_due_when_the_crew_is_quiet_after_its_interval_or_when_it_is_large_enough(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
