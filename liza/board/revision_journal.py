@@ -85,7 +85,7 @@ def is_long(path: Path) -> bool:
 def rotate(path: Path, next_path: Path, lowest: int) -> Path | None:
     """Start a new journal with the end of a long one; return the older file, None if the journal is not long.
 
-    The older file is a link to the whole journal, made before it is replaced: no record is in neither. Records from
+    The older file is a link to the whole journal, made before that is replaced: no record is in neither. Records from
     the revision ``lowest`` on stay. ``next_path`` is where the new journal is written. The caller holds the lock.
     Raises WriteFailed.
     """
@@ -101,17 +101,32 @@ def rotate(path: Path, next_path: Path, lowest: int) -> Path | None:
             # Nearly all of it is still needed: what waits for the history is that long.
             return None
         tail = os.pread(descriptor, size - start, start)
+        _remove_links(path, os.fstat(descriptor))
     finally:
         os.close(descriptor)
     older = path.with_name(f"{path.stem}-{last}{path.suffix}")
-    older.unlink(missing_ok=True)  # of a rotation that a crash interrupted: a link to this same journal
-    os.link(path, older)
-    crash_points.point("linked", "journal")
-    files.write_synced(next_path, tail)
-    next_path.rename(path)
+    try:
+        # Before the link: the disk may be full.
+        files.write_synced(next_path, tail)
+        os.link(path, older)
+        crash_points.point("linked", "journal")
+        next_path.rename(path)
+    except BaseException:
+        next_path.unlink(missing_ok=True)
+        raise
     crash_points.point("renamed", "journal")
     files.fsync_directory(path.parent)
     return older
+
+
+def _remove_links(path: Path, journal: os.stat_result) -> None:
+    """Remove the older file of an interrupted rotation: a link to the journal itself, which gets its new records."""
+    if journal.st_nlink > 1:
+        for older in path.parent.glob(f"{path.stem}-*{path.suffix}"):
+            number = older.stem.removeprefix(f"{path.stem}-")
+            if number.isdecimal() and os.path.samestat(older.lstat(), journal):
+                older.unlink()
+                crash_points.point("unlinked", "journal")
 
 
 def _find_tail(descriptor: int, size: int, lowest: int) -> tuple[int, int]:

@@ -36,6 +36,7 @@ PROOF = "tests/edges/test_proof.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
 ARCHIVE = "tests/edges/test_archive.py::"
+ROTATION = "tests/edges/test_journal_rotation.py::"
 RECORD = "tests/edges/test_record.py::"
 GARBAGE = "tests/edges/test_gc.py::"
 OWN = "tests/edges/test_defence_"
@@ -61,6 +62,10 @@ def _without_archived(was: Callable[..., Any]) -> Any:
 
 def _counts_all(was: Callable[..., Any]) -> Any:
     return lambda self, without=(): was(self)
+
+
+def _keeping_none(was: Callable[..., Any]) -> Any:
+    return lambda path, next_path, lowest: was(path, next_path, 1 << 60)
 
 
 def _as_listed(was: Callable[..., Any]) -> Any:
@@ -331,6 +336,19 @@ TABLE: dict[str, Defence] = {
         "a name planted in the list of packs leads to no file elsewhere, and stops no joining",
         {"liza.repo.history_packs:_is_joinable": _as_listed},
         (f"{RECORD}test_names_planted_in_the_list_of_packs_delete_no_file_and_no_object_and_stop_no_joining",),
+    ),
+    "journal of the spool": Defence(
+        "a long journal keeps the records of the revisions that can still be restored from the spool",
+        {"liza.board.revision_journal:rotate": _keeping_none},
+        (f"{ROTATION}test_records_that_the_spool_needs_stay",),
+    ),
+    "links of the journal": Defence(
+        "a rotation of the journal that was cut short leaves no older file that still grows",
+        {"liza.board.revision_journal:_remove_links": gives(None)},
+        (
+            f"{ROTATION}test_a_full_disk_at_any_point_of_a_rotation_leaves_no_file_and_the_next_one_succeeds",
+            f"{ROTATION}test_the_link_of_a_rotation_that_was_killed_gets_no_later_record",
+        ),
     ),
     "merge turn": Defence(
         "one supervisor at a time starts a merger",

@@ -83,6 +83,45 @@ def test_a_kill_at_any_point_of_a_rotation_loses_no_record(root: Path, tmp_path:
         assert opened(copy).last_good_text()
 
 
+def test_a_full_disk_at_any_point_of_a_rotation_leaves_no_file_and_the_next_one_succeeds(
+    root: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, symlinks=True)
+    points = passed(lambda: _rotate(copy), tmp_path / "trace")
+    for point in points[: points.index("renamed.journal#1")]:
+        shutil.rmtree(copy)
+        shutil.copytree(root, copy, symlinks=True)
+        assert child(lambda: _rotate(copy), f"{point}:full") == 4, point
+        assert not (Paths(copy).tx / "log.next").exists(), point
+        _check_next_rotation(copy)
+
+
+def test_the_link_of_a_rotation_that_was_killed_gets_no_later_record(root: Path) -> None:
+    own_link = Paths(root).liza / "log-mine.yaml"
+    own_link.hardlink_to(Paths(root).journal)
+    assert killed(child(lambda: _rotate(root), "linked.journal"))
+    _check_next_rotation(root)
+    assert own_link.exists()
+
+
+def _rotate(root: Path) -> None:
+    revision_journal.rotate(Paths(root).journal, Paths(root).tx / "log.next", lowest=99)
+
+
+def _check_next_rotation(root: Path) -> None:
+    """Revisions follow before the next rotation, which so has another name for the older file."""
+    journal = Paths(root).journal
+    for number in range(22, 25):
+        revision_journal.append_record(journal, RevisionRecord(number, time="x", event="note", sha256="0" * 64))
+    _rotate(root)
+    older = list(journal.parent.glob("log-[0-9]*.yaml"))
+    assert len(older) == 1
+    assert own(root)[0] == 24
+    assert all_revisions(root) == set(range(1, 25))
+    assert not older[0].samefile(journal)
+
+
 def test_a_board_is_restored_after_a_rotation(root: Path) -> None:
     say(opened(root), "last")
     Paths(root).state.write_text("nonsense: [")
