@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -205,17 +206,25 @@ def _undo_append(paths: Paths, intent: ArchiveIntent) -> None:
     data = untrusted_files.read_if_exists(path, MAX_READ)
     tail = None if data is None else data[intent.size :]
     # Only bytes of this move are removed, in whole or torn.
-    if tail is None or not tail or not text.startswith(tail):
+    if tail is None or not text.startswith(tail):
         return
+    if intent.size == 0:
+        # In one step: an empty file would be reported as a file that lost its entries.
+        path.unlink()
+        crash_points.point("unlinked", intent.name)
+        files.fsync_directory(paths.archive)
+    elif tail:
+        _truncate(path, intent.size)
+
+
+def _truncate(path: Path, size: int) -> None:
     descriptor = untrusted_files.open_regular(path, os.O_RDWR)
     try:
-        os.ftruncate(descriptor, intent.size)
+        os.ftruncate(descriptor, size)
         os.fsync(descriptor)
-        crash_points.point("truncated", intent.name)
+        crash_points.point("truncated", path.name)
     finally:
         os.close(descriptor)
-    if intent.size == 0:
-        path.unlink()
 
 
 def _finish_append(paths: Paths, intent: ArchiveIntent) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import time
@@ -308,6 +309,30 @@ def test_a_file_that_is_deleted_after_an_interrupted_move_gets_the_moved_task(ro
     say(opened(root), "next")
     assert in_files(root) == ["t2"]
     assert known(root, "t2").status is Status.ABANDONED
+
+
+@pytest.mark.parametrize("step", ["written", "synced"])
+def test_a_kill_while_the_first_move_is_undone_leaves_no_empty_file(root: Path, tmp_path: Path, step: str) -> None:
+    points = points_of(root, tmp_path)
+    point = next(point for point in points if re.match(rf"{step}\.\d{{4}}-\d\d\.yaml", point))
+    assert killed(child(lambda: move(root), point))
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, symlinks=True)
+    for place in passed(lambda: say(opened(copy), "x"), tmp_path / "trace"):
+        shutil.rmtree(copy)
+        shutil.copytree(root, copy, symlinks=True)
+        assert killed(child(lambda: say(opened(copy), "x"), place)), place
+        assert_in_one_place(copy)
+        assert archive_files.list_names(Paths(copy)) == [], place
+
+
+def test_the_empty_file_of_a_move_that_was_killed_before_its_append_is_removed(root: Path) -> None:
+    assert killed(child(lambda: move(root), "renamed.archive-intent#1"))
+    intent = archive_files.read_intent(Paths(root))
+    assert intent is not None
+    (Paths(root).archive / intent.name).touch()
+    assert_in_one_place(root)
+    assert archive_files.list_names(Paths(root)) == []
 
 
 @pytest.mark.parametrize("point", ["fsynced.state.yaml#1", "renamed.state.yaml#1", "renamed.archive-intent#1"])
