@@ -1056,6 +1056,11 @@ TABLE: dict[str, Defence] = {
             f"{ARCHIVE}test_a_full_disk_at_any_point_of_a_move_leaves_every_task_in_one_place",
         ),
     ),
+    "recorded move": Defence(
+        "the history has the files of a move to the archive with the revision that moved the tasks",
+        {"liza.crew.archive.recorded_archive:_end_move": gives(None)},
+        (f"{ARCHIVE}test_the_history_has_the_files_of_a_move_that_a_kill_interrupted[renamed.state.yaml#1]",),
+    ),
     "text of the archive's intent": Defence(
         "a reader never takes a torn entry for an archived task",
         {"liza.board.archive_index:_complete_bytes": _as_on_disk},

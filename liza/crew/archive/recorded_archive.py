@@ -32,14 +32,19 @@ def find_changed(crew: Crew) -> ChangedArchive:
     """
     for _ in range(_MAX_LOOKS):
         if crew.paths.archive_intent.exists():
-            # A failure is the next command's, too, which reports it.
-            with suppress(LizaError, OSError), crew.board.transaction("recorder", "archive"):
-                pass
+            _end_move(crew)
         archive = _read_changed(crew)
         # Read before this look, so that a move that began meanwhile is not recorded in half.
         if not crew.paths.archive_intent.exists():
             return archive
     return ChangedArchive()
+
+
+def _end_move(crew: Crew) -> None:
+    """Wait for the end of a move to the archive, or repair it. A failure is also one of the next command."""
+    with suppress(LizaError, OSError), crew.board.transaction("recorder", "archive"):
+        # Nothing is changed: opening a transaction repairs.
+        pass
 
 
 def _read_changed(crew: Crew) -> ChangedArchive:
