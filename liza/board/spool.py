@@ -53,6 +53,20 @@ class SpoolItem(msgspec.Struct, frozen=True, omit_defaults=True):
     full: str | None = None
 
 
+class _Unreadable(Exception):
+    """A file that is missing, damaged or replaced."""
+
+
+def _read_now(path: Path) -> bytes:
+    """Return the bytes of a file. Raises _Unreadable, OSError if this process can read no file now."""
+    try:
+        return untrusted_files.read(path, _MAX_FILE_SIZE)
+    except (OSError, NotRegularFile) as error:
+        if isinstance(error, OSError) and error.errno in _PROCESS_LIMITS:
+            raise
+        raise _Unreadable from error
+
+
 class Spool:
     """The directory of waiting revisions, and the file ``base``: the text of the newest revision that was dropped."""
 
@@ -94,15 +108,10 @@ class Spool:
     @files.convert_os_errors()
     def _read_item(self, revision: int) -> SpoolItem | None:
         try:
-            data = untrusted_files.read(self._directory / str(revision), _MAX_FILE_SIZE)
-            item = msgspec.json.decode(data, type=SpoolItem)
+            item = msgspec.json.decode(_read_now(self._directory / str(revision)), type=SpoolItem)
             # The recorder needs the order, and a time that git accepts.
             is_valid = item.revision == revision and datetime.fromisoformat(item.time).timestamp() >= 0
-        except OSError as error:
-            if error.errno in _PROCESS_LIMITS:
-                raise
-            return None
-        except (NotRegularFile, ValueError, OverflowError, RecursionError):
+        except (_Unreadable, ValueError, OverflowError, RecursionError):
             return None
         return item if is_valid else None
 
@@ -153,11 +162,15 @@ class Spool:
                     total += entry.stat().st_size if entry.name.isdecimal() else 0
         return total
 
+    @files.convert_os_errors()
     def read_base(self) -> tuple[int, str] | None:
-        """Return the newest dropped revision and its text; None if there is none or it is unreadable."""
+        """Return the newest dropped revision and its text; None if there is none or it is unreadable.
+
+        Raises WriteFailed if this process can open no more files.
+        """
         try:
-            revision, text = msgspec.json.decode(untrusted_files.read(self._base, _MAX_FILE_SIZE), type=tuple[int, str])
-        except (OSError, NotRegularFile, ValueError, RecursionError):
+            revision, text = msgspec.json.decode(_read_now(self._base), type=tuple[int, str])
+        except (_Unreadable, ValueError, RecursionError):
             return None
         return revision, text
 

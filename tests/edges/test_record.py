@@ -455,13 +455,14 @@ def test_a_revision_that_could_not_be_read_when_it_was_recorded_is_not_deleted(
     assert crew.board.spool.unrecorded_path(3).read_bytes() == third
 
 
+@pytest.mark.parametrize("file", ["spool/3", "base"])
 def test_a_process_that_can_open_no_more_files_records_nothing_and_deletes_nothing(
-    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     crew = begun(repo, "x", clock)
     _revise(crew, 2)
     _revise(crew, 3)
-    _fail_reads(monkeypatch, crew.paths.spool / "3", errno.EMFILE, 1)
+    _fail_reads(monkeypatch, crew.paths.tx / file, errno.EMFILE, 1)
     with pytest.raises(WriteFailed):
         recorder.record_history(crew)
     assert crew.board.spool.revisions() == [2, 3]
