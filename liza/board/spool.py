@@ -139,6 +139,15 @@ class Spool:
             return True
         return (dropped or 0) >= revision or revision in (*self.revisions(), *self.list_unrecorded())
 
+    def lacks_base(self) -> bool:
+        """Return whether the first waiting revision is a difference to a text that is not here."""
+        waiting = self.revisions()
+        return bool(waiting) and self._base_revision() is None and not self._has_full_text(waiting[0])
+
+    def write_base(self, revision: int, text: str) -> None:
+        """Write the text of the newest dropped revision. Raises WriteFailed."""
+        files.replace_unsynced(self._base, msgspec.json.encode((revision, text)))
+
     def _base_revision(self) -> int | None:
         """Return the newest dropped revision, without reading its text; None if there is none."""
         try:
@@ -198,7 +207,7 @@ class Spool:
             crash_points.point("unrecorded", "spool")
         newest = max((number for number in texts if number <= revision), default=None)
         if newest is not None:
-            files.replace_unsynced(self._base, msgspec.json.encode((newest, texts[newest])))
+            self.write_base(newest, texts[newest])
         for number in waiting:
             if number not in odd:
                 (self._directory / str(number)).unlink(missing_ok=True)

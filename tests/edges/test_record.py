@@ -455,6 +455,21 @@ def test_a_revision_that_could_not_be_read_when_it_was_recorded_is_not_deleted(
     assert crew.board.spool.unrecorded_path(3).read_bytes() == third
 
 
+def test_revisions_after_a_lost_base_are_recorded_with_the_text_that_the_history_has(
+    repo: Path, clock: FakeClock
+) -> None:
+    crew = begun(repo, "x", clock)
+    for agent in ("coder-1", "coder-2"):
+        signed(crew, agent)
+    for number, agent in ((4, "coder-1"), (5, "coder-2"), (6, "coder-1")):
+        with crew.change("human:ann", f"note {number}") as tx:
+            tx.state = tx.state.with_agent(agent, Agent(role="coder", status="OFFLINE", runs=number))
+    (crew.paths.tx / "base").write_bytes(b"")
+    recorder.record_history(crew)
+    assert [number for number, _ in recorded(repo)] == [6, 5, 4, 3, 2, 1]
+    assert crew.board.spool.list_unrecorded() == []
+
+
 @pytest.mark.parametrize("file", ["spool/3", "base"])
 def test_a_process_that_can_open_no_more_files_records_nothing_and_deletes_nothing(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, file: str

@@ -88,6 +88,9 @@ def _record_batch(crew: Crew, packed: bool) -> int:
     waiting = _recordable_revisions(crew)
     if not waiting:
         return 0
+    if spool.lacks_base() and (newest := board_history.read_newest(crew.git)) is not None:
+        # The base is not synced: after a power cut it may be empty.
+        spool.write_base(*newest)
     revisions = [
         NewRevision(
             revision=item.revision,
