@@ -445,6 +445,11 @@ TABLE: dict[str, Defence] = {
         },
         (f"{TREES}test_prepare_destroys_nothing_and_undo_gives_the_slot_back",),
     ),
+    "files before a claim": Defence(
+        "until a claim is finished, the files in its slot are those of the owner before",
+        {"liza.repo.slots.slot_records:content_owner": lambda was: lambda owner: owner},
+        (f"{TREES}test_after_a_claim_that_was_not_finished_the_files_of_the_owner_before_are_no_work_of_the_task",),
+    ),
     "files of the task": Defence(
         "the files of an unknown owner become the work of no task",
         {"liza.repo.slots.slot_records:is_linked": gives(True)},

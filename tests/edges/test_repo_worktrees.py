@@ -666,6 +666,22 @@ def test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_ear
     assert [path.name for path in trees.paths.worktrees.iterdir() if path.is_symlink()] == ["task-2"]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_after_a_claim_that_was_not_finished_the_files_of_the_owner_before_are_no_work_of_the_task(
+    trees: Worktrees, is_known: bool
+) -> None:
+    claim(trees, "s1", "task-1", "coder-1.1")
+    (trees.paths.slot("s1") / "of-task-1.txt").write_text("unfinished\n")
+    if not is_known:
+        _lose_record(trees, "s1")
+    # The claimer is killed here, and another coder takes the task with its slot.
+    trees.prepare("s1", "task-2", "coder-2.1")
+    assert not trees.prepare("s1", "task-2", "coder-3.1", salvage_as="coder-2.1").restores_files
+    trees.finish("s1", "task-2", "coder-3.1")
+    assert status(trees, "s1") == []
+    assert salvages(trees) == ["refs/liza/salvage/task-1/coder-1.1" if is_known else "refs/liza/salvage/s1/unknown"]
+
+
 @pytest.mark.parametrize("spoiled", ["", "garbage", "{}", '{"task": 7, "run": []}', "\0" * 40])
 def test_a_slot_whose_owner_cannot_be_read_is_saved_and_taken_and_let_go(trees: Worktrees, spoiled: str) -> None:
     claim(trees, "s1", "task-3", "coder-1.1")

@@ -68,7 +68,8 @@ class Worktrees(SlotEmptying):
             ref = self._retry_if_stuck(slot, lambda: self._save(slot, owner, task, earlier_run))
             git_dir = self._open_slot(slot)[0]
             files = self._salvage_to_restore(owner, task, ref)
-            before = None if owner is None else replace(owner, before=None)
+            work_of = slot_records.content_owner(owner)
+            before = None if work_of is None else replace(work_of, before=None)
             slot_records.write_owner(git_dir, SlotOwner(task, run, base, files, before=before))
         return PreparedSlot(branch, base, files is not None)
 
@@ -305,8 +306,8 @@ class Worktrees(SlotEmptying):
         """Return the salvage with the unfinished files of ``task``: the one just made, or an earlier one."""
         if owner is None or owner.task != task:
             ref = find_unrestored(self.git, task)
-        elif owner.salvage is not None and not owner.done:
-            # `finish` was interrupted: the slot holds only a part of what was saved before.
+        elif not owner.done:
+            # `finish` was interrupted: the slot holds work of the task only in part, or files of its previous owner.
             ref = owner.salvage
         return ref if ref is not None and list_uncommitted(self.git, ref) else None
 

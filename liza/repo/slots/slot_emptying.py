@@ -24,7 +24,8 @@ class SlotEmptying(SlotAccess):
     ) -> str | None:
         """Save the content of a slot if necessary. Return the ref of the salvage, or None."""
         # The owner is unknown: use the slot's name, so that no task restores the salvage as its own work.
-        name = (owner.task, owner.run) if owner is not None else (task, run) if run else (slot, "unknown")
+        work_of = slot_records.content_owner(owner)
+        name = (work_of.task, work_of.run) if work_of is not None else (task, run) if run else (slot, "unknown")
         return salvage_if_needed(self.slot_git(slot), *name, kept_in=(*self._protecting_refs(slot, owner), *kept_in))
 
     def _protecting_refs(self, slot: str, owner: SlotOwner | None) -> tuple[str, ...]:
@@ -39,7 +40,7 @@ class SlotEmptying(SlotAccess):
         """Save the content of a slot and its submodules, empty them, and detach the slot at ``commit``."""
         slot_records.remove_slot_locks(git_dir)
         saved = self._save_submodules(slot, owner)
-        self._wipe(slot, git_dir, self._save(slot, owner, owner.task, owner.run))
+        self._wipe(slot, git_dir, self._save(slot, owner, slot, owner.run if owner.task == slot else None))
         self._checkout(slot, owner, "--detach", commit)
         self._reset_submodules(slot, saved)
 

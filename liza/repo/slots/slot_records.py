@@ -45,6 +45,11 @@ class SlotOwner(Value):
     before: SlotOwner | None = None
 
 
+def content_owner(owner: SlotOwner | None) -> SlotOwner | None:
+    """Return whose files a slot has: until a claim is finished they are those of the previous owner, or unknown."""
+    return owner if owner is None or owner.done else owner.before
+
+
 def find_git_dir(slot: Path, common: Path) -> Path | None:
     """Return the git directory of the worktree at ``slot``, as recorded in the shared git directory, or None."""
     # git records the resolved path of the parent directory; the last component is not resolved.
