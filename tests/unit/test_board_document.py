@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liza.board import spool
-from liza.board.text import changes, document, parse
+from liza.board.text import changes, document, parse, splitter
 from liza.board.text.splice import sorted_comments
 from liza.board.text.values import FREE_FORM_KEYS, TIME_KEYS, from_plain, to_plain
 from liza.board.write_intent import sha
@@ -334,6 +334,36 @@ def test_only_the_changed_entry_is_parsed_again(monkeypatch: pytest.MonkeyPatch)
     )
     assert len(asked) == 2
     assert again.parts[0] is known.parts[0]
+
+
+def many_tasks(rows: list[tuple[int, str]]) -> str:
+    tasks = "".join(f"  # about {n}\n  - id: t{n}\n    status: DRAFT\n    description: {text}\n" for n, text in rows)
+    head = "version: 1\nrevision: 1\ngoal:\n  id: g\n  status: IN_PROGRESS\ntasks:\n"
+    return head + tasks + "agents:\n  coder-1:\n    role: coder\n    status: IDLE\n"
+
+
+def test_neighbours_that_changed_are_read_without_splitting_the_whole_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = document.read_document(many_tasks([(n, "old") for n in range(40)]))
+    text = many_tasks([(n, "new" if 5 <= n < 13 else "old") for n in range(40)])
+    split: list[str] = []
+    real = splitter.split_board
+    monkeypatch.setattr(document.splitter, "split_board", lambda part: split.append(part) or real(part))
+    again = document.read_document(text, previous=known)
+    assert text not in split
+    assert [task.description for task in again.state.tasks] == ["old"] * 5 + ["new"] * 8 + ["old"] * 27
+
+
+@given(st.lists(st.sampled_from(["keep", "change", "remove", "add"]), min_size=24, max_size=24))
+def test_a_board_with_any_tasks_changed_is_read_from_the_one_before_as_from_nothing(edits: list[str]) -> None:
+    known = document.read_document(many_tasks([(n, "old") for n in range(24)]))
+    rows: list[tuple[int, str]] = []
+    for n, edit in enumerate(edits):
+        rows += [] if edit == "remove" else [(n, "new" if edit == "change" else "old")]
+        rows += [(100 + n, "added")] if edit == "add" else []
+    text = many_tasks(rows)
+    stepwise, fresh = document.read_document(text, previous=known), document.read_document(text)
+    assert stepwise.state == fresh.state
+    assert [(p.kind, p.section, p.text) for p in stepwise.parts] == [(p.kind, p.section, p.text) for p in fresh.parts]
 
 
 # ── any board, any change ────────────────────────────────────────────────────────────────────────────────────────────
