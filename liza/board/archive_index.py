@@ -140,6 +140,11 @@ class ArchiveIndex:
         repeated = "the id occurs more than once in the archive; the last entry counts"
         return faults + [(name, task_id, repeated) for task_id, name in _repeated_ids(database)]
 
+    def has_unreadable(self) -> bool:
+        """Return whether a file or an entry cannot be read, or is not counted."""
+        query = "SELECT 1 FROM files WHERE error != '' UNION ALL SELECT 1 FROM entries WHERE error != '' LIMIT 1"
+        return self._current().execute(query).fetchone() is not None
+
     def ids(self) -> list[str]:
         """Return the ids of all archived tasks."""
         return [row[0] for row in self._current().execute("SELECT DISTINCT id FROM entries WHERE id != ''")]

@@ -1089,6 +1089,16 @@ TABLE: dict[str, Defence] = {
         {"liza.board.outside_edits:merge_edit": _without_archived},
         (f"{ARCHIVE}test_an_edit_of_a_copy_from_before_the_move_does_not_bring_the_task_back",),
     ),
+    "recorded archive files": Defence(
+        "no task is archived while a recorded file of the archive is missing: the board would forget its tasks",
+        {"liza.crew.archive.archive_moves:_refuse_missing_files": gives(None)},
+        (f"{ARCHIVE}test_no_task_is_archived_while_one_of_several_recorded_files_is_missing",),
+    ),
+    "numbers of unreadable entries": Defence(
+        "the board still counts the archived tasks of what cannot be read",
+        {"liza.board.archive_index:ArchiveIndex.has_unreadable": gives(False)},
+        (f"{ARCHIVE}test_the_board_still_counts_the_tasks_of_what_cannot_be_read",),
+    ),
     "open runs": Defence(
         "a task stays on the board until the session that worked on it is concluded",
         {"liza.crew.archive.archive_moves:_find_open_runs": gives(frozenset())},

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from liza.board import archive_files
 from liza.board.archive_index import ArchiveIndex
 from liza.board.text import document
-from liza.crew.archive import archive_moves, archived_tasks
+from liza.crew.archive import archive_moves, archived_tasks, recorded_archive
 from liza.crew.crew import SystemClock
 from liza.crew.recovery import recorder
 from liza.repo import board_history
@@ -523,6 +523,44 @@ def test_no_task_is_archived_while_the_files_that_the_board_counts_are_gone(root
         move(root)
     assert check(root).archived.total == 1
     assert on_board(root) == ["t2"]
+
+
+def test_no_task_is_archived_while_one_of_several_recorded_files_is_missing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(root, "t3")
+    monkeypatch.setattr(archive_files, "MAX_FILE_SIZE", 300)
+    move(root)
+    close(root, "t2")
+    move(root)
+    recorder.record_history(crew_of(root))
+    first, second = archive_files.list_names(Paths(root))
+    was = (Paths(root).archive / second).read_bytes()
+    (Paths(root).archive / second).unlink()
+    close(root, "t3")
+    with pytest.raises(BoardInconsistent, match=rf"lacks {second}") as refusal:
+        move(root)
+    assert refusal.value.hint == "liza restore --last-good"
+    assert check(root).archived.total == 2
+    assert archive_files.list_names(Paths(root)) == [first]
+    assert recorded_archive.restore_missing(crew_of(root)) == (second,)
+    assert (Paths(root).archive / second).read_bytes() == was
+    assert move(root) == ("t3",)
+    assert check(root).archived.total == 3
+
+
+@pytest.mark.parametrize(("was", "now"), [("tasks:", "things:"), ("status: ABANDONED", "status: NONSENSE")])
+def test_the_board_still_counts_the_tasks_of_what_cannot_be_read(root: Path, was: str, now: str) -> None:
+    merged(root, "t2")
+    move(root)
+    add(root, "t3")
+    close(root, "t3")
+    path = the_file(root)
+    text = path.read_text()
+    path.write_text(text.replace(was, now, 1))
+    assert move(root) == ("t3",)
+    assert check(root).archived.counts == {"ABANDONED": 2, "MERGED": 1}
+    assert check(root).archived.verdicts == {"approve": 1}
 
 
 def test_no_task_moves_to_a_file_that_no_reader_finds(root: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from liza.crew.archive import recorded_archive
 from liza.crew.crew import Crew
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import BoardInconsistent, LizaError
@@ -49,6 +50,7 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
     facts, open_runs = _gather_facts(index, before), _find_open_runs(crew, before)
     if not archiving.find_archivable(before, open_runs, keep):
         return ()
+    _refuse_missing_files(crew)
     with crew.change(by, EVENT) as tx:
         if (tx.before.revision, index.generation()) != (facts.revision, facts.generation):
             facts = _gather_facts(index, tx.before)
@@ -79,9 +81,22 @@ def archive_if_due(crew: Crew, by: str) -> None:
             crew.append_alert_log([f"archive_failed  closed tasks were not archived: {error}. Next: liza archive"])
 
 
+def _refuse_missing_files(crew: Crew) -> None:
+    """Raise BoardInconsistent if the history has a file that is missing: the board would forget its tasks, and a new
+    file of that name would keep `restore` from writing it.
+    """
+    missing = recorded_archive.find_missing(crew)
+    if missing:
+        raise BoardInconsistent(f".liza/archive lacks {', '.join(missing)}", "liza restore --last-good")
+
+
 def _gather_facts(index: ArchiveIndex, state: State) -> ArchiveFacts:
     generation = index.generation()
-    return ArchiveFacts(state.revision, generation, index.totals(without=(task.id for task in state.tasks)))
+    totals = index.totals(without=(task.id for task in state.tasks))
+    if index.has_unreadable():
+        # The tasks of an entry that cannot be read are not lost: the board keeps its numbers.
+        totals = archiving.at_least(totals, ArchiveTotals(state.archived.counts, state.archived.verdicts))
+    return ArchiveFacts(state.revision, generation, totals)
 
 
 def _find_open_runs(crew: Crew, state: State) -> frozenset[str]:

@@ -78,17 +78,26 @@ def _read_stamps(crew: Crew) -> Stamps:
         return {}
 
 
-def restore_missing(crew: Crew) -> tuple[str, ...]:
-    """Write the archive files that the history has and `.liza/archive` lacks. Return their names.
+def find_missing(crew: Crew) -> tuple[str, ...]:
+    """Return the names of the archive files that the history has and `.liza/archive` lacks.
 
     Raises GitFailed, WriteFailed.
     """
     from liza.board import archive_files
 
-    names = [name for name in board_history.list_archive(crew.git) if archive_files.is_archive_name(name)]
+    with files.convert_os_errors():
+        names = filter(archive_files.is_archive_name, board_history.list_archive(crew.git))
+        return tuple(name for name in names if not (crew.paths.archive / name).exists())
+
+
+def restore_missing(crew: Crew) -> tuple[str, ...]:
+    """Write the archive files that the history has and `.liza/archive` lacks. Return their names.
+
+    Raises GitFailed, WriteFailed.
+    """
     restored = []
-    for name in names:
-        data = None if (crew.paths.archive / name).exists() else board_history.read_archive_file(crew.git, name)
+    for name in find_missing(crew):
+        data = board_history.read_archive_file(crew.git, name)
         if data is not None:
             with files.convert_os_errors():
                 crew.paths.archive.mkdir(exist_ok=True)

@@ -94,6 +94,14 @@ def totals_of(tasks: Iterable[Task]) -> ArchiveTotals:
     )
 
 
+def at_least(totals: ArchiveTotals, lowest: ArchiveTotals) -> ArchiveTotals:
+    """Return the larger one of each number."""
+    return ArchiveTotals(
+        dict(Counter(totals.statuses) | Counter(lowest.statuses)),
+        dict(Counter(totals.verdicts) | Counter(lowest.verdicts)),
+    )
+
+
 def with_outcomes(state: State, archived: Mapping[str, Status]) -> State:
     """Return the board with the outcomes of the archived tasks that its tasks name."""
     outcomes = _named_outcomes(state.tasks, {**state.archived.outcomes, **archived})
