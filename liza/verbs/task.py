@@ -139,6 +139,7 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
     archived_tasks.refuse_archived(crew, state, [requested.id])
     existing = claims.get_task(state, requested.id)
     specs = find_existing_specs(crew, [requested.spec_ref or existing.spec_ref])
+    _find_archived(crew, state, [requested])  # as in ``add``: not under the lock
     with crew.change(by, "edit", requested.id) as tx:
         archived = archived_tasks.find_outcomes(crew, tx.state, requested.depends_on or ())
         tx.state = backlog.edit(tx.state, requested, replace(_request_context(crew, by, specs), archived=archived))
@@ -177,7 +178,9 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in by_tasks.new if task.spec_ref])
     context = RequestContext(Invocation(now=crew.clock.now(), by=by, detail=because), specs)
-    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
+    state = crew.board.read()
+    archived_tasks.refuse_archived(crew, state, [task_id])
+    _find_archived(crew, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
     with crew.change(by, "supersede", task_id) as tx:
         context = replace(context, archived=_find_archived(crew, tx.state, by_tasks.new, by_tasks.existing))
         tx.state = backlog.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, context)

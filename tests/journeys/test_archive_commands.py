@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
+import pytest
+
+from liza.board.archive_index import ArchiveIndex
+from liza.system.flock import is_flock_held
 from tests.journeys.crews import Crew
 
 
@@ -74,3 +79,35 @@ def test_closed_tasks_above_the_setting_are_archived_by_a_merge_and_by_a_drop(cr
     assert [task.id for task in crew.state().tasks] == ["mail"]
     assert crew.state().archived.total == 4
     assert crew.liza("task", "show", "a").startswith("a  ABANDONED")
+
+
+def test_the_files_of_the_archive_are_never_indexed_under_the_lock_of_the_board(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew.add("a", "b", "c")
+    crew.prepare("task", "drop", "a", "no")
+    crew.prepare("archive")
+    held = []
+    index_changed = ArchiveIndex._index_changed
+
+    def look(self: ArchiveIndex, *rest: Any) -> None:
+        held.append(is_flock_held(crew.paths.state_lock))
+        index_changed(self, *rest)
+
+    monkeypatch.setattr(ArchiveIndex, "_index_changed", look)
+    words = ("--desc", "d", "--done", "d", "--scope", "s", "--spec", "README.md")
+    successors = crew.notes / "successors.yaml"
+    named = {"description": "d", "done_when": "d", "scope": "s", "spec_ref": "README.md", "depends_on": ["a"]}
+    successors.write_text(json.dumps({"id": "d", **named}))
+    for number, command in enumerate(
+        (
+            ("task", "edit", "b", "--depends", "a"),
+            ("task", "supersede", "c", "--file", successors, "--because", "why"),
+            ("task", "add", "--id", "e", *words, "--depends", "a"),
+            ("archive",),
+        ),
+        1,
+    ):
+        crew.paths.archive_index.unlink()
+        crew.prepare(*map(str, command))
+        assert held == [False] * number, command
