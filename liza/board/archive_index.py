@@ -7,49 +7,31 @@ index by inode, size and mtime, and reads only what changed: after a move only t
 from __future__ import annotations
 
 import hashlib
+import shlex
 import sqlite3
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from liza.board import archive_files
+from liza.board import archive_files, archive_tables
 from liza.board.archive_files import ArchivedEntry, ArchiveIntent
 from liza.board.text.parse import NeedsSlowPath
-from liza.rules.errors import BoardInconsistent, UnknownId
-from liza.rules.formatting.times import format_time
-from liza.rules.model import FINAL_STATUSES, Status, Task
+from liza.rules.errors import BoardInconsistent, LockTimeout, UnknownId
+from liza.rules.model import Status, Task
 from liza.rules.paths import Paths
-from liza.rules.reports import timings
 from liza.rules.reports.timings import Span
-from liza.rules.tasks import archiving
 from liza.rules.tasks.archiving import ArchiveTotals
 
 _TIMEOUT: Final = 10.0  # seconds to wait for another process that updates the index
-_MAX_IDS: Final = 500  # ids in one query
 _MAX_LOOKS: Final = 100  # looks at files that another process is changing
-_SCHEMA_VERSION: Final = 1
-_SCHEMA: Final = """
-CREATE TABLE files (name TEXT PRIMARY KEY, inode INTEGER, mtime INTEGER, size INTEGER, sha TEXT, error TEXT);
-CREATE TABLE entries (
-    id TEXT, place TEXT, name TEXT, offset INTEGER, length INTEGER, status TEXT, verdicts TEXT, untested INTEGER,
-    superseded_by TEXT, merge_commit TEXT, review_commit TEXT, error TEXT, waited TEXT
-);
-CREATE INDEX by_id ON entries (id, place, offset);
-CREATE INDEX by_place ON entries (place, offset);
-CREATE INDEX by_status ON entries (status, verdicts);
-CREATE INDEX by_test ON entries (untested, status);
-CREATE INDEX by_wait ON entries (waited) WHERE waited != '';
-CREATE INDEX by_commit ON entries (merge_commit);
-CREATE TABLE generation (number INTEGER);
-INSERT INTO generation VALUES (0);
-"""
 _COLUMNS: Final = "id, status, superseded_by, merge_commit, review_commit, error"
+_T = TypeVar("_T")
 Stamp = tuple[int, int, int]
 """Inode, mtime in nanoseconds, size in bytes."""
 _INCOMPLETE: Final[Stamp] = (0, 0, 0)
@@ -70,7 +52,8 @@ class IndexedTask(msgspec.Struct, frozen=True):
 class ArchiveIndex:
     """The index of one crew's archive. Each query first brings it up to date.
 
-    All queries raise BoardInconsistent if the archive cannot be read, or keeps changing.
+    All queries raise BoardInconsistent if the archive cannot be read, or keeps changing, and LockTimeout if another
+    process keeps the index locked.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -79,27 +62,31 @@ class ArchiveIndex:
 
     def find(self, ids: Iterable[str]) -> dict[str, IndexedTask]:
         """Return the archived tasks among ``ids``."""
-        database = self._current()
-        rows = _select_in(database, f"SELECT {_COLUMNS} FROM entries WHERE id IN (?) ORDER BY place, offset", ids)
-        return {row[0]: _indexed_task(row) for row in rows}
+        wanted = tuple(ids)
+        query = f"SELECT {_COLUMNS} FROM entries WHERE id IN (?) ORDER BY place, offset"
+        return {
+            row[0]: _indexed_task(row)
+            for row in self._ask(lambda database: archive_tables.select_in(database, query, wanted))
+        }
 
     def find_merges(self, commits: Iterable[str]) -> tuple[IndexedTask, ...]:
         """Return the archived tasks with one of these merge commits."""
-        rows = _select_in(self._current(), f"SELECT {_COLUMNS} FROM entries WHERE merge_commit IN (?)", commits)
-        return tuple(map(_indexed_task, rows))
+        wanted = tuple(commits)
+        query = f"SELECT {_COLUMNS} FROM entries WHERE merge_commit IN (?)"
+        return tuple(map(_indexed_task, self._ask(lambda database: archive_tables.select_in(database, query, wanted))))
 
     def newest_merges(self, number: int) -> tuple[str, ...]:
         """Return the merge commits of the merged tasks that were archived last, at most ``number``."""
         query = "SELECT merge_commit FROM entries WHERE merge_commit != '' ORDER BY place DESC, offset DESC LIMIT ?"
-        return tuple(row[0] for row in self._current().execute(query, (number,)))
+        return tuple(row[0] for row in self._select(query, number))
 
     def read_task(self, task_id: str) -> Task:
         """Return an archived task from its file. Raises UnknownId."""
         query = "SELECT name, offset, length FROM entries WHERE id = ? ORDER BY place DESC, offset DESC LIMIT 1"
-        row = self._current().execute(query, (task_id,)).fetchone()
-        if row is None:
+        rows = self._select(query, task_id)
+        if not rows:
             raise UnknownId(f"there is no task {task_id!r} in the archive", "liza task list")
-        name, offset, length = row
+        name, offset, length = rows[0]
         data = _complete_bytes(self._paths, name, archive_files.read_intent(self._paths))
         entry = archive_files.parse_entry(data[offset : offset + length].decode(errors="replace"), offset)
         if entry.task is None or entry.id != task_id:
@@ -109,11 +96,10 @@ class ArchiveIndex:
 
     def totals(self, without: Iterable[str] = ()) -> ArchiveTotals:
         """Return the totals of the archive without the tasks ``without``; a task that occurs twice counts once."""
-        database = self._current()
+        on_board = set(without)
         statuses: Counter[str] = Counter()
         verdicts: Counter[str] = Counter()
-        counted = database.execute("SELECT status, verdicts, COUNT(*) FROM entries GROUP BY status, verdicts")
-        for status, words, number in (*counted, *_hidden_rows(database, set(without))):
+        for status, words, number in self._ask(lambda database: archive_tables.count_rows(database, on_board)):
             statuses[status] += number
             for word, count in Counter(filter(None, words.split(","))).items():
                 verdicts[word] += count * number
@@ -125,51 +111,60 @@ class ArchiveIndex:
     def count_untested(self) -> int:
         """Return how many archived tasks were merged without a test."""
         query = "SELECT COUNT(*) FROM entries WHERE untested = 1 AND status = ?"
-        return int(self._current().execute(query, (Status.MERGED.value,)).fetchone()[0])
+        return int(self._select(query, Status.MERGED.value)[0][0])
 
     def waiting_spans(self) -> list[Span]:
         """Return the times in which archived tasks waited for a person."""
-        rows = self._current().execute("SELECT waited FROM entries WHERE waited != ''")
+        rows = self._select("SELECT waited FROM entries WHERE waited != ''")
         return [_parse_span(span) for (text,) in rows for span in text.split(",")]
 
     def find_faults(self) -> list[tuple[str, str, str]]:
         """Return what is wrong with the files: file, id or an empty text, fault."""
-        database = self._current()
-        faults = database.execute("SELECT name, '', error FROM files WHERE error != ''").fetchall()
-        faults += database.execute("SELECT name, id, error FROM entries WHERE error != ''").fetchall()
-        repeated = "the id occurs more than once in the archive; the last entry counts"
-        return faults + [(name, task_id, repeated) for task_id, name in _repeated_ids(database)]
+        return self._ask(archive_tables.find_faults)
 
     def has_unreadable(self) -> bool:
         """Return whether a file or an entry cannot be read, or is not counted."""
         query = "SELECT 1 FROM files WHERE error != '' UNION ALL SELECT 1 FROM entries WHERE error != '' LIMIT 1"
-        return self._current().execute(query).fetchone() is not None
+        return bool(self._select(query))
 
     def ids(self) -> list[str]:
         """Return the ids of all archived tasks."""
-        return [row[0] for row in self._current().execute("SELECT DISTINCT id FROM entries WHERE id != ''")]
+        return [row[0] for row in self._select("SELECT DISTINCT id FROM entries WHERE id != ''")]
 
     def appendable_sizes(self) -> dict[str, int]:
         """Return the sizes in bytes of the files to which entries can be appended, by name."""
-        return dict(self._current().execute("SELECT name, size FROM files WHERE error = ''").fetchall())
+        return dict(self._select("SELECT name, size FROM files WHERE error = ''"))
 
     def generation(self) -> int:
         """Return a number that changes whenever the files of the archive have changed."""
-        return int(self._current().execute("SELECT number FROM generation").fetchone()[0])
+        return int(self._select("SELECT number FROM generation")[0][0])
 
     # ── keeping it up to date ────────────────────────────────────────────────────────────────────────────────────
 
-    def _current(self) -> sqlite3.Connection:
-        """Return the database, up to date. A damaged file is made again; without a usable disk it is in memory."""
+    def _select(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._ask(lambda database: database.execute(query, values).fetchall())
+
+    def _ask(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Return the answer of the index, up to date. A damaged file is made again; without a usable disk it is in
+        memory. A locked one is not damaged: it is complete once the other process has released it.
+        """
         for attempt in (self._open_file, self._recreate_file, self._open_memory):
             try:
-                database = self._connection or attempt()
-                self._connection = database
+                database = self._connection = self._connection or attempt()
                 self._refresh(database)
-                return database
-            except (sqlite3.Error, OSError):
+                return query(database)
+            except (sqlite3.Error, OSError) as error:
                 self._close()
+                if archive_tables.is_locked(error):
+                    raise self._lock_timeout() from error
         raise BoardInconsistent("the index of the archive cannot be made", "liza doctor")
+
+    def _lock_timeout(self) -> LockTimeout:
+        path = self._paths.archive_index
+        return LockTimeout(
+            f"{path} was not free within {_TIMEOUT:g} s: another process has locked the database",
+            shlex.join(["fuser", "-v", str(path)]),
+        )
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -185,7 +180,7 @@ class ArchiveIndex:
                 if not stat.S_ISREG(path.lstat().st_mode):
                     path.rename(path.with_name(f"{path.name}.odd"))
         path = self._paths.archive_index
-        return _prepare(sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None))
+        return archive_tables.prepare(sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None))
 
     def _recreate_file(self) -> sqlite3.Connection:
         for path in self._files():
@@ -198,7 +193,7 @@ class ArchiveIndex:
         return [path.with_name(f"{path.name}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
 
     def _open_memory(self) -> sqlite3.Connection:
-        return _prepare(sqlite3.connect(":memory:", isolation_level=None))
+        return archive_tables.prepare(sqlite3.connect(":memory:", isolation_level=None))
 
     def _refresh(self, database: sqlite3.Connection) -> None:
         """Index the files that changed. Raises BoardInconsistent, sqlite3.Error."""
@@ -241,7 +236,9 @@ class ArchiveIndex:
                 database.execute("UPDATE generation SET number = number + 1")
             database.execute("COMMIT")
         except BaseException:
-            database.execute("ROLLBACK")
+            # After a full disk SQLite has rolled back by itself.
+            if database.in_transaction:
+                database.execute("ROLLBACK")
             raise
 
     def _index_file(
@@ -261,11 +258,11 @@ class ArchiveIndex:
                 error = str(failure)
         if start == 0:
             database.execute("DELETE FROM entries WHERE name = ?", (name,))
-        rows = [_entry_row(entry, name) for entry in entries]
-        database.executemany(f"INSERT INTO entries VALUES ({_marks(13)})", rows)
+        rows = [archive_tables.entry_row(entry, name) for entry in entries]
+        database.executemany(f"INSERT INTO entries VALUES ({archive_tables.marks(13)})", rows)
         if stamp is not None:
             file_row = (name, stamp[0], stamp[1], len(data) if stamp == _INCOMPLETE else stamp[2], _sha(data), error)
-            database.execute(f"INSERT INTO files VALUES ({_marks(6)})", file_row)
+            database.execute(f"INSERT INTO files VALUES ({archive_tables.marks(6)})", file_row)
 
 
 def _split_from(data: bytes, start: int) -> tuple[int, list[ArchivedEntry]]:
@@ -274,22 +271,6 @@ def _split_from(data: bytes, start: int) -> tuple[int, list[ArchivedEntry]]:
         with suppress(NeedsSlowPath):
             return start, archive_files.split_file(data, start)
     return 0, archive_files.split_file(data)
-
-
-def _prepare(database: sqlite3.Connection) -> sqlite3.Connection:
-    """Return the database with its tables; a file of another version loses its old ones."""
-    database.execute("PRAGMA trusted_schema = OFF")
-    if database.execute("PRAGMA user_version").fetchone()[0] == _SCHEMA_VERSION:
-        return database
-    database.execute("BEGIN IMMEDIATE")
-    if database.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
-        for kind, name in database.execute("SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL").fetchall():
-            database.execute(f'DROP {kind} IF EXISTS "{name}"')
-        for statement in filter(str.strip, _SCHEMA.split(";")):
-            database.execute(statement)
-        database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-    database.execute("COMMIT")
-    return database
 
 
 def _recorded_stamps(database: sqlite3.Connection) -> dict[str, Stamp]:
@@ -308,27 +289,6 @@ def _complete_bytes(paths: Paths, name: str, intent: ArchiveIntent | None) -> by
     return data[: intent.size] + text if text.startswith(data[intent.size :]) else data
 
 
-def _entry_row(entry: ArchivedEntry, name: str) -> tuple[object, ...]:
-    position = archive_files.sort_key(name)
-    task = entry.task
-    if task is None:
-        return (entry.id, position, name, entry.offset, entry.length, "", "", 0, "", None, None, entry.error, "")
-    # An entry that a person made open again is reported, and not counted.
-    fault = "" if task.status in FINAL_STATUSES else f"its status is {task.status}, which is not final"
-    totals = archiving.totals_of((task,))
-    words = ",".join(sorted(word for word, number in totals.verdicts.items() for _ in range(number)))
-    status = "" if fault else task.status.value
-    return (
-        *(entry.id, position, name, entry.offset, entry.length, status, words, int(task.tested is False)),
-        *(" ".join(task.superseded_by), task.merge_commit, task.review_commit, fault, _format_spans(task)),
-    )
-
-
-def _format_spans(task: Task) -> str:
-    spans = timings.waiting_spans(task, archiving.closed_at(task))
-    return ",".join(f"{format_time(start)} {format_time(end)}" for start, end in spans)
-
-
 def _parse_span(text: str) -> Span:
     start, end = map(datetime.fromisoformat, text.split(" "))
     return start, end
@@ -336,39 +296,6 @@ def _parse_span(text: str) -> Span:
 
 def _indexed_task(row: tuple[str, str, str, str | None, str | None, str]) -> IndexedTask:
     return IndexedTask(row[0], row[1], tuple(row[2].split()), row[3], row[4], row[5])
-
-
-def _hidden_rows(database: sqlite3.Connection, on_board: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield status and verdicts of the entries that do not count: of tasks on the board, and all but the last of a
-    task."""
-    repeated = {task_id for task_id, _ in _repeated_ids(database)}
-    query = "SELECT status, verdicts, id FROM entries WHERE id IN (?) ORDER BY place, offset"
-    rows = _select_in(database, query, on_board | repeated)
-    last = {row[2]: index for index, row in enumerate(rows)}
-    for index, (status, verdicts, task_id) in enumerate(rows):
-        if task_id in on_board or index != last[task_id]:
-            yield status, verdicts, -1
-
-
-def _repeated_ids(database: sqlite3.Connection) -> list[tuple[str, str]]:
-    query = "SELECT id, MAX(name) FROM entries WHERE id != '' GROUP BY id HAVING COUNT(*) > 1"
-    return database.execute(query).fetchall()
-
-
-def _select_in(database: sqlite3.Connection, query: str, values: Iterable[str]) -> list[tuple[Any, ...]]:
-    """Return the rows of a query with ``IN (?)`` for many values."""
-    wanted = sorted(set(values))
-    return [
-        row
-        for start in range(0, len(wanted), _MAX_IDS)
-        for row in database.execute(
-            query.replace("?", _marks(len(wanted[start : start + _MAX_IDS]))), wanted[start : start + _MAX_IDS]
-        )
-    ]
-
-
-def _marks(number: int) -> str:
-    return ",".join("?" * number)
 
 
 def _sha(data: bytes) -> str:

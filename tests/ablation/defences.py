@@ -1099,6 +1099,11 @@ TABLE: dict[str, Defence] = {
         {"liza.board.archive_index:ArchiveIndex.has_unreadable": gives(False)},
         (f"{ARCHIVE}test_the_board_still_counts_the_tasks_of_what_cannot_be_read",),
     ),
+    "locked index": Defence(
+        "an index of the archive that another process has locked is not made again",
+        {"liza.board.archive_tables:is_locked": gives(False)},
+        (f"{ARCHIVE}test_an_index_that_another_process_has_locked_is_waited_for_and_not_made_again",),
+    ),
     "open runs": Defence(
         "a task stays on the board until the session that worked on it is concluded",
         {"liza.crew.archive.archive_moves:_find_open_runs": gives(frozenset())},
