@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,7 +28,7 @@ from liza.rules.errors import BoardInconsistent, NotRegularFile, Refused
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
-from liza.system import crash_points, files, untrusted_files
+from liza.system import atomic, crash_points, files, untrusted_files
 
 MAX_FILE_SIZE: Final = 1 << 20
 """Bytes of a file to which entries are appended; a longer month has more files: 2026-11.yaml, 2026-11.2.yaml, …"""
@@ -145,9 +146,7 @@ def begin_move(paths: Paths, move: ArchiveMove) -> None:
     if not is_archive_name(move.name):
         # Readers would not find it: a planted file has the highest number of the month.
         raise Refused(f"the archive cannot have a file {move.name}", f"ls -l {paths.archive}")
-    if paths.archive.is_symlink():
-        # The tasks would leave the project, and a purge would not find them.
-        raise Refused(f"{paths.archive} is a link; the archive is a directory of its own", f"ls -l {paths.archive}")
+    refuse_link(paths)
     with files.convert_os_errors():
         paths.archive.mkdir(mode=0o755, exist_ok=True)
         current = untrusted_files.read_if_exists(path, MAX_READ)
@@ -163,6 +162,12 @@ def begin_move(paths: Paths, move: ArchiveMove) -> None:
     if current is None:
         files.fsync_directory(paths.archive)
         files.fsync_directory(paths.liza)
+
+
+def refuse_link(paths: Paths) -> None:
+    """Raise Refused if the directory is a link: tasks would leave the project, and a purge would not find them."""
+    if paths.archive.is_symlink():
+        raise Refused(f"{paths.archive} is a link; the archive is a directory of its own", f"ls -l {paths.archive}")
 
 
 def end_move(paths: Paths) -> None:
@@ -318,6 +323,51 @@ def parse_entry(piece: str, offset: int) -> ArchivedEntry:
     except (NeedsSlowPath, Unparsable) as error:
         match = _ID.search(piece)
         return ArchivedEntry(match[1] if match else "", offset, length, None, str(error) or "it cannot be parsed")
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    """A change of the file ``name`` from the bytes ``before`` to the bytes ``after``."""
+
+    name: str
+    before: bytes
+    after: bytes
+
+
+def comment_out(paths: Paths, name: str, offsets: Iterable[int]) -> Rewrite:
+    """Return the change that turns the entries that begin at these bytes of a file into comments.
+
+    Raises BoardInconsistent, also if another entry would read differently.
+    """
+    unwanted = set(offsets)
+    before = read_bytes(paths, name)
+    entries = split_file(before)
+    after = before[: entries[0].offset]
+    for entry in entries:
+        piece = before[entry.offset : entry.offset + entry.length]
+        after += _as_comment(entry.id, piece) if entry.offset in unwanted else piece
+    kept = [(entry.id, entry.task) for entry in entries if entry.offset not in unwanted]
+    if [(entry.id, entry.task) for entry in split_file(after)] != kept:
+        raise BoardInconsistent(
+            f".liza/archive/{name}: no entry can become a comment without changing another one",
+            shlex.join(["ls", "-l", str(paths.archive / name)]),
+        )
+    return Rewrite(name, before, after)
+
+
+def rewrite(paths: Paths, change: Rewrite) -> None:
+    """Write a changed file. The caller holds the lock of the board. Raises BoardInconsistent, WriteFailed."""
+    path = paths.archive / change.name
+    if read_bytes(paths, change.name) != change.before:
+        raise BoardInconsistent(f".liza/archive/{change.name} has changed meanwhile", "liza archive --repair")
+    with files.convert_os_errors():
+        atomic.write_from(paths.tx, path, change.after, path.stat().st_mode & 0o777)
+    files.fsync_directory(paths.archive)
+
+
+def _as_comment(task_id: str, piece: bytes) -> bytes:
+    lines = piece.rstrip(b"\n").split(b"\n")
+    head = f"# A former copy of {task_id}; its last entry counts:\n".encode()
+    return head + b"".join(b"#" + line + b"\n" for line in lines)
 
 
 def read_bytes(paths: Paths, name: str) -> bytes:

@@ -119,13 +119,27 @@ class ArchiveIndex:
         return [_parse_span(span) for (text,) in rows for span in text.split(",")]
 
     def find_faults(self) -> list[tuple[str, str, str]]:
-        """Return what is wrong with the files: file, id or an empty text, fault."""
-        return self._ask(archive_tables.find_faults)
+        """Return what cannot be read or is not closed: file, id or an empty text, fault."""
+        faults = self._select("SELECT name, '', error FROM files WHERE error != ''")
+        return faults + self._select("SELECT name, id, error FROM entries WHERE error != ''")
+
+    def find_repeated(self) -> list[tuple[str, str]]:
+        """Return the tasks that occur more than once: file of the last entry, id."""
+        return [(name, task_id) for task_id, name in self._ask(archive_tables.repeated_ids)]
+
+    def find_copies(self) -> dict[str, list[int]]:
+        """Return where entries begin that do not count, since a later one of the same task does: bytes by file.
+
+        Not those of a task whose last entry cannot be read.
+        """
+        copies: dict[str, list[int]] = {}
+        for name, offset in self._ask(archive_tables.find_copies):
+            copies.setdefault(name, []).append(offset)
+        return copies
 
     def has_unreadable(self) -> bool:
         """Return whether a file or an entry cannot be read, or is not counted."""
-        query = "SELECT 1 FROM files WHERE error != '' UNION ALL SELECT 1 FROM entries WHERE error != '' LIMIT 1"
-        return bool(self._select(query))
+        return bool(self.find_faults())
 
     def ids(self) -> list[str]:
         """Return the ids of all archived tasks."""

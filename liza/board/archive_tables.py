@@ -93,18 +93,10 @@ def count_rows(database: sqlite3.Connection, on_board: set[str]) -> list[tuple[s
     return [*counted, *_hidden_rows(database, on_board)]
 
 
-def find_faults(database: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Return what is wrong with the files: file, id or an empty text, fault."""
-    faults = database.execute("SELECT name, '', error FROM files WHERE error != ''").fetchall()
-    faults += database.execute("SELECT name, id, error FROM entries WHERE error != ''").fetchall()
-    repeated = "the id occurs more than once in the archive; the last entry counts"
-    return faults + [(name, task_id, repeated) for task_id, name in _repeated_ids(database)]
-
-
 def _hidden_rows(database: sqlite3.Connection, on_board: set[str]) -> Iterator[tuple[str, str, int]]:
     """Yield status and verdicts of the entries that do not count: of tasks on the board, and all but the last of a
     task."""
-    repeated = {task_id for task_id, _ in _repeated_ids(database)}
+    repeated = {task_id for task_id, _ in repeated_ids(database)}
     query = "SELECT status, verdicts, id FROM entries WHERE id IN (?) ORDER BY place, offset"
     rows = select_in(database, query, on_board | repeated)
     last = {row[2]: index for index, row in enumerate(rows)}
@@ -113,9 +105,19 @@ def _hidden_rows(database: sqlite3.Connection, on_board: set[str]) -> Iterator[t
             yield status, verdicts, -1
 
 
-def _repeated_ids(database: sqlite3.Connection) -> list[tuple[str, str]]:
-    query = "SELECT id, MAX(name) FROM entries WHERE id != '' GROUP BY id HAVING COUNT(*) > 1"
-    return database.execute(query).fetchall()
+def find_copies(database: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Return file and offset of each entry with a later one of the same task that can be read."""
+    repeated = [task_id for task_id, _ in repeated_ids(database)]
+    query = "SELECT id, name, offset, error FROM entries WHERE id IN (?) ORDER BY place, offset"
+    rows = select_in(database, query, repeated)
+    last = {row[0]: row for row in rows}
+    return [(row[1], row[2]) for row in rows if row is not last[row[0]] and not last[row[0]][3]]
+
+
+def repeated_ids(database: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return the tasks with more than one entry: id, file of the last entry."""
+    query = "SELECT id, name, MAX(place) FROM entries WHERE id != '' GROUP BY id HAVING COUNT(*) > 1"
+    return [row[:2] for row in database.execute(query)]
 
 
 def select_in(database: sqlite3.Connection, query: str, values: Iterable[str]) -> list[tuple[Any, ...]]:

@@ -1,8 +1,8 @@
-"""archive: move closed tasks from the board to `.liza/archive`."""
+"""archive: move closed tasks from the board to `.liza/archive`, or repair that."""
 
 from __future__ import annotations
 
-from liza.crew.archive import archive_moves
+from liza.crew.archive import archive_moves, archive_repair
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -39,3 +39,19 @@ def _moved_line(moved: tuple[str, ...]) -> str:
         return "no closed task can be archived now"
     more = f" and {len(moved) - MAX_NAMES} more" if len(moved) > MAX_NAMES else ""
     return f"{count_noun(len(moved), 'task')} moved to .liza/archive: {', '.join(moved[:MAX_NAMES])}{more}"
+
+
+def repair(crew: Crew) -> Result:
+    """Repair what is wrong with the archive and needs no decision. Raises Refused, BoardInconsistent, GitFailed."""
+    by = require_person(crew, planner=False)
+    done = archive_repair.repair_archive(crew, by)
+    lines = []
+    if done.restored:
+        lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in done.restored)}")
+    if done.copies:
+        lines.append(f"{count_noun(done.copies, 'former copy', 'former copies')} of archived tasks became comments")
+    if done.counted != done.counts:
+        lines.append(f"the board counts {count_noun(done.counts, 'archived task')}; it counted {done.counted}")
+    details = {"restored": list(done.restored), "copies": done.copies, "total": done.counts, "counted": done.counted}
+    message = "\n".join(lines) or ("the numbers were corrected" if done.is_changed else "nothing to repair")
+    return Result("changed" if done.is_changed else "unchanged", None, None, "liza validate", details, message)

@@ -39,14 +39,12 @@ def validate(path: Path | None) -> dict[str, Any]:
         _violation_row(violation.entry, violation.field, violation.actual, violation.expected)
         for violation in invariants.check_board(state)
     ]
-    if crew is not None:
-        violations += [_archive_row(*fault) for fault in archived_tasks.find_faults(crew, state)]
+    command = _repair_command(board_path) if violations else ""
+    for fault in archived_tasks.find_faults(crew, state) if crew is not None else ():
+        violations.append(_violation_row(fault.entry, "archive", fault.actual, fault.expected))
+        command = command or fault.next
     warnings = [settings.describe_unknown_key(key) for key in document.find_unknown_config(text)]
-    return _validation_row(board_path, state, violations, warnings, _repair_command(board_path) if violations else "")
-
-
-def _archive_row(entry: str, actual: str, expected: str) -> dict[str, str]:
-    return _violation_row(entry, "archive", actual, expected)
+    return _validation_row(board_path, state, violations, warnings, command)
 
 
 def _repair_command(path: Path) -> str:

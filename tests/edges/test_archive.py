@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from liza.board import archive_files, archive_index
 from liza.board.archive_index import ArchiveIndex
 from liza.board.text import document
-from liza.crew.archive import archive_moves, archived_tasks, recorded_archive
+from liza.crew.archive import archive_moves, archive_repair, archived_tasks, recorded_archive
 from liza.crew.crew import SystemClock
 from liza.crew.recovery import recorder
 from liza.repo import board_history
@@ -28,6 +28,7 @@ from liza.rules.paths import Paths
 from liza.rules.tasks import backlog, picking
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.transitions import Invocation
+from liza.verbs import archive as archive_verb
 from liza.verbs import validate as validate_verb
 from tests.campaign.small_board import FIRST, check, child, crew_of, killed, opened, passed, repository, say
 
@@ -200,7 +201,7 @@ def assert_in_one_place(root: Path) -> None:
     state = check(root)
     assert invariants.check_board(state) == ()
     assert state.archived.total == in_files(root).count("t1")
-    assert ArchiveIndex(Paths(root)).find_faults() == []
+    assert list(archived_tasks.find_faults(crew_of(root), state)) == []
 
 
 def in_view(root: Path) -> list[str]:
@@ -631,6 +632,90 @@ def test_validate_names_what_is_wrong_in_the_archive(root: Path, monkeypatch: py
         "ABANDONED: 1",
         "ABANDONED: 0, as the files have",
     )
+
+
+# ── repair ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def archived_twice(root: Path) -> None:
+    """Archive t1 and t2, restore the board of before, and archive them again."""
+    before = opened(root).read_text()
+    move(root)
+    opened(root).replace_text(ME, before)
+    close(root, "t2")
+    move(root)
+
+
+def test_validate_names_the_command_that_repairs_former_copies(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    archived_twice(root)
+    path = the_file(root)
+    path.write_text(path.read_text().replace("    scope: all\n", "    scope: |\n      all\n\n      of it\n"))
+    found = validate_verb.validate(None)
+    assert [row["entry"] for row in found["violations"]] == [f"archive/{path.name}: t1"]
+    assert found["next"] == "liza archive --repair"
+    tasks, lines = [known(root, "t1"), known(root, "t2")], path.read_text().splitlines()
+    result = archive_verb.repair(crew_of(root))
+    assert (result.result, result.details["copies"], result.next) == ("changed", 1, "liza validate")
+    assert validate_verb.validate(None)["valid"]
+    assert in_files(root) == ["t1", "t2"]
+    assert [known(root, "t1"), known(root, "t2")] == tasks
+    assert set(lines) - {""} <= {line.removeprefix("#") for line in path.read_text().splitlines()} | set(lines[:3])
+    assert path.read_text().count("#    colour: blue # of people\n") == 1
+    assert archive_verb.repair(crew_of(root)).result == "unchanged"
+
+
+def test_a_former_copy_stays_if_the_last_one_cannot_be_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    archived_twice(root)
+    path = the_file(root)
+    head, _, tail = path.read_text().rpartition('- id: "t1"\n    status: ABANDONED')
+    path.write_text(f'{head}- id: "t1"\n    status: NONSENSE{tail}')
+    text = path.read_text()
+    assert validate_verb.validate(None)["next"] == f"$EDITOR {path}"
+    archive_verb.repair(crew_of(root))
+    assert path.read_text() == text
+    path.write_text(text.replace("NONSENSE", "ABANDONED"))
+    archive_verb.repair(crew_of(root))
+    assert validate_verb.validate(None)["valid"]
+
+
+def test_a_repair_writes_recorded_files_and_counts_anew_what_a_person_deleted(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    move(root)
+    recorder.record_history(crew_of(root))
+    path = the_file(root)
+    text = path.read_text()
+    path.unlink()
+    assert validate_verb.validate(None)["next"] == "liza archive --repair"
+    assert archive_verb.repair(crew_of(root)).details["restored"] == [path.name]
+    assert path.read_text() == text
+    assert validate_verb.validate(None)["valid"]
+    path.write_text(text[: text.index("  - id")])
+    assert validate_verb.validate(None)["next"] == "liza archive --repair"
+    details = archive_verb.repair(crew_of(root)).details
+    assert (details["counted"], details["total"]) == (1, 0)
+    assert validate_verb.validate(None)["valid"]
+    assert check(root).archived.counts == {}
+
+
+def test_a_kill_at_any_point_of_a_repair_is_repaired_by_the_next_one(root: Path, tmp_path: Path) -> None:
+    archived_twice(root)
+    Paths(root).state.write_text(Paths(root).state.read_text().replace("ABANDONED: 2", "ABANDONED: 7"))
+    say(opened(root), "next")
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, symlinks=True)
+    points = passed(lambda: archive_repair.repair_archive(crew_of(copy), ME), tmp_path / "trace")
+    assert {f"renamed.{the_file(root).name}#1", "renamed.state.yaml#1"} <= set(points)
+    for point in points:
+        shutil.rmtree(copy)
+        shutil.copytree(root, copy, symlinks=True)
+        assert killed(child(lambda: archive_repair.repair_archive(crew_of(copy), ME), point)), point
+        archive_repair.repair_archive(crew_of(copy), ME)
+        assert in_files(copy) == ["t1", "t2"], point
+        assert list(archived_tasks.find_faults(crew_of(copy), check(copy))) == [], point
 
 
 def test_the_parser_of_boards_reads_the_same_as_the_parser_of_the_archive(root: Path) -> None:

@@ -20,15 +20,20 @@ app = create_app()
 @declare_command(app, "archive", "liza archive --keep 20")
 def archive(
     keep: Annotated[int, typer.Option("--keep", metavar="N", help="Leave the N newest closed tasks.")] = 0,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Move nothing: write missing files, mark former copies, count the tasks anew."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Move closed tasks from the board to .liza/archive. They are still shown, counted and satisfy dependencies.
 
     It also happens by itself when the board has more closed tasks than config.archive_after.
     """
-    from liza.verbs.archive import archive as verb
+    from liza.verbs import archive as verbs
 
-    printing.print_result(verb(find_crew(), keep), as_json)
+    crew = find_crew()
+    printing.print_result(verbs.repair(crew) if repair else verbs.archive(crew, keep), as_json)
 
 
 @declare_command(app, "gc", "liza gc --dry-run")

@@ -47,13 +47,13 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
             f".liza/archive has no files, and the board counts {count_noun(before.archived.total, 'task')} in it",
             "liza restore --last-good",
         )
-    facts, open_runs = _gather_facts(index, before), _find_open_runs(crew, before)
+    facts, open_runs = gather_facts(index, before), _find_open_runs(crew, before)
     if not archiving.find_archivable(before, open_runs, keep):
         return ()
     _refuse_missing_files(crew)
     with crew.change(by, EVENT) as tx:
         if (tx.before.revision, index.generation()) != (facts.revision, facts.generation):
-            facts = _gather_facts(index, tx.before)
+            facts = gather_facts(index, tx.before)
         open_runs |= _find_open_runs(crew, tx.before)
         tasks = archiving.find_archivable(tx.before, open_runs, keep)
         texts = archive_files.movable_texts(tx.document, (task.id for task in tasks))
@@ -90,7 +90,8 @@ def _refuse_missing_files(crew: Crew) -> None:
         raise BoardInconsistent(f".liza/archive lacks {', '.join(missing)}", "liza restore --last-good")
 
 
-def _gather_facts(index: ArchiveIndex, state: State) -> ArchiveFacts:
+def gather_facts(index: ArchiveIndex, state: State) -> ArchiveFacts:
+    """Return what a move from this board needs to know. Raises BoardInconsistent, LockTimeout."""
     generation = index.generation()
     totals = index.totals(without=(task.id for task in state.tasks))
     if index.has_unreadable():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from liza.rules.value_classes import replace
 if TYPE_CHECKING:
     from liza.board.archive_index import ArchiveIndex
 
+REPAIR = "liza archive --repair"
 _MAX_MERGES = 50
 
 
@@ -120,21 +122,34 @@ def newest_merges(crew: Crew, state: State) -> tuple[str, ...]:
     return () if index is None else index.newest_merges(_MAX_MERGES)
 
 
-def find_faults(crew: Crew, state: State) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with the archive: entry, value found, value expected. Raises BoardInconsistent."""
+class ArchiveFault(msgspec.Struct, frozen=True):
+    """Something wrong with the archive: the entry, the value found, the value expected, and the ``next`` command."""
+
+    entry: str
+    actual: str
+    expected: str
+    next: str
+
+
+def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
+    """Yield what is wrong with the archive, what a person has to edit first. Raises BoardInconsistent."""
     index = open_index(crew)
+    totals = ArchiveTotals()
     if index is not None:
         for name, task_id, fault in index.find_faults():
-            yield f"archive/{name}{f': {task_id}' if task_id else ''}", fault, "an entry of a closed task"
-    totals = index.totals(without=(task.id for task in state.tasks)) if index is not None else ArchiveTotals()
+            path = crew.paths.archive / name
+            command = shlex.join(["ls", "-l", str(path)]) if not path.is_file() else f"$EDITOR {shlex.quote(str(path))}"
+            entry = f"archive/{name}{f': {task_id}' if task_id else ''}"
+            yield ArchiveFault(entry, fault, "an entry of a closed task", command)
+        for name, task_id in index.find_repeated():
+            fault = "the id occurs more than once in the archive; the last entry counts"
+            yield ArchiveFault(f"archive/{name}: {task_id}", fault, "one entry", REPAIR)
+        totals = index.totals(without=(task.id for task in state.tasks))
     for kind, counts, real in (
         ("counts", state.archived.counts, totals.statuses),
         ("verdicts", state.archived.verdicts, totals.verdicts),
     ):
         for name in sorted(counts.keys() | real.keys()):
             if counts.get(name, 0) != real.get(name, 0):
-                yield (
-                    f"archived.{kind}",
-                    f"{name}: {counts.get(name, 0)}",
-                    f"{name}: {real.get(name, 0)}, as the files have",
-                )
+                actual, expected = f"{name}: {counts.get(name, 0)}", f"{name}: {real.get(name, 0)}, as the files have"
+                yield ArchiveFault(f"archived.{kind}", actual, expected, REPAIR)

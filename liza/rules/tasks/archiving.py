@@ -94,6 +94,12 @@ def totals_of(tasks: Iterable[Task]) -> ArchiveTotals:
     )
 
 
+def with_totals(state: State, totals: ArchiveTotals) -> State:
+    """Return the board with these numbers of archived tasks; the same object if it has them."""
+    summary = replace(state.archived, counts=_add(totals.statuses, {}), verdicts=_add(totals.verdicts, {}))
+    return state if summary == state.archived else replace(state, archived=summary)
+
+
 def at_least(totals: ArchiveTotals, lowest: ArchiveTotals) -> ArchiveTotals:
     """Return the larger one of each number."""
     return ArchiveTotals(

@@ -1,0 +1,45 @@
+"""Repair the archive on a person's request: missing files, former copies of a task, wrong numbers on the board."""
+
+from __future__ import annotations
+
+import msgspec
+
+from liza.crew.archive import archive_moves, recorded_archive
+from liza.crew.crew import Crew
+from liza.rules.tasks import archiving
+
+
+class ArchiveRepair(msgspec.Struct, frozen=True):
+    """What was repaired: files written from the history, copies turned into comments, and the number of archived
+    tasks that the board counted and counts.
+    """
+
+    restored: tuple[str, ...]
+    copies: int
+    counted: int
+    counts: int
+    is_changed: bool
+
+
+def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
+    """Write missing files from the history, turn former copies of a task into comments, and count the tasks anew.
+
+    Raises BoardInconsistent, GitFailed, WriteFailed, LockTimeout.
+    """
+    from liza.board import archive_files
+    from liza.board.archive_index import ArchiveIndex
+
+    archive_files.refuse_link(crew.paths)
+    restored = recorded_archive.restore_missing(crew)
+    index = ArchiveIndex(crew.paths)
+    # Read and parsed before the lock is taken.
+    copies = index.find_copies()
+    rewrites = [archive_files.comment_out(crew.paths, name, offsets) for name, offsets in copies.items()]
+    with crew.change(by, archive_moves.EVENT) as tx:
+        facts = archive_moves.gather_facts(index, tx.before)
+        for rewrite in rewrites:
+            archive_files.rewrite(crew.paths, rewrite)
+        tx.state = archiving.with_totals(tx.before, facts.totals)
+    number = sum(map(len, copies.values()))
+    is_changed = bool(restored or number) or tx.state is not tx.before
+    return ArchiveRepair(restored, number, tx.before.archived.total, tx.state.archived.total, is_changed)
