@@ -111,7 +111,11 @@ def find_copies(database: sqlite3.Connection) -> list[tuple[str, int]]:
     query = "SELECT id, name, offset, error FROM entries WHERE id IN (?) ORDER BY place, offset"
     rows = select_in(database, query, repeated)
     last = {row[0]: row for row in rows}
-    return [(row[1], row[2]) for row in rows if row is not last[row[0]] and not last[row[0]][3]]
+    return [(row[1], row[2]) for row in rows if row is not last[row[0]] and _is_readable(last[row[0]][3])]
+
+
+def _is_readable(error: str) -> bool:
+    return not error
 
 
 def repeated_ids(database: sqlite3.Connection) -> list[tuple[str, str]]:

@@ -141,6 +141,11 @@ class Paths(Value):
         return self.tx / "archive.recorded"
 
     @property
+    def archive_failed(self) -> Path:
+        """Exists while closed tasks cannot be archived and the alert log says so."""
+        return self.tx / "archive.failed"
+
+    @property
     def write_intent(self) -> Path:
         return self.tx / "seal"
 

@@ -1104,6 +1104,11 @@ TABLE: dict[str, Defence] = {
         {"liza.board.archive_tables:is_locked": gives(False)},
         (f"{ARCHIVE}test_an_index_that_another_process_has_locked_is_waited_for_and_not_made_again",),
     ),
+    "former copies": Defence(
+        "a repair keeps the former copy of a task whose last entry in the archive cannot be read",
+        {"liza.board.archive_tables:_is_readable": gives(True)},
+        (f"{ARCHIVE}test_a_former_copy_stays_if_the_last_one_cannot_be_read",),
+    ),
     "open runs": Defence(
         "a task stays on the board until the session that worked on it is concluded",
         {"liza.crew.archive.archive_moves:_find_open_runs": gives(frozenset())},

@@ -614,6 +614,27 @@ def test_no_task_moves_through_a_link_at_the_directory(root: Path, tmp_path: Pat
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+def test_a_failure_to_archive_is_logged_once_until_it_has_cleared(root: Path) -> None:
+    with crew_of(root).change(ME, "test") as tx:
+        tx.state = replace(tx.state, config=replace(tx.state.config, archive_after=1))
+    close(root, "t2")
+    crew = crew_of(root)
+    crew.paths.archive.write_text("not a directory")
+    archive_moves.archive_if_due(crew, ME)
+    archive_moves.archive_if_due(crew, ME)
+    assert crew.paths.alerts.read_text().count("archive_failed") == 1
+    crew.paths.archive.unlink()
+    archive_moves.archive_if_due(crew, ME)
+    assert on_board(root) == []
+    add(root, "t3")
+    add(root, "t4")
+    close(root, "t3", "t4")
+    shutil.rmtree(crew.paths.archive)
+    archive_moves.archive_if_due(crew, ME)
+    archive_moves.archive_if_due(crew, ME)
+    assert crew.paths.alerts.read_text().count("archive_failed") == 2
+
+
 def test_validate_names_what_is_wrong_in_the_archive(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     move(root)
     monkeypatch.chdir(root)

@@ -15,6 +15,7 @@ from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State
 from liza.rules.tasks import archiving
 from liza.rules.tasks.archiving import ArchiveTotals
+from liza.system import atomic
 
 if TYPE_CHECKING:
     from liza.board.archive_index import ArchiveIndex
@@ -71,14 +72,24 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
 
 
 def archive_if_due(crew: Crew, by: str) -> None:
-    """Archive closed tasks if the board has more than `config.archive_after`. A failure is logged, not raised."""
+    """Archive closed tasks if the board has more than `config.archive_after`. A failure is logged, not raised.
+
+    It is logged once, until nothing fails any more: each merge tries again.
+    """
     try:
         keep = archiving.count_to_keep(crew.board.read())
         if keep is not None:
             archive_closed(crew, by, keep)
+        crew.paths.archive_failed.unlink(missing_ok=True)
     except (LizaError, OSError) as error:
         with suppress(LizaError, OSError):
-            crew.append_alert_log([f"archive_failed  closed tasks were not archived: {error}. Next: liza archive"])
+            _log_failure(crew, error)
+
+
+def _log_failure(crew: Crew, error: Exception) -> None:
+    if not crew.paths.archive_failed.exists():
+        crew.append_alert_log([f"archive_failed  closed tasks were not archived: {error}. Next: liza archive"])
+        atomic.write(crew.paths.archive_failed, b"")
 
 
 def _refuse_missing_files(crew: Crew) -> None:
