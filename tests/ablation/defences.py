@@ -76,6 +76,10 @@ def _drops_all(was: Callable[..., Any]) -> Any:
     return lambda self, revision, texts: was(self, revision, dict.fromkeys(range(1, revision + 1), "") | dict(texts))
 
 
+def _through_links(was: Callable[..., Any]) -> Any:
+    return lambda directory: sorted(directory.iterdir()) if directory.is_dir() else []
+
+
 def _as_on_disk(was: Callable[..., Any]) -> Any:
     from liza.board import archive_files
 
@@ -1113,6 +1117,11 @@ TABLE: dict[str, Defence] = {
         "a task stays on the board until the session that worked on it is concluded",
         {"liza.crew.archive.archive_moves:_find_open_runs": gives(frozenset())},
         (f"{ARCHIVE}test_a_task_stays_while_the_session_of_its_run_is_not_concluded",),
+    ),
+    "links below .liza": Defence(
+        "gc deletes nothing behind a symbolic link",
+        {"liza.crew.recovery.garbage:_entries": _through_links},
+        (f"{GARBAGE}test_what_is_behind_a_link_is_neither_found_nor_changed",),
     ),
     "logs in use": Defence(
         "a log that a living process has open is not compressed",

@@ -130,3 +130,38 @@ def test_a_kill_at_any_point_loses_nothing(crew: Crew, tmp_path: Path) -> None:
         assert set(packed.split(b"\n")) == {b"first", b""}, point
         with tarfile.open(run_archive.archive_path(crew.paths, "coder-1.2")) as tar:
             assert "coder-1.2/output.log" in tar.getnames(), point
+
+
+def test_what_is_behind_a_link_is_neither_found_nor_changed(crew: Crew, tmp_path: Path) -> None:
+    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+        ran(crew, number)
+    elsewhere = tmp_path / "elsewhere"
+    (crew.paths.runs / "coder-1").rename(elsewhere)
+    (crew.paths.runs / "coder-1").symlink_to(elsewhere)
+    inside = elsewhere / "sub"
+    inside.mkdir()
+    crew.paths.run("coder-2.1").parent.mkdir()
+    crew.paths.run("coder-2.1").symlink_to(inside)
+    for directory in (elsewhere, inside):
+        temporary(crew, dead_pid()).rename(directory / f".seal.abcd_123.{dead_pid()}")
+    before = sorted(elsewhere.rglob("*"))
+    assert freed(crew) == {}
+    assert sorted(elsewhere.rglob("*")) == before
+
+
+def test_a_log_is_not_compressed_into_a_linked_directory(crew: Crew, tmp_path: Path) -> None:
+    kept = log(crew, "merge-gone.log")
+    (crew.paths.logs / "archive").symlink_to(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    [failure] = gc(crew).details["failed"]
+    assert "is a link" in failure
+    assert kept.exists()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_run_whose_archive_a_crash_had_completed_frees_the_size_of_its_directory(crew: Crew) -> None:
+    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+        ran(crew, number)
+    size = freed(crew, dry_run=True)["coder-1.2"]
+    assert killed(child(lambda: gc(crew), "renamed.archive#1"))
+    assert freed(crew) == {"coder-1.2": size}

@@ -66,8 +66,11 @@ def free(crew: Crew, garbage: Garbage) -> Garbage | None:
     """
     if garbage.kind is GarbageKind.RUN:
         run = garbage.path.name
+        target = run_archive.archive_path(crew.paths, run)
+        # After a crash a run has its archive and its directory.
+        former = target.stat().st_size if target.exists() else 0
         run_archive.archive_run(crew.run_dir(run))
-        return _with_size(garbage, garbage.size - run_archive.archive_path(crew.paths, run).stat().st_size)
+        return _with_size(garbage, garbage.size + former - target.stat().st_size)
     if garbage.kind is GarbageKind.LOG:
         return _compress_log(crew, garbage)
     garbage.path.unlink(missing_ok=True)
@@ -95,6 +98,8 @@ def _compress_log(crew: Crew, garbage: Garbage) -> Garbage | None:
     path = garbage.path
     target = path.parent / _LOG_ARCHIVE / f"{path.name}.gz"
     atomic.make_directory(crew.paths.root, target.parent)
+    if target.parent.is_symlink():
+        raise NotADirectoryError(f"{target.parent} is a link")
     try:
         with untrusted_files.open_to_read(path) as source:
             before = os.fstat(source.fileno())
@@ -118,7 +123,8 @@ def _compress_log(crew: Crew, garbage: Garbage) -> Garbage | None:
 def _find_temporary_files(crew: Crew) -> Iterator[Garbage]:
     """Yield files that `atomic` began and whose writer died before the rename."""
     directories = [crew.paths.liza, crew.paths.tx, crew.paths.logs, crew.paths.locks]
-    directories += [*crew.paths.runs.glob("*"), *crew.paths.runs.glob("*/*")]
+    agents = _entries(crew.paths.runs)
+    directories += [*agents, *(run for agent in agents for run in _entries(agent))]
     for directory in directories:
         for path in _entries(directory):
             match = _TEMPORARY.fullmatch(path.name)
@@ -135,6 +141,9 @@ def _is_old_file(path: Path) -> bool:
 
 
 def _entries(directory: Path) -> list[Path]:
+    """Return what is in a directory; nothing for a link: what is behind it is not Liza's."""
+    if directory.is_symlink():
+        return []
     try:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):

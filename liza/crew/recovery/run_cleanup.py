@@ -22,6 +22,9 @@ def archive_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:
 
 def find_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:
     """Return the runs of an agent that ``archive_old_runs`` would archive. Raises LizaError, OSError."""
+    if (crew.paths.runs / agent).is_symlink():
+        # What is behind a link is not Liza's: it is neither archived nor removed.
+        return ()
     runs = run_directory.list_runs(crew.paths, agent)
     if len(runs) <= retention.UNARCHIVED_RUNS:
         return ()
