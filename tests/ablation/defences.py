@@ -1113,6 +1113,11 @@ TABLE: dict[str, Defence] = {
         {"liza.board.archive_tables:_is_readable": gives(True)},
         (f"{ARCHIVE}test_a_former_copy_stays_if_the_last_one_cannot_be_read",),
     ),
+    "unreadable outcome": Defence(
+        "the outcome of an archived task that cannot be read is not guessed",
+        {"liza.crew.archive.archived_tasks:_known_outcome": gives("ABANDONED")},
+        (f"{ARCHIVE}test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed",),
+    ),
     "open runs": Defence(
         "a task stays on the board until the session that worked on it is concluded",
         {"liza.crew.archive.archive_moves:_find_open_runs": gives(frozenset())},

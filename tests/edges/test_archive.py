@@ -371,6 +371,24 @@ def test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_tas
     assert state.sprint.metrics["total"] == 4
 
 
+def test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed(root: Path) -> None:
+    merged(root, "t2")
+    move(root)
+    path = the_file(root)
+    text = path.read_text()
+    path.write_text(text.replace("status: MERGED", "status: NONSENSE"))
+    with pytest.raises(Refused, match=r"the entry of t2 in the archive has an error: .*NONSENSE") as refusal:
+        add(root, "t3", "t2")
+    assert refusal.value.hint == "liza validate"
+    path.write_text(text)
+    add(root, "t3", "t2")
+    path.write_text(text.replace("status: MERGED", "status: NONSENSE"))
+    add(root, "t4", "t2")
+    state = check(root)
+    assert state.archived.outcomes == {"t2": Status.MERGED}
+    assert [picking.unmet_dependencies(state, task) for task in state.tasks] == [(), ()]
+
+
 def test_an_archived_dependency_of_a_task_on_the_board_stays_met(root: Path) -> None:
     add(root, "t3", "t2")
     merged(root, "t2")

@@ -18,7 +18,7 @@ from liza.rules.tasks.archiving import ArchiveTotals
 from liza.rules.value_classes import replace
 
 if TYPE_CHECKING:
-    from liza.board.archive_index import ArchiveIndex
+    from liza.board.archive_index import ArchiveIndex, IndexedTask
 
 REPAIR = "liza archive --repair"
 _MAX_MERGES = 50
@@ -80,19 +80,34 @@ def find_outcomes(crew: Crew, state: State, task_ids: Iterable[str]) -> dict[str
 
 
 def _resolve(index: ArchiveIndex, state: State, task_ids: set[str]) -> dict[str, Status]:
-    """Return the outcomes of archived tasks; chains of superseded tasks are followed."""
+    """Return the outcomes of archived tasks; chains of superseded tasks are followed.
+
+    Of an entry that cannot be read the board may know the outcome. Raises Refused if not: a guess would stay there.
+    """
     entries = index.find(task_ids)
     waiting = {other for entry in entries.values() for other in entry.superseded_by} - entries.keys()
     while waiting:
         more = index.find(other for other in waiting if state.task(other) is None)
         entries |= more
         waiting = {other for entry in more.values() for other in entry.superseded_by} - entries.keys()
+    outcomes = {task.id: task.status for task in state.tasks}
+    for entry in entries.values():
+        if entry.error:
+            outcomes[entry.id] = _known_outcome(state, entry)
     closed = [
-        Task(id=entry.id, status=Status(entry.status or Status.ABANDONED), superseded_by=entry.superseded_by)
+        Task(id=entry.id, status=Status(entry.status), superseded_by=entry.superseded_by)
         for entry in entries.values()
+        if not entry.error
     ]
-    outcomes = archiving.resolve_outcomes(closed, {task.id: task.status for task in state.tasks})
+    outcomes = archiving.resolve_outcomes(closed, outcomes)
     return {task_id: outcomes[task_id] for task_id in task_ids if task_id in entries}
+
+
+def _known_outcome(state: State, entry: IndexedTask) -> Status:
+    outcome = state.archived.outcomes.get(entry.id)
+    if outcome is None:
+        raise Refused(f"the entry of {entry.id} in the archive has an error: {entry.error}", "liza validate")
+    return outcome
 
 
 def read_figures(crew: Crew, state: State) -> ArchiveFigures:
