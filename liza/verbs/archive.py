@@ -53,5 +53,9 @@ def repair(crew: Crew) -> Result:
     if done.counted != done.counts:
         lines.append(f"the board counts {count_noun(done.counts, 'archived task')}; it counted {done.counted}")
     details = {"restored": list(done.restored), "copies": done.copies, "total": done.counts, "counted": done.counted}
-    message = "\n".join(lines) or ("the numbers were corrected" if done.is_changed else "nothing to repair")
+    if done.is_changed and not lines:
+        lines.append("the board has the numbers of the files")
+    if done.faults:
+        lines.append(f"{count_noun(done.faults, 'entry or file has', 'entries or files have')} to be mended by hand")
+    message = "\n".join(lines) or "nothing to repair"
     return Result("changed" if done.is_changed else "unchanged", None, None, "liza validate", details, message)

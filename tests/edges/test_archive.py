@@ -719,6 +719,33 @@ def test_a_former_copy_stays_if_the_last_one_cannot_be_read(root: Path, monkeypa
     assert validate_verb.validate(None)["valid"]
 
 
+def test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_reason(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    move(root)
+    recorder.record_history(crew_of(root))
+    path = the_file(root)
+    path.unlink()
+    with pytest.raises(UnknownId, match="the board counts 1 task in it, the files have 0") as refusal:
+        archived_tasks.with_archived(crew_of(root), opened(root).read(), "t1")
+    assert refusal.value.hint == "liza validate"
+    path.mkdir()
+    with pytest.raises(UnknownId, match="is not a regular file"):
+        archived_tasks.with_archived(crew_of(root), opened(root).read(), "t1")
+    result = archive_verb.repair(crew_of(root))
+    assert (result.result, result.message) == ("unchanged", "1 entry or file has to be mended by hand")
+    command = validate_verb.validate(None)["next"]
+    assert command == f"mv {path} {path}.odd"
+    path.rename(f"{path}.odd")
+    assert validate_verb.validate(None)["next"] == "liza archive --repair"
+    archive_verb.repair(crew_of(root))
+    assert validate_verb.validate(None)["valid"]
+    assert archived_tasks.with_archived(crew_of(root), opened(root).read(), "t1").task("t1") is not None
+    with pytest.raises(UnknownId, match="on the board"):
+        archived_tasks.with_archived(crew_of(root), opened(root).read(), "t9")
+
+
 def test_a_repair_writes_recorded_files_and_counts_anew_what_a_person_deleted(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from liza.rules.tasks import archiving
 
 class ArchiveRepair(msgspec.Struct, frozen=True):
     """What was repaired: files written from the history, copies turned into comments, and the number of archived
-    tasks that the board counted and counts.
+    tasks that the board counted and counts. ``faults``: what a person has to mend.
     """
 
     restored: tuple[str, ...]
@@ -19,6 +19,7 @@ class ArchiveRepair(msgspec.Struct, frozen=True):
     counted: int
     counts: int
     is_changed: bool
+    faults: int
 
 
 def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
@@ -42,4 +43,6 @@ def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
         tx.state = archiving.with_totals(tx.before, facts.totals)
     number = sum(map(len, copies.values()))
     is_changed = bool(restored or number) or tx.state is not tx.before
-    return ArchiveRepair(restored, number, tx.before.archived.total, tx.state.archived.total, is_changed)
+    return ArchiveRepair(
+        restored, number, tx.before.archived.total, tx.state.archived.total, is_changed, len(index.find_faults())
+    )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from liza.crew.crew import Crew
 from liza.rules.errors import Refused, UnknownId
+from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State, Status, Task
 from liza.rules.reports.timings import Span
 from liza.rules.tasks import archiving, claims
@@ -59,9 +61,22 @@ def with_archived(crew: Crew, state: State, task_id: str) -> State:
         return state
     task = find_task(crew, state, task_id)
     if task is None:
+        _refuse_incomplete(crew, state, task_id)
         claims.get_task(state, task_id)  # raises
         return state
     return replace(state, tasks=(*state.tasks, task))
+
+
+def _refuse_incomplete(crew: Crew, state: State, task_id: str) -> None:
+    """Raise UnknownId for an unknown task if it may be in a part of the archive that is missing or unreadable."""
+    index = open_index(crew)
+    ids, faults = (index.ids(), index.find_faults()) if index is not None else ([], [])
+    reasons = [f".liza/archive/{name}: {fault}" for name, entry, fault in faults if not entry]
+    number = sum(state.task(other) is None for other in ids)
+    if number < state.archived.total:
+        reasons.append(f"the board counts {count_noun(state.archived.total, 'task')} in it, the files have {number}")
+    if reasons:
+        raise UnknownId(f"there is no task {task_id!r}, and the archive is incomplete: {reasons[0]}", "liza validate")
 
 
 def refuse_archived(crew: Crew, state: State, task_ids: Iterable[str]) -> None:
@@ -152,10 +167,8 @@ def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
     totals = ArchiveTotals()
     if index is not None:
         for name, task_id, fault in index.find_faults():
-            path = crew.paths.archive / name
-            command = shlex.join(["ls", "-l", str(path)]) if not path.is_file() else f"$EDITOR {shlex.quote(str(path))}"
             entry = f"archive/{name}{f': {task_id}' if task_id else ''}"
-            yield ArchiveFault(entry, fault, "an entry of a closed task", command)
+            yield ArchiveFault(entry, fault, "an entry of a closed task", _mending_command(crew.paths.archive / name))
         for name, task_id in index.find_repeated():
             fault = "the id occurs more than once in the archive; the last entry counts"
             yield ArchiveFault(f"archive/{name}: {task_id}", fault, "one entry", REPAIR)
@@ -168,3 +181,10 @@ def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
             if counts.get(name, 0) != real.get(name, 0):
                 actual, expected = f"{name}: {counts.get(name, 0)}", f"{name}: {real.get(name, 0)}, as the files have"
                 yield ArchiveFault(f"archived.{kind}", actual, expected, REPAIR)
+
+
+def _mending_command(path: Path) -> str:
+    if path.is_file() and not path.is_symlink():
+        return f"$EDITOR {shlex.quote(str(path))}"
+    # Then the file is missing, and the next command is that of a missing file.
+    return shlex.join(["mv", str(path), f"{path}.odd"])
