@@ -357,11 +357,15 @@ def comment_out(paths: Paths, name: str, offsets: Iterable[int]) -> Rewrite:
 def rewrite(paths: Paths, change: Rewrite) -> None:
     """Write a changed file. The caller holds the lock of the board. Raises BoardInconsistent, WriteFailed."""
     path = paths.archive / change.name
-    if read_bytes(paths, change.name) != change.before:
+    if _has_changed(paths, change):
         raise BoardInconsistent(f".liza/archive/{change.name} has changed meanwhile", "liza archive --repair")
     with files.convert_os_errors():
         atomic.write_from(paths.tx, path, change.after, path.stat().st_mode & 0o777)
     files.fsync_directory(paths.archive)
+
+
+def _has_changed(paths: Paths, change: Rewrite) -> bool:
+    return read_bytes(paths, change.name) != change.before
 
 
 def _as_comment(task_id: str, piece: bytes) -> bytes:

@@ -76,7 +76,7 @@ def _drops_all(was: Callable[..., Any]) -> Any:
     return lambda self, revision, texts: was(self, revision, dict.fromkeys(range(1, revision + 1), "") | dict(texts))
 
 
-def _through_links(was: Callable[..., Any]) -> Any:
+def _behind_links(was: Callable[..., Any]) -> Any:
     return lambda directory: sorted(directory.iterdir()) if directory.is_dir() else []
 
 
@@ -1118,6 +1118,26 @@ TABLE: dict[str, Defence] = {
         {"liza.crew.archive.archived_tasks:_known_outcome": gives("ABANDONED")},
         (f"{ARCHIVE}test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed",),
     ),
+    "archive directory": Defence(
+        "no task moves through a link at the directory of the archive",
+        {"liza.board.archive_files:refuse_link": gives(None)},
+        (f"{ARCHIVE}test_no_task_moves_through_a_link_at_the_directory",),
+    ),
+    "archive names": Defence(
+        "no task moves to a file of the archive that no reader finds",
+        {"liza.board.archive_files:is_archive_name": gives(True)},
+        (f"{ARCHIVE}test_no_task_moves_to_a_file_that_no_reader_finds",),
+    ),
+    "edited archive": Defence(
+        "a repair of the archive overwrites no edit",
+        {"liza.board.archive_files:_has_changed": gives(False)},
+        (f"{ARCHIVE}test_a_repair_does_not_overwrite_an_edit_made_since_it_read_the_file",),
+    ),
+    "incomplete archive": Defence(
+        "a task of a missing or unreadable archive file is not called unknown without the reason",
+        {"liza.crew.archive.archived_tasks:_refuse_incomplete": gives(None)},
+        (f"{ARCHIVE}test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_reason",),
+    ),
     "open runs": Defence(
         "a task stays on the board until the session that worked on it is concluded",
         {"liza.crew.archive.archive_moves:_find_open_runs": gives(frozenset())},
@@ -1125,7 +1145,7 @@ TABLE: dict[str, Defence] = {
     ),
     "links below .liza": Defence(
         "gc deletes nothing behind a symbolic link",
-        {"liza.crew.recovery.garbage:_entries": _through_links},
+        {"liza.crew.recovery.garbage:_entries": _behind_links},
         (f"{GARBAGE}test_what_is_behind_a_link_is_neither_found_nor_changed",),
     ),
     "logs in use": Defence(

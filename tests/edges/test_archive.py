@@ -767,6 +767,18 @@ def test_a_repair_writes_recorded_files_and_counts_anew_what_a_person_deleted(
     assert check(root).archived.counts == {}
 
 
+def test_a_repair_does_not_overwrite_an_edit_made_since_it_read_the_file(root: Path) -> None:
+    archived_twice(root)
+    path = the_file(root)
+    [(name, offsets)] = ArchiveIndex(Paths(root)).find_copies().items()
+    change = archive_files.comment_out(Paths(root), name, offsets)
+    path.write_text(path.read_text() + "  # a note of mine\n")
+    with pytest.raises(BoardInconsistent, match="has changed meanwhile") as refusal:
+        archive_files.rewrite(Paths(root), change)
+    assert refusal.value.hint == "liza archive --repair"
+    assert "a note of mine" in path.read_text()
+
+
 def test_a_kill_at_any_point_of_a_repair_is_repaired_by_the_next_one(root: Path, tmp_path: Path) -> None:
     archived_twice(root)
     Paths(root).state.write_text(Paths(root).state.read_text().replace("ABANDONED: 2", "ABANDONED: 7"))
