@@ -17,16 +17,16 @@ from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
 from liza.crew.drift import drift
 from liza.crew.drift.drift_cache import RepositoryStamp
+from liza.crew.merging import logged_alarms
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import NotRegularFile, WriteFailed
 from liza.rules.model import State
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
-from liza.system import crash_points, untrusted_files
+from liza.system import untrusted_files
 from liza.system.files import BOARD_MODE, replace_unsynced
 from liza.system.flock import try_lock_path
 
-AlarmKeys = list[tuple[str, str]]
 SELF_LOGGED_KIND = AlarmKind.SUPERVISOR_LEFT
 """The exiting supervisor logs this kind itself: it may be the last one."""
 MIN_INTERVAL = 1.0
@@ -68,8 +68,9 @@ def check_alarms(crew: Crew, state: State, changed_at: float) -> AlarmNews:
     seconds = _seconds_to_check(_read_check(crew.paths), state.revision, changed_at, crew.clock.monotonic())
     if seconds != 0:
         return AlarmNews(next_check=seconds)
-    with try_lock_path(crew.paths.locks / "alerts.lock", BOARD_MODE) as is_locked:
-        return _check_locked(crew, state, changed_at) if is_locked else AlarmNews(next_check=MIN_INTERVAL)
+    with try_lock_path(logged_alarms.alerts_lock(crew.paths), BOARD_MODE) as is_locked:
+        # Read again: an alarm that was logged where it arose must not count as cleared.
+        return _check_locked(crew, crew.board.read(), changed_at) if is_locked else AlarmNews(next_check=MIN_INTERVAL)
 
 
 def _seconds_to_check(last: AlarmCheck | None, revision: int, changed_at: float, now: float) -> float | None:
@@ -98,29 +99,11 @@ def _check_locked(crew: Crew, state: State, changed_at: float) -> AlarmNews:
 
 
 def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
-    """Append new alarms to `.liza/alerts.log` and return them. The caller holds the lock of the log."""
-    path = crew.paths.tx / "alerts"
-    logged = _read_logged(path)
-    alarms = {
-        (alarm.kind, alarm.about): alarm
-        for alarm in find_alarms(crew, state, crew.gather_evidence(state))
-        if alarm.kind != SELF_LOGGED_KIND
-    }
-    new = tuple(alarm for key, alarm in alarms.items() if key not in logged)
-    if new:
-        crew.append_alert_log([f"{alarm.kind}  {alarm.message}. Next: {alarm.next}" for alarm in new])
-        crash_points.point("alarms", "logged")
-    if set(alarms) != logged:
-        replace_unsynced(path, msgspec.json.encode(sorted(alarms)))
-    return new
-
-
-def _read_logged(path: Path) -> set[tuple[str, str]]:
-    """Return the alarms that are logged and present; none if the file is damaged, so that they are logged again."""
-    try:
-        return set(msgspec.json.decode(untrusted_files.read_record(path), type=AlarmKeys))
-    except (FileNotFoundError, msgspec.DecodeError):
-        return set()
+    """Append new alarms to `.liza/alerts.log`; return those that no search has returned yet. The caller holds the lock
+    of the log, and has read ``state`` since.
+    """
+    alarms = find_alarms(crew, state, crew.gather_evidence(state))
+    return logged_alarms.log_searched(crew, (alarm for alarm in alarms if alarm.kind != SELF_LOGGED_KIND))
 
 
 def _read_check(paths: Paths) -> AlarmCheck | None:

@@ -11,14 +11,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from liza.cli.render import render_task
 from liza.crew import draft_specs
-from liza.crew.merging import candidate
+from liza.crew.crew import Crew
+from liza.crew.merging import candidate, logged_alarms, merge_outcomes
 from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs, merges
 from liza.repo.runner import Git
+from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
+from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
+from liza.rules.model import State
+from liza.supervisor.alarm_log import check_alarms
+from liza.system.file_lock import Lock
 from liza.verbs import show_task
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
@@ -744,3 +751,60 @@ def test_a_test_command_of_blanks_is_none_and_merges_are_untested(crew: Merges) 
     assert crew.merge() == ""
     assert (crew.status("a"), crew.task("a").tested) == ("MERGED", False)
     assert "without a test: a" in crew.alarms()["untested_merges"]
+
+
+def _set_aside(crew: Crew, task: str) -> None:
+    approved = crew.board.read().task(task)
+    assert approved is not None
+    merge_outcomes.record_failure(crew, "coder-1", approved, MergeFailure(MergeFailureKind.FAILED, "the disk is full"))
+
+
+def _search(crew: Crew, state: State) -> list[str]:
+    """What a supervisor reports that read the board as ``state``, and whose turn it is to search all alarms."""
+    (crew.paths.tx / "alarm-check").unlink(missing_ok=True)
+    alarms = check_alarms(crew, state, float("-inf")).alarms
+    return [alarm.about for alarm in alarms if alarm.kind == AlarmKind.MERGE_SET_ASIDE]
+
+
+def test_a_merge_that_is_set_aside_is_logged_at_once_and_only_once_and_a_supervisor_still_reports_it(
+    crew: Merges,
+) -> None:
+    crew.approved("a", "b")
+    before = crew.crew.board.read()
+    for task in "aab":
+        _set_aside(crew.crew, task)
+    assert crew.alerts().count("merge_set_aside  a ") == crew.alerts().count("merge_set_aside  b ") == 1
+    # This supervisor has read the board before the merges failed.
+    assert _search(crew.crew, before) == ["a", "b"]
+    assert _search(crew.crew, crew.crew.board.read()) == []
+    _set_aside(crew.crew, "a")
+    assert _search(crew.crew, crew.crew.board.read()) == []
+    assert crew.alerts().count("merge_set_aside") == 2
+
+
+def test_a_merge_that_is_set_aside_again_after_its_alarm_has_cleared_is_logged_again(crew: Merges) -> None:
+    crew.approved("a")
+    _set_aside(crew.crew, "a")
+    with crew.crew.change("human:ann", "edit") as tx:
+        task = crew.task("a")
+        tx.state = tx.state.with_task(replace(task, set_aside=None))
+    assert _search(crew.crew, crew.crew.board.read()) == []
+    _set_aside(crew.crew, "a")
+    assert crew.alerts().count("merge_set_aside") == 2
+
+
+def test_a_merger_does_not_wait_for_a_supervisor_that_holds_the_alert_log_and_logs_all_the_same(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logged_alarms, "LOCK_TIMEOUT", 0.01)
+    crew.approved("a")
+    with Lock(logged_alarms.alerts_lock(crew.crew.paths)):
+        _set_aside(crew.crew, "a")
+    assert crew.alerts().count("merge_set_aside  a ") == 1
+
+
+def test_a_failed_merge_is_recorded_although_its_alarm_cannot_be_logged(crew: Merges) -> None:
+    crew.approved("a")
+    (crew.crew.paths.tx / "early-alerts").mkdir()
+    _set_aside(crew.crew, "a")
+    assert crew.task("a").set_aside is not None

@@ -82,6 +82,7 @@ def test_tests_that_kill_their_merger_cost_their_own_task_its_merge_and_no_other
         assert f"it was put back to {start[:10]}" in failure
         assert crew.git("ls-tree", "--name-only", "integration").split() == ["README.md", "task-2.txt"]
         assert crew.paths.alerts.read_text().count("untested_integration") == 3
+        assert crew.paths.alerts.read_text().count("merge_set_aside  task-1 ") == 1
 
 
 @pytest.mark.campaign

@@ -8,6 +8,7 @@ from contextlib import suppress
 from liza.crew import draft_specs
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
+from liza.crew.merging import logged_alarms
 from liza.crew.merging.candidate import CandidateResult
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import (
@@ -20,7 +21,7 @@ from liza.rules.errors import (
     SystemRefused,
 )
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import merge_rules
+from liza.rules.merging import merge_alarms, merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import MergeInProgress, Status, Task
 from liza.rules.paths import is_person
@@ -116,12 +117,20 @@ def is_task_error(crew: Crew, error: BaseException) -> bool:
 
 
 def record_failure(crew: Crew, by: str, task: Task, failure: MergeFailure) -> bool:
-    """Record a failed merge. Return whether the task went back to its coder, who must resolve it. Raises Refused."""
+    """Record a failed merge, and log the alarm if its retry is delayed: it may clear before a supervisor sees it.
+
+    Return whether the task went back to its coder, who must resolve it. Raises Refused.
+    """
     with crew.change(merge_actor(by), "merge failed", task.id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, commit=task.review_commit)
         tx.state = merge_rules.retry_or_fail(tx.state, task.id, failure, invocation)
     after = tx.state.task(task.id)
-    return after is not None and after.status is Status.INTEGRATION_FAILED
+    if after is None or after.status is Status.INTEGRATION_FAILED:
+        return after is not None
+    # The failure is recorded. If its alarm cannot be logged here, a supervisor logs it.
+    with suppress(*CAUGHT_ERRORS):
+        logged_alarms.log_early(crew, merge_alarms.retry_alarms(after))
+    return False
 
 
 def classify_error(crew: Crew, task: Task, error: BaseException) -> MergeFailure:

@@ -1,0 +1,79 @@
+"""The record of the alarms that `.liza/alerts.log` has: each is logged once until it clears.
+
+The supervisors search all alarms, at most once a second. An alarm that may clear sooner is logged where it arises. The
+next search then reports it to the person, and does not log it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from liza.crew.crew import Crew
+from liza.rules.alarm_kinds import Alarm
+from liza.rules.errors import LockTimeout
+from liza.rules.paths import Paths
+from liza.system import crash_points, untrusted_files
+from liza.system.files import BOARD_MODE, replace_unsynced
+from liza.system.flock import lock_path
+
+AlarmKeys = list[tuple[str, str]]
+LOCK_TIMEOUT = 2.0  # seconds: a search for alarms takes less; a merger must not wait for a frozen supervisor
+
+
+def log_searched(crew: Crew, alarms: Iterable[Alarm]) -> tuple[Alarm, ...]:
+    """Log and return those of all present alarms that no search has returned yet.
+
+    The caller holds ``alerts_lock``, and has read the board since it took the lock.
+    """
+    path, early_path = crew.paths.tx / "alerts", crew.paths.tx / "early-alerts"
+    reported, early = _read_keys(path), _read_keys(early_path)
+    present = {(alarm.kind, alarm.about): alarm for alarm in alarms}
+    new = {key: alarm for key, alarm in present.items() if key not in reported}
+    _append(crew, [alarm for key, alarm in new.items() if key not in early])
+    if set(present) != reported:
+        replace_unsynced(path, msgspec.json.encode(sorted(present)))
+    # Last: if this process is killed before, the next search does not log these alarms again.
+    early_path.unlink(missing_ok=True)
+    return tuple(new.values())
+
+
+def log_early(crew: Crew, alarms: Iterable[Alarm]) -> None:
+    """Log alarms that arose now, unless they are logged. Raises LizaError, OSError.
+
+    If the lock is not free within LOCK_TIMEOUT, the next search may log them again.
+    """
+    present = {(alarm.kind, alarm.about): alarm for alarm in alarms}
+    if not present:
+        return
+    path, early_path = crew.paths.tx / "alerts", crew.paths.tx / "early-alerts"
+    with suppress(LockTimeout), lock_path(alerts_lock(crew.paths), LOCK_TIMEOUT, BOARD_MODE):
+        early = _read_keys(early_path)
+        new = present.keys() - early - _read_keys(path)
+        _append(crew, [present[key] for key in sorted(new)])
+        if new:
+            replace_unsynced(early_path, msgspec.json.encode(sorted(early | new)))
+        return
+    _append(crew, list(present.values()))
+
+
+def alerts_lock(paths: Paths) -> Path:
+    """Path of the lock of the alert log and of its records."""
+    return paths.locks / "alerts.lock"
+
+
+def _append(crew: Crew, alarms: list[Alarm]) -> None:
+    if alarms:
+        crew.append_alert_log([f"{alarm.kind}  {alarm.message}. Next: {alarm.next}" for alarm in alarms])
+        crash_points.point("alarms", "logged")
+
+
+def _read_keys(path: Path) -> set[tuple[str, str]]:
+    """Return the alarms of a record; none if it is damaged, so that they are logged again."""
+    try:
+        return set(msgspec.json.decode(untrusted_files.read_record(path), type=AlarmKeys))
+    except (FileNotFoundError, msgspec.DecodeError):
+        return set()
