@@ -8,7 +8,7 @@ from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
-from liza.crew.merging import candidate, merge_outcomes
+from liza.crew.merging import candidate, merge_outcomes, merge_turn
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.project import proof_runner
@@ -30,11 +30,19 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
     """Merge the named APPROVED task, or the best one, for a person or for the supervisor of that agent.
 
     A failure is recorded on its task, which is returned to its coder or retried later; other tasks are merged
-    meanwhile. Raises Refused, GitFailed, OSError.
+    meanwhile. Raises Refused, GitFailed, OSError; for a supervisor LockTimeout if another process merges.
     """
     person = require_person(crew, planner=False)
-    by = parse_agent_id(supervisor) if supervisor else person
-    with hold_merge_lock(crew) as locked:
+    if not supervisor:
+        return _merge_and_archive(crew, person, task_id, has_turn=False)
+    try:
+        return _merge_and_archive(crew, parse_agent_id(supervisor), task_id, has_turn=True)
+    finally:
+        merge_turn.pass_on_orphaned_turn(crew.paths, supervisor)
+
+
+def _merge_and_archive(crew: Crew, by: str, task_id: str | None, *, has_turn: bool) -> Result:
+    with hold_merge_lock(crew, has_turn=has_turn) as locked:
         result = _merge(locked, by, task_id)
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")

@@ -19,8 +19,9 @@ from liza.crew import caller
 from liza.crew.crew import Crew, find_crew
 from liza.crew.merging import merge_lock, merge_turn
 from liza.crew.project.proof_runner import prove_now
+from liza.crew.recovery import findings
 from liza.programs.presets import preset_table
-from liza.rules.errors import BoardInconsistent
+from liza.rules.errors import BoardInconsistent, GitFailed
 from liza.rules.merging import merge_rules
 from liza.rules.model import State
 from liza.rules.sessions import actions
@@ -31,6 +32,7 @@ from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
 from liza.system import ancestors, flock
+from liza.system.file_lock import Lock
 from liza.verbs.init import InitOptions, init
 from liza.verbs.sync import sync
 from tests.conftest import until
@@ -165,6 +167,48 @@ def test_a_supervisor_that_decided_before_another_one_merged_the_task_starts_no_
         project.prepare("merge", "task-1")
         runner.carry_out(actions.Merge(task.id))
         assert memory.job is None
+
+
+def test_a_supervisor_whose_merger_found_the_merge_lock_held_tries_again_on_the_same_revision(tmp_path: Path) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        memory, events = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic())), queue.Queue[Any]()
+        runner = _runner(crew, memory, events)
+        with Lock(crew.paths.merge_lock):
+            runner.carry_out(actions.Merge("task-1"))
+            events.get(timeout=60)
+        revision = crew.board.read().revision
+        assert memory.merges.was_tried(revision, "task-1")
+        runner.finish_job()
+        assert not memory.merges.was_tried(revision, "task-1")
+
+
+@pytest.mark.parametrize("is_due", [True, False])
+def test_supervisors_that_found_the_merge_lock_held_by_a_person_are_woken_at_its_end_if_a_merge_is_due(
+    tmp_path: Path, is_due: bool
+) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1") if is_due else find_crew(project.root)
+        with pytest.raises(GitFailed), merge_lock.hold_merge_lock(crew):
+            raise GitFailed("the command of the person failed")
+        assert (wake_up.last_wake(crew.paths, "merge") is not None) is is_due
+
+
+def test_doctor_refuses_no_merger_while_it_looks_for_an_unfinished_merge(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init(repo, InitOptions(goal="It is there", no_test=True))
+    crew, is_free = find_crew(repo), list[bool]()
+
+    def look(git: object) -> bool:
+        lock = Lock(crew.paths.merge_lock)
+        is_free.append(lock.try_acquire())
+        lock.release()
+        return False
+
+    monkeypatch.setattr(findings.branch_moves, "has_unfinished_move", look)
+    list(findings.list_findings(crew, crew.board.read()))
+    assert is_free == [True]
 
 
 def _end_check_at_its_first_refusal(monkeypatch: pytest.MonkeyPatch, lock: Path) -> None:

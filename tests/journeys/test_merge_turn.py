@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from liza.system.file_lock import last_holder_pid
+from tests.conftest import until
 from tests.journeys.crews import APPROVE, WORK, Crew, started
 
 AGENTS = ("coder-1", "coder-2", "coder-3", "code-reviewer-1", "code-reviewer-2")
@@ -52,3 +55,33 @@ def test_a_supervisor_killed_when_it_started_its_merger_leaves_a_crew_that_merge
         crew.add("task-2")
         crew.wait_status("task-1", "MERGED")
         crew.wait_status("task-2", "MERGED")
+
+
+def test_a_merger_whose_supervisor_was_killed_wakes_the_others_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without the poll, a wake-up that is lost is not made good.
+    with started(tmp_path, poll_interval=3600) as crew:
+        for task in ("task-1", "task-2"):
+            there = crew.work_by_hand(task)
+            crew.prepare("submit", cwd=there)
+            crew.prepare("verdict", "approve", "fine", "--task", task)
+        # The merger stops itself when the board has its last revision.
+        monkeypatch.setenv("LIZA_FAULT", "merge.merged:stop")
+        victim = crew.agent("coder-1", crew.script("coder", WORK))
+        crew.wait_status("task-1", "MERGED")
+        victim.kill()
+        monkeypatch.delenv("LIZA_FAULT")
+        merger = last_holder_pid(crew.paths.merge_lock)
+        assert merger is not None
+        crew.wait(lambda _: _state(merger) == "T", "the merger stopped")
+        (crew.paths.tx / "alarm-check").unlink(missing_ok=True)
+        crew.agent("coder-2", crew.script("coder", WORK))
+        # A supervisor writes this when it has found the turn taken, before it waits.
+        until((crew.paths.tx / "alarm-check").exists, "the other supervisor waits")
+        os.kill(merger, signal.SIGCONT)
+        crew.wait_status("task-2", "MERGED")
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]

@@ -10,10 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+from liza.board import wake_up
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
+from liza.system.file_lock import last_holder_pid
 from liza.system.flock import is_flock_held, try_flock
 
 CHECK_LIMIT = 0.5  # seconds: a process that only checks whether the turn is free holds it for a moment
@@ -50,5 +53,26 @@ def _try_until_held(paths: Paths, descriptor: int) -> bool:
     while not try_flock(descriptor):
         if is_flock_held(paths.merge_turn) or time.monotonic() >= end:
             return False
-        time.sleep(RETRY_DELAY)
+        time.sleep(RETRY_DELAY)  # no event tells the end of a check
     return True
+
+
+def pass_on_orphaned_turn(paths: Paths, agent: str) -> None:
+    """End the turn of this process, a merger, and wake the supervisors, if the supervisor of ``agent`` that started it
+    is gone. Else that supervisor does it after this process ended.
+
+    A failure only delays the next merge to the next poll.
+    """
+    with suppress(OSError):
+        if last_holder_pid(paths.supervisor_lock(agent)) != os.getppid():
+            _close_turn(paths)
+            wake_up.wake_watchers(paths, agent)
+
+
+def _close_turn(paths: Paths) -> None:
+    """Close the inherited descriptor, which is the last one of the lock: the supervisors see the turn free."""
+    turn = paths.merge_turn.stat()
+    for descriptor in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(descriptor), turn):
+                os.close(descriptor)

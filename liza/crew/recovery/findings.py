@@ -10,6 +10,7 @@ from liza.board import revision_journal
 from liza.crew import run_state
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
+from liza.crew.merging import merge_turn
 from liza.crew.recovery import earlier_slots, lost_history, recover
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
@@ -25,7 +26,6 @@ from liza.rules.reports import drift_alarms
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.tasks import picking
 from liza.rules.value_classes import Value
-from liza.system.file_lock import Lock
 
 ACTOR = "doctor"
 FIX_COMMAND = "liza doctor --fix"
@@ -130,20 +130,23 @@ def _missing_worktree_text(crew: Crew, task: Task) -> str:
 
 
 def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
-    lock = Lock(crew.paths.merge_lock)
-    if not lock.try_acquire():
-        # A merger is running: its merge is not a leftover.
+    # The lock is only checked: to hold it would refuse a merger. A merge that began or ended meanwhile is no leftover.
+    if merge_turn.is_merger_running(crew.paths):
         return
-    try:
-        if branch_moves.has_unfinished_move(crew.git):
-            yield Finding("merge", "a killed merge has updated only some files of a checkout", True, FIX_COMMAND)
-        for task in state.tasks:
-            if task.merging is not None and task.merging.tested is None and not task.merging.waiting:
-                yield Finding("merge", f"{task.id} was being merged, and its merger died", True, FIX_COMMAND)
-            for alarm in merge_alarms.retry_alarms(task):
-                yield Finding("merge", alarm.message, False, alarm.next)
-    finally:
-        lock.release()
+    is_move_unfinished, unfinished = branch_moves.has_unfinished_move(crew.git), _find_unfinished(crew.board.read())
+    if merge_turn.is_merger_running(crew.paths):
+        return
+    if is_move_unfinished:
+        yield Finding("merge", "a killed merge has updated only some files of a checkout", True, FIX_COMMAND)
+    for task in state.tasks:
+        if task.id in unfinished:
+            yield Finding("merge", f"{task.id} was being merged, and its merger died", True, FIX_COMMAND)
+        for alarm in merge_alarms.retry_alarms(task):
+            yield Finding("merge", alarm.message, False, alarm.next)
+
+
+def _find_unfinished(state: State) -> set[str]:
+    return {task.id for task in state.tasks if recover.is_merge_unfinished(task)}
 
 
 def _check_retired_slots(crew: Crew, state: State) -> Iterator[Finding]:

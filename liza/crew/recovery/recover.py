@@ -273,7 +273,7 @@ def _repair_review_refs(crew: Crew) -> list[Repair]:
     return repairs
 
 
-def _is_merge_unfinished(task: Task) -> bool:
+def is_merge_unfinished(task: Task) -> bool:
     """Return whether a merge was begun and its candidate is not recorded as tested. A tested candidate is merged by the
     next merge.
     """
@@ -281,7 +281,7 @@ def _is_merge_unfinished(task: Task) -> bool:
 
 
 def _recover_merges(crew: Crew, by: str) -> list[Repair]:
-    open_merges = [task.id for task in crew.board.read().tasks if _is_merge_unfinished(task)]
+    open_merges = [task.id for task in crew.board.read().tasks if is_merge_unfinished(task)]
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():
         return []
