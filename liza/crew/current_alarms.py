@@ -16,7 +16,7 @@ from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.formatting.redaction import redact
 from liza.rules.lazy_pattern import lazy_pattern
-from liza.rules.model import State, SupervisorExit
+from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import branch_of
 from liza.rules.reports import alarms
@@ -77,6 +77,12 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         yield Alarm(AlarmKind.DAMAGED, "repository", damage_reason, layout.AGAIN)
     if crew.moved_reason is not None:
         yield Alarm(AlarmKind.MOVED, "repository", crew.moved_reason, "liza down")
+    if any(task.status is Status.APPROVED for task in state.tasks):
+        from liza.crew.merging import merge_blocker
+
+        merge_alarm = merge_blocker.find_merge_blocker(crew, state)
+        if merge_alarm is not None:
+            yield merge_alarm
     yield from lost_worktrees.worktree_alarms(crew, state)
     # A board without the records of a crew, such as a sample board, never had pins.
     if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from liza.board import wake_up
-from liza.crew import caller
+from liza.crew import caller, current_alarms
 from liza.crew.crew import Crew, find_crew
 from liza.crew.merging import merge_lock, merge_turn
 from liza.crew.project.proof_runner import prove_now
 from liza.crew.recovery import findings
 from liza.programs.presets import preset_table
+from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import BoardInconsistent, GitFailed
 from liza.rules.merging import merge_rules
 from liza.rules.model import State
@@ -95,6 +96,42 @@ def test_a_turn_that_is_held_in_shared_mode_does_not_stop_the_supervisor(tmp_pat
                 assert turn is None
         with merge_turn.take_turn(paths) as turn:
             assert turn is not None
+
+
+@pytest.mark.parametrize("mode", ["-x", "-s"])
+@pytest.mark.parametrize("lock", ["locks/merge-turn.lock", "merge.lock"])
+def test_status_and_doctor_name_a_foreign_process_that_keeps_every_merge_from_starting(
+    tmp_path: Path, lock: str, mode: str
+) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        words = ["flock", "-o", mode, str(crew.paths.liza / lock), "sh", "-c", "echo held; read line"]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stray:
+            assert stray.stdout is not None
+            stray.stdout.readline()
+            told = _alarms(crew)["merge_lock_held"]
+            found = [one.hint for one in findings.list_findings(crew, crew.board.read()) if one.about == "merge"]
+            stray.kill()
+        assert told.next == f"kill {stray.pid}"
+        assert found[:1] == [told.next]
+        assert f"process {stray.pid} holds .liza/{lock}, and is not Liza: flock -o {mode}" in told.message
+        assert "merge_lock_held" not in _alarms(crew)
+
+
+def test_a_merger_and_a_process_that_inherited_the_turn_are_told_apart(tmp_path: Path) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        for words, is_foreign in ((["sh", "-c", "read line"], True), (["sh", "-c", "read line", "liza"], False)):
+            with merge_turn.take_turn(crew.paths) as turn:
+                assert turn is not None
+                child = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=(turn,))
+            assert ("merge_lock_held" in _alarms(crew)) is is_foreign
+            child.communicate()
+
+
+def _alarms(crew: Crew) -> dict[str, Alarm]:
+    state = crew.board.read()
+    return {alarm.kind: alarm for alarm in current_alarms.find_alarms(crew, state, crew.gather_evidence(state))}
 
 
 def _runner(crew: Crew, memory: Memory, events: queue.Queue[Any]) -> ActionRunner:

@@ -10,7 +10,7 @@ from liza.board import revision_journal
 from liza.crew import run_state
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
-from liza.crew.merging import merge_turn
+from liza.crew.merging import merge_blocker, merge_turn
 from liza.crew.recovery import earlier_slots, lost_history, recover
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
@@ -130,6 +130,9 @@ def _missing_worktree_text(crew: Crew, task: Task) -> str:
 
 
 def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
+    blocker = merge_blocker.find_merge_blocker(crew, state)
+    if blocker is not None:
+        yield Finding("merge", blocker.message, False, blocker.next)
     # The lock is only checked: to hold it would refuse a merger. A merge that began or ended meanwhile is no leftover.
     if merge_turn.is_merger_running(crew.paths):
         return

@@ -1,0 +1,54 @@
+"""Find the processes that hold flock(2) on a file, in either mode."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from liza.system.proc_stat import PROC
+
+
+def find_holders(path: Path) -> tuple[int, ...]:
+    """Return the pids of the processes that hold the lock; none without /proc, or if they cannot be seen.
+
+    The kernel names the process that took the lock. If that one has closed the file, the processes that inherited it
+    hold the lock.
+    """
+    try:
+        wanted, table = path.stat(), (PROC / "locks").read_text()
+    except OSError:
+        return ()
+    rows = [line.split() for line in table.splitlines()]
+    takers = {
+        int(row[4]) for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[5].endswith(f":{wanted.st_ino}")
+    }
+    holders = tuple(pid for pid in sorted(takers) if _has_open(pid, wanted))
+    return holders if holders or not takers else tuple(pid for pid in _iter_pids() if _has_open(pid, wanted))
+
+
+def read_command(pid: int) -> tuple[str, ...]:
+    """Return the command line of a process; empty if it has ended."""
+    try:
+        words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(word) for word in words if word)
+
+
+def _iter_pids() -> Iterator[int]:
+    yield from (int(path.name) for path in PROC.iterdir() if path.name.isdecimal())
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    """Return whether a process has this file open: another file system can have a file with the same inode number."""
+    try:
+        handles = list((PROC / str(pid) / "fd").iterdir())
+    except OSError:
+        return False
+    for handle in handles:
+        with suppress(OSError):
+            if os.path.samestat(handle.stat(), wanted):
+                return True
+    return False
