@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from liza.cli import postponed_commands
 from liza.cli.command_table import LONG_COMMANDS
@@ -194,14 +194,19 @@ def print_error(name: str, error: LizaError, as_json: bool) -> int:
         from liza.cli.render.columns import strip_controls
 
         text = strip_controls(format_error(name, error.message, hint))
-    try:
-        sys.stdout.flush()
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-    except BrokenPipeError:
-        # Python must not flush stdout again at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    # Each stream may have no reader, or a full disk; the exit code is that of the error all the same.
+    _write_or_close(sys.stdout, "")
+    _write_or_close(sys.stderr, text + "\n")
     return error.exit_code
+
+
+def _write_or_close(stream: TextIO, text: str) -> None:
+    """Write and flush; if that fails, replace the stream by /dev/null: Python must not flush it again at its exit."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:

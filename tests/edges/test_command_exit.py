@@ -12,6 +12,7 @@ import pytest
 
 from liza.cli.command_table import COMMAND_MODULES, LONG_COMMANDS
 
+FULL = ["stdout", "stderr"]
 ENDING = """
 import atexit, gc, sys
 from liza.cli import entry_points
@@ -57,6 +58,19 @@ def test_a_reader_that_is_gone_at_the_exit_is_reported_with_an_exit_code() -> No
     err = process.communicate(timeout=60)[1]
     assert process.returncode == 120
     assert b"Broken pipe" in err
+
+
+@pytest.mark.parametrize(
+    ("word", "full_streams", "code"),
+    [("nope", ["stderr"], 2), ("nope", FULL, 2), ("--help", ["stdout"], 5), ("--help", FULL, 5)],
+)
+def test_the_exit_code_is_that_of_the_error_also_if_no_disk_takes_its_text(
+    word: str, full_streams: list[str], code: int
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | dict.fromkeys(full_streams, full)
+        process = subprocess.run([sys.executable, "-m", "liza", word], check=False, timeout=60, **streams)
+    assert process.returncode == code
 
 
 @pytest.mark.parametrize("word", sorted(LONG_COMMANDS))
