@@ -119,7 +119,7 @@ class ExitWatch:
     """
 
     def __init__(self, crew: Crew, agents: Collection[str]) -> None:
-        self._crew, self._is_stopped = crew, False
+        self._crew, self._agents, self._is_stopped = crew, agents, False
         self._locks = {crew.paths.supervisor_lock(agent): False for agent in agents}
 
     def has_reason(self) -> bool:
@@ -127,8 +127,11 @@ class ExitWatch:
         return self.is_stopped() or self._is_deleted()
 
     def is_stopped(self) -> bool:
-        """Whether `liza down` stops the crew, or has stopped it."""
-        self._is_stopped = self._is_stopped or is_under_way(self._crew)
+        """Whether `liza down` stops the crew, or has stopped it. One that left a supervisor running has failed."""
+        if is_under_way(self._crew):
+            self._is_stopped = True
+        elif self._is_stopped:
+            self._is_stopped = not any(self._crew.is_supervised(agent) for agent in self._agents)
         return self._is_stopped
 
     def _is_deleted(self) -> bool:

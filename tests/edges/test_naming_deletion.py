@@ -95,3 +95,15 @@ def test_up_does_not_take_another_up_that_looks_for_a_down_for_one(crew: Crew) -
         assert not watch.is_stopped()
     with Lock(path):
         assert watch.is_stopped()
+
+
+def test_up_reports_exits_again_after_a_down_that_left_a_supervisor_running(crew: Crew) -> None:
+    watch, down = ExitWatch(crew, ["coder-1", "coder-2"]), Lock(crew.paths.locks / "down.lock")
+    with Lock(crew.paths.supervisor_lock("coder-2")):
+        with down:
+            assert watch.is_stopped()
+        assert not watch.is_stopped()
+        with down:
+            assert watch.is_stopped()
+    # This time no supervisor is left: their exits may be reported to `up` after the end of the command.
+    assert watch.is_stopped()
