@@ -1,4 +1,4 @@
-"""Derived fields: computed again in every transaction, for display only. No rule reads them."""
+"""Derived fields: computed again in every transaction, for display and for hints. No decision reads them."""
 
 from __future__ import annotations
 

@@ -94,3 +94,10 @@ def test_agents_whose_sessions_had_a_terminal_get_one_again() -> None:
     assert up_command_for(state, "coder-2") == f"liza up --planners 0 --coders 2 --program '{MINE}' --tmux"
     assert restart_command_for(state, ["coder-2"]).endswith(" --tmux")
     assert "--tmux" not in up_command_for(state, "coder-1")
+
+
+def test_the_command_of_an_alarm_starts_the_agents_whose_supervisors_were_killed_with_it_and_no_others() -> None:
+    state = board(coder_1=MINE, coder_2=MINE, coder_3=MINE, coder_4=MINE, code_reviewer_2=MINE)
+    for agent, status in {"coder-1": "WORKING", "coder-3": "IDLE", "code-reviewer-2": "REVIEWING"}.items():
+        state = state.with_agent(agent, replace(state.agents[agent], status=status))
+    assert up_command_for(state, "coder-1") == f"liza up --planners 0 --coders 3 --reviewers 2 --program '{MINE}'"

@@ -10,19 +10,30 @@ from collections.abc import Collection, Iterable, Mapping
 
 from liza.rules.model import State
 from liza.rules.paths import ROLES
+from liza.rules.statuses import AgentStatus
 
 _OPTIONS = {"planner": "--planners", "coder": "--coders", "code-reviewer": "--reviewers"}
 
 
 def up_command_for(state: State, *agents: str) -> str:
-    """Return the command that starts the supervisors of these agents, and one of each other role of the crew.
+    """Return the command that starts the supervisors of these agents and of those that did not leave on request, and at
+    least one of each other role of the crew.
 
-    A role that never had a supervisor is left out, once any other had one. Each agent gets the program that it ran
-    last, if the board has it.
+    A supervisor that was killed leaves its agent with another status than OFFLINE. A role that never had a supervisor
+    is left out, once any other had one. Each agent gets the program that it ran last, if the board has it.
     """
-    supervised = [name for name, agent in state.agents.items() if agent.program]
+    crew = [name for name in _supervised(state) if state.agents[name].status != AgentStatus.OFFLINE]
+    return _format_with_roles(state, agents, [*agents, *crew])
+
+
+def _format_with_roles(state: State, agents: Collection[str], counted: Collection[str]) -> str:
+    supervised = _supervised(state)
     roles = {_role(name) for name in (*supervised, *agents)} if supervised else set(ROLES)
-    return _format_for(state, {role: max(1, _highest_number(role, agents)) if role in roles else 0 for role in ROLES})
+    return _format_for(state, {role: max(1, _highest_number(role, counted)) if role in roles else 0 for role in ROLES})
+
+
+def _supervised(state: State) -> list[str]:
+    return [name for name, agent in state.agents.items() if agent.program]
 
 
 def restart_command_for(state: State, agents: Collection[str]) -> str:
@@ -46,7 +57,8 @@ def _highest_number(role: str, agents: Iterable[str]) -> int:
 def another_coder_command(state: State) -> str:
     """Return the command that starts one coder more than the board names."""
     number = next(number for number in range(1, len(state.agents) + 2) if f"coder-{number}" not in state.agents)
-    return up_command_for(state, f"coder-{number}")
+    agents = [f"coder-{number}"]
+    return _format_with_roles(state, agents, agents)
 
 
 def format_up_command(counts: Mapping[str, int], programs: Mapping[str, str], *, terminal: bool = False) -> str:
