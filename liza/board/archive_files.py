@@ -61,11 +61,21 @@ class ArchiveIntent(msgspec.Struct, frozen=True):
 
 
 def list_names(paths: Paths) -> list[str]:
-    """Return the names of the archive files, the oldest first. Raises WriteFailed if the path is not a directory."""
-    names = []
-    with files.convert_os_errors(), suppress(FileNotFoundError):
+    """Return the names of the archive files, the oldest first. Raises BoardInconsistent if they cannot be read."""
+    try:
         names = [name for name in os.listdir(paths.archive) if _NAME.fullmatch(name)]  # noqa: PTH208 - one call
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise BoardInconsistent(
+            f"{paths.archive} cannot be read: {error.strerror}", _move_away_command(paths.archive)
+        ) from None
     return sorted(names, key=_order)
+
+
+def _move_away_command(path: Path) -> str:
+    """Return the command that moves a path away. `liza archive --repair` writes the files again then."""
+    return shlex.join(["mv", str(path), f"{path}.odd"])
 
 
 def sort_key(name: str) -> str:
@@ -167,7 +177,9 @@ def begin_move(paths: Paths, move: ArchiveMove) -> None:
 def refuse_link(paths: Paths) -> None:
     """Raise Refused if the directory is a link: tasks would leave the project, and a purge would not find them."""
     if paths.archive.is_symlink():
-        raise Refused(f"{paths.archive} is a link; the archive is a directory of its own", f"ls -l {paths.archive}")
+        raise Refused(
+            f"{paths.archive} is a link; the archive is a directory of its own", _move_away_command(paths.archive)
+        )
 
 
 def end_move(paths: Paths) -> None:

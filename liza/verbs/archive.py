@@ -54,7 +54,7 @@ def repair(crew: Crew) -> Result:
         lines.append(f"the board counts {count_noun(done.counts, 'archived task')}; it counted {done.counted}")
     details = {"restored": list(done.restored), "copies": done.copies, "total": done.counts, "counted": done.counted}
     if done.is_changed and not lines:
-        lines.append("the board has the numbers of the files")
+        lines.append("the board has the numbers and outcomes of the files")
     if done.faults:
         lines.append(f"{count_noun(done.faults, 'entry or file has', 'entries or files have')} to be mended by hand")
     message = "\n".join(lines) or "nothing to repair"

@@ -22,7 +22,7 @@ from liza.crew.crew import SystemClock
 from liza.crew.recovery import recorder
 from liza.repo import board_history
 from liza.rules import invariants
-from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Refused, UnknownId
+from liza.rules.errors import BoardInconsistent, LockTimeout, Refused, UnknownId
 from liza.rules.model import Event, Status, Task
 from liza.rules.paths import Paths
 from liza.rules.tasks import backlog, picking
@@ -561,8 +561,9 @@ def test_a_pipe_where_sqlite_has_a_file_of_its_own_is_not_waited_for(root: Path,
 def test_an_archive_that_is_no_directory_refuses_only_what_needs_it(root: Path) -> None:
     Paths(root).archive.write_text("not a directory")
     say(opened(root), "the crew works on")
-    with pytest.raises(LizaError):
+    with pytest.raises(BoardInconsistent, match="archive cannot be read: Not a directory") as refusal:
         move(root)
+    assert refusal.value.hint == f"mv {Paths(root).archive} {Paths(root).archive}.odd"
     assert on_board(root) == ["t1", "t2"]
     assert not Paths(root).archive_intent.exists() or known(root, "t1")
 
@@ -765,6 +766,23 @@ def test_a_repair_writes_recorded_files_and_counts_anew_what_a_person_deleted(
     assert (details["counted"], details["total"]) == (1, 0)
     assert validate_verb.validate(None)["valid"]
     assert check(root).archived.counts == {}
+
+
+def test_a_repair_gives_the_board_the_outcomes_of_the_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    merged(root, "t2")
+    move(root)
+    add(root, "t3", "t2")
+    with crew_of(root).change(ME, "test") as tx:
+        wrong = replace(tx.state.archived, outcomes={"t2": Status.ABANDONED})
+        tx.state = replace(tx.state, archived=wrong)
+    found = validate_verb.validate(None)
+    assert [(row["found"], row["wanted"]) for row in found["violations"]] == [("t2: ABANDONED", "t2: MERGED")]
+    assert found["next"] == "liza archive --repair"
+    assert archive_verb.repair(crew_of(root)).result == "changed"
+    state = check(root)
+    assert picking.unmet_dependencies(state, state.tasks[0]) == ()
+    assert validate_verb.validate(None)["valid"]
 
 
 def test_a_repair_does_not_overwrite_an_edit_made_since_it_read_the_file(root: Path) -> None:

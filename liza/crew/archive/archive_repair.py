@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from liza.crew.archive import archive_moves, recorded_archive
+from liza.crew.archive import archive_moves, archived_tasks, recorded_archive
 from liza.crew.crew import Crew
 from liza.rules.tasks import archiving
 
@@ -23,7 +23,8 @@ class ArchiveRepair(msgspec.Struct, frozen=True):
 
 
 def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
-    """Write missing files from the history, turn former copies of a task into comments, and count the tasks anew.
+    """Write missing files from the history, turn former copies of a task into comments, and give the board the numbers
+    and outcomes of the files.
 
     Raises BoardInconsistent, GitFailed, WriteFailed, LockTimeout.
     """
@@ -36,11 +37,12 @@ def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
     # Read and parsed before the lock is taken.
     copies = index.find_copies()
     rewrites = [archive_files.comment_out(crew.paths, name, offsets) for name, offsets in copies.items()]
+    outcomes = archived_tasks.find_changed_outcomes(crew, crew.board.read())
     with crew.change(by, archive_moves.EVENT) as tx:
         facts = archive_moves.gather_facts(index, tx.before)
         for rewrite in rewrites:
             archive_files.rewrite(crew.paths, rewrite)
-        tx.state = archiving.with_totals(tx.before, facts.totals)
+        tx.state = archiving.with_outcomes(archiving.with_totals(tx.before, facts.totals), outcomes)
     number = sum(map(len, copies.values()))
     is_changed = bool(restored or number) or tx.state is not tx.before
     return ArchiveRepair(

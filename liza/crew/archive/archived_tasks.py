@@ -182,6 +182,20 @@ def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
                 actual, expected = f"{name}: {counts.get(name, 0)}", f"{name}: {real.get(name, 0)}, as the files have"
                 yield ArchiveFault(f"archived.{kind}", actual, expected, REPAIR)
 
+    for name, outcome in find_changed_outcomes(crew, state).items():
+        yield ArchiveFault(
+            "archived.outcomes", f"{name}: {state.archived.outcomes[name]}", f"{name}: {outcome}", REPAIR
+        )
+
+
+def find_changed_outcomes(crew: Crew, state: State) -> dict[str, Status]:
+    """Return the outcomes in the archive that differ from those on the board; none if one of them cannot be read."""
+    on_board = state.archived.outcomes
+    with suppress(Refused):
+        outcomes = find_outcomes(crew, state, on_board)
+        return {name: outcome for name, outcome in outcomes.items() if outcome != on_board[name]}
+    return {}
+
 
 def _mending_command(path: Path) -> str:
     if path.is_file() and not path.is_symlink():
