@@ -413,6 +413,22 @@ def test_a_superseded_task_counts_as_its_successors_and_waits_for_them(root: Pat
     assert picking.unmet_dependencies(state, state.tasks[0]) == ()
 
 
+def test_an_archived_task_has_the_outcome_of_a_chain_of_successors_on_the_board(root: Path) -> None:
+    crew = crew_of(root)
+    add(root, "t5")
+    add(root, "t6")
+    for task_id, successor in (("t2", "t5"), ("t5", "t6")):
+        with crew.change(ME, "supersede") as tx:
+            context = RequestContext(Invocation(now=crew.clock.now(), by=ME, detail="why"), frozenset())
+            tx.state = backlog.supersede(tx.state, task_id, [], [successor], context)
+    merged(root, "t6")
+    assert archive_moves.archive_closed(crew, ME, keep=2) == ("t1", "t2")
+    add(root, "t7", "t2")
+    state = check(root)
+    assert state.archived.outcomes == {"t2": Status.MERGED}
+    assert list(archived_tasks.find_faults(crew, state)) == []
+
+
 def test_the_id_of_an_archived_task_cannot_be_used_again(root: Path) -> None:
     move(root)
     with pytest.raises(Refused, match="in the archive"):

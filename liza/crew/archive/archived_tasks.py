@@ -13,7 +13,7 @@ import msgspec
 from liza.crew.crew import Crew
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
-from liza.rules.model import State, Status, Task
+from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.reports.timings import Span
 from liza.rules.tasks import archiving, claims
 from liza.rules.tasks.archiving import ArchiveTotals
@@ -105,7 +105,7 @@ def _resolve(index: ArchiveIndex, state: State, task_ids: set[str]) -> dict[str,
         more = index.find(other for other in waiting if state.task(other) is None)
         entries |= more
         waiting = {other for entry in more.values() for other in entry.superseded_by} - entries.keys()
-    outcomes = {task.id: task.status for task in state.tasks}
+    outcomes = {**state.archived.outcomes, **{task.id: task.status for task in state.tasks}}
     for entry in entries.values():
         if entry.error:
             outcomes[entry.id] = _known_outcome(state, entry)
@@ -114,6 +114,8 @@ def _resolve(index: ArchiveIndex, state: State, task_ids: set[str]) -> dict[str,
         for entry in entries.values()
         if not entry.error
     ]
+    # A successor on the board may be superseded, too.
+    closed += [task for task in state.tasks if task.status in FINAL_STATUSES]
     outcomes = archiving.resolve_outcomes(closed, outcomes)
     return {task_id: outcomes[task_id] for task_id in task_ids if task_id in entries}
 
