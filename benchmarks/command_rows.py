@@ -25,6 +25,8 @@ TARGETS = {
 }  # fmt: skip
 """CPU milliseconds, with the children."""
 TASKS = 50
+SESSION = {"session_id": "s-1", "source": "startup"}
+PROMPT = {"session_id": "s-1", "prompt": "go on"}
 TOOL = {"session_id": "s-1", "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}
 
 
@@ -50,7 +52,10 @@ class Rounds:
         worktree = crew.paths.task_link(task).resolve()
         crew.paths.run(run).mkdir(parents=True, exist_ok=True)
         env = {"LIZA_RUN": run, "LIZA_TASK": task, "LIZA_ROOT": str(root)}
-        self.run("hook", "hook", "claude", "PreToolUse", cwd=worktree, env=env, stdin=json.dumps(TOOL).encode())
+        events = (("hook SessionStart", SESSION), ("hook UserPromptSubmit", PROMPT), ("hook", TOOL))
+        for name, payload in events:
+            event = name.removeprefix("hook").strip() or "PreToolUse"
+            self.run(name, "hook", "claude", event, cwd=worktree, env=env, stdin=json.dumps(payload).encode())
         self.run("ready", "ready", cwd=worktree, env=env)
         self.run("heartbeat", "heartbeat", cwd=worktree, env=env)
         commit_work(worktree, f"{task}.txt")

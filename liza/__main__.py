@@ -1,6 +1,6 @@
 """``python -m liza``: the same as the installed command ``liza``."""
 
-from liza.cli.entry_points import liza
+from liza.cli.console_script import liza
 
 if __name__ == "__main__":
     liza()

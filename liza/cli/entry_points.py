@@ -1,18 +1,18 @@
-"""The console scripts, and the one place that turns an error into a message and an exit code."""
+"""The commands behind the console scripts, and the one place that turns an error into a message and an exit code."""
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from liza.cli import postponed_commands
 from liza.cli.command_table import LONG_COMMANDS
+from liza.cli.console_script import exit_at_once, open_standard_streams
 from liza.cli.quick_words import parse_words
 from liza.crew.liza_path import qualify_command
 from liza.rules.errors import LizaError, UsageError, format_error
@@ -22,9 +22,9 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 EXIT_PIPE_CLOSED = 141  # 128 + SIGPIPE
 
 
-def liza() -> None:
-    """``liza``."""
-    _open_standard_streams()
+def liza(payload: bytes | None = None) -> None:
+    """``liza``, with the input of a hook if it was read already."""
+    open_standard_streams()
     program_path.remove_unsafe_entries()
     _import_msgspec()
     words = sys.argv[1:]
@@ -35,8 +35,8 @@ def liza() -> None:
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
         from liza.cli.commands import hook_command
 
-        _exit(hook_command.run_hook(words[1:]))
-    _exit(run_command(words))
+        exit_at_once(hook_command.run_hook(words[1:], payload))
+    exit_at_once(run_command(words))
 
 
 def run_command(words: Sequence[str]) -> int:
@@ -46,24 +46,9 @@ def run_command(words: Sequence[str]) -> int:
     return code
 
 
-def _exit(code: int) -> NoReturn:
-    """Exit without tearing down the modules, which takes 10 to 60 ms of CPU time.
-
-    Functions registered with `atexit` are called, and output is flushed. If that fails, the interpreter exits as usual
-    and reports the failure.
-    """
-    atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        sys.exit(code)
-    os._exit(code)
-
-
 def liza_agent() -> None:
     """``liza-agent``: the supervisor of one agent."""
-    _open_standard_streams()
+    open_standard_streams()
     program_path.remove_unsafe_entries()
     _import_msgspec()
     sys.exit(run_reporting_errors(dispatch_liza_agent, sys.argv[1:], "liza-agent"))
@@ -81,22 +66,6 @@ def _import_msgspec() -> None:
         importlib.import_module("msgspec")
     finally:
         del sys.modules["typing_extensions"]
-
-
-def _open_standard_streams() -> None:
-    """Open /dev/null in the place of each closed standard stream.
-
-    Otherwise the next file that is opened gets the number of that stream, and output would be written into it.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(1, "w", closefd=False)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from liza.system import proc_stat
-from liza.system.proc_stat import PROC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SHIM_PREFIX = "LIZA_SHIM_"
 """A shim has its run in variables with this prefix: processes with the usual names are killed when the run ends."""
@@ -24,13 +26,14 @@ def ancestor_environments() -> Iterator[dict[str, str]]:
     while pid is not None and pid > 0:
         with suppress(OSError):
             # The environment of another user's process (sudo, for example) is not readable, but its parent's may be.
-            block = (PROC / str(pid) / "environ").read_bytes()
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+                block = file.read()
             pairs = (pair.partition("=") for pair in block.decode(errors="replace").split("\0") if "=" in pair)
             yield {name.replace(SHIM_PREFIX, "LIZA_", 1): value for name, _, value in pairs}
         pid = _parent_pid(pid)
 
 
-def find_outermost_run(root: Path) -> str | None:
+def find_outermost_run(root: Path | str) -> str | None:
     """Return the run of the crew at ``root`` whose session this process descends from.
 
     The outermost ancestor counts: a session can give its children any environment, but cannot change its own.
@@ -46,7 +49,7 @@ def find_outermost_run(root: Path) -> str | None:
 def is_in_initial_pid_namespace() -> bool:
     """Return whether no pid namespace hides processes of this machine. Also True on systems without namespaces."""
     try:
-        return os.readlink(PROC / "self" / "ns" / "pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - "pid:[7]" is no path
+        return os.readlink("/proc/self/ns/pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - "pid:[7]" is no path
     except OSError:
         return True
 
@@ -57,7 +60,8 @@ def is_holder_visible(lock: Path) -> bool:
     /proc/locks does not list other holders, so the content of the lock file is not used. True if it cannot be read.
     """
     try:
-        number, table = lock.stat().st_ino, (PROC / "locks").read_text()
+        with open("/proc/locks") as file:  # noqa: PTH123 - pathlib is slow to import
+            number, table = lock.stat().st_ino, file.read()
     except OSError:
         return True
     rows = (line.split() for line in table.splitlines())

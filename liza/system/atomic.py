@@ -3,7 +3,7 @@
 Use this module for every file that another process may read meanwhile. A reader sees the old content or the new one,
 also after a crash, and a link or a pipe at the path is replaced, never written to. The files of the board are the
 exception: `files.py` writes them, since the order of their fsyncs and renames belongs to the commit of a change.
-To read a file, use `untrusted_files.py`.
+To read a file, use `untrusted_files.py`. Hooks load both, so neither imports pathlib, which is slow to load.
 
 The temporary name ends with the pid of the writer. After a crash `repo/slots/leftovers.py` removes such a file from the
 directories of the board, of the slots and of `.git/info`; the archiving of a run removes one of that run. A file that
@@ -16,15 +16,18 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import BinaryIO
 
 from liza.system import crash_points
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import BinaryIO
 
 _MAX_PREFIX = 50  # characters of the file's name in the temporary name; a character has up to 4 of the 255 bytes
 
 
-def write(path: Path, data: bytes, mode: int = 0o600, *, sync: bool = True, label: str = "") -> None:
+def write(path: Path | str, data: bytes, mode: int = 0o600, *, sync: bool = True, label: str = "") -> None:
     """Replace ``path`` with ``data`` in one step. The parameters are those of ``replacing``. Raises OSError."""
     with replacing(path, mode, sync=sync, label=label) as file:
         file.write(data)
@@ -32,7 +35,7 @@ def write(path: Path, data: bytes, mode: int = 0o600, *, sync: bool = True, labe
 
 @contextmanager
 def replacing(
-    path: Path, mode: int = 0o600, *, sync: bool = True, label: str = "", directory: Path | None = None
+    path: Path | str, mode: int = 0o600, *, sync: bool = True, label: str = "", directory: Path | None = None
 ) -> Iterator[BinaryIO]:
     """Yield a temporary file that replaces ``path`` at the end of the block. After an exception it is removed.
 
@@ -41,17 +44,17 @@ def replacing(
     ``sync``: fsync the file before the rename, so that a power cut leaves no empty file. ``label`` is the name in crash
     points, if not that of the file. Raises OSError.
     """
-    temporary, file = _open_temporary(path, directory or path.parent)
-    name = label or path.name
+    temporary, file = _open_temporary(path, directory)
+    name = label or os.path.basename(path)  # noqa: PTH119
     try:
         with file:
             yield file
             _finish(file, mode, sync)
         crash_points.point("synced" if sync else "written", name)
-        temporary.replace(path)
+        os.replace(temporary, path)  # noqa: PTH105
         crash_points.point("renamed", name)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _unlink(temporary)
         raise
 
 
@@ -76,7 +79,7 @@ def write_if_absent(path: Path, data: bytes, mode: int = 0o600) -> bool:
 
     Raises OSError.
     """
-    temporary, file = _open_temporary(path, path.parent)
+    temporary, file = _open_temporary(path)
     try:
         with file:
             file.write(data)
@@ -85,7 +88,7 @@ def write_if_absent(path: Path, data: bytes, mode: int = 0o600) -> bool:
     except FileExistsError:
         return False
     finally:
-        temporary.unlink(missing_ok=True)
+        _unlink(temporary)
     return True
 
 
@@ -99,14 +102,21 @@ def write_link(path: Path, target: str, label: str) -> None:
     crash_points.point("renamed", label)
 
 
-def _open_temporary(path: Path, directory: Path) -> tuple[Path, BinaryIO]:
-    """Create a file of a new name in ``directory``, to replace ``path``."""
+def _open_temporary(path: Path | str, directory: Path | None = None) -> tuple[str, BinaryIO]:
+    """Create a file of a new name in ``directory``, or beside ``path``, to replace ``path``."""
+    parent, name = os.path.split(path)
     while True:
-        name = f".{path.name[:_MAX_PREFIX]}.{os.urandom(4).hex()}.{os.getpid()}"
-        temporary = Path(os.path.abspath(directory), name)  # noqa: PTH100 - links in it are kept
+        temporary_name = f".{name[:_MAX_PREFIX]}.{os.urandom(4).hex()}.{os.getpid()}"
+        # Not resolved: links in it are kept.
+        temporary = os.path.join(os.path.abspath(directory or parent), temporary_name)  # noqa: PTH100, PTH118
         with suppress(FileExistsError):
             handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             return temporary, os.fdopen(handle, "wb")
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108
 
 
 def _finish(file: BinaryIO, mode: int, sync: bool) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _FAULT: Final = os.environ.get("LIZA_FAULT", "")
 _TRACE: Final = os.environ.get("LIZA_FAULT_TRACE", "")
@@ -45,6 +47,8 @@ def _pass_point(name: str) -> None:
 
 
 def _trigger() -> None:
+    import signal  # slow to import, and only tests come here
+
     match _KIND:
         case "full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

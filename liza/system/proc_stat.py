@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-PROC = Path("/proc")
 STATE, PARENT, GROUP, TERMINAL_GROUP, USER_TICKS, SYSTEM_TICKS, START_TIME = 0, 1, 2, 5, 11, 12, 19
 """Indices of fields of ``read_stat``: state, pid of the parent, process group, foreground group of its terminal, CPU
 time in clock ticks, ticks from boot to start."""
@@ -18,7 +15,8 @@ def read_stat(pid: int | str) -> list[bytes] | None:
     ``PID/task/THREAD`` for one thread. Raises OSError.
     """
     try:
-        return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+            return file.read().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
 

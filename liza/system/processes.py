@@ -18,8 +18,9 @@ from pathlib import Path
 
 from liza.rules.model import ProcessIdentity
 from liza.system.ancestors import SHIM_PREFIX
-from liza.system.proc_stat import PARENT, PROC, START_TIME, is_ended, read_stat
+from liza.system.proc_stat import PARENT, START_TIME, is_ended, read_stat
 
+PROC = Path("/proc")
 _BOOT_ID_FILE = PROC / "sys" / "kernel" / "random" / "boot_id"
 _KTHREAD = 0x00200000  # PF_KTHREAD of the kernel's linux/sched.h, in the flags of /proc/<pid>/stat
 _EXEC_LIMIT = 0.5  # seconds that an execve(2) may take before the environment of the process is taken as empty

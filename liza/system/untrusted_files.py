@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO, Final
 
 from liza.rules.errors import NotRegularFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import BinaryIO, Final
 
 MAX_SIZE: Final = 64 << 20
 """Maximum size of a file by default, in bytes."""
@@ -33,7 +35,12 @@ _WRONG_TYPE_ERRORS: Final = {errno.ELOOP, errno.ENXIO, errno.EISDIR}
 
 
 def open_regular(
-    path: Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow_links: bool = False, dir_fd: int | None = None
+    path: Path | str,
+    flags: int = os.O_RDONLY,
+    mode: int = 0o600,
+    *,
+    follow_links: bool = False,
+    dir_fd: int | None = None,
 ) -> int:
     """Open a regular file with the flags of open(2) and return the descriptor. ``mode`` is that of a new file.
 
@@ -56,13 +63,13 @@ def open_regular(
 
 
 @contextmanager
-def open_to_read(path: Path, *, follow_links: bool = False) -> Iterator[BinaryIO]:
+def open_to_read(path: Path | str, *, follow_links: bool = False) -> Iterator[BinaryIO]:
     """Open a regular file of any size for reading. Raises NotRegularFile, OSError."""
     with os.fdopen(open_regular(path, follow_links=follow_links), "rb") as file:
         yield file
 
 
-def read(path: Path, limit: int = MAX_SIZE, *, follow_links: bool = False) -> bytes:
+def read(path: Path | str, limit: int = MAX_SIZE, *, follow_links: bool = False) -> bytes:
     """Return the bytes of a file. Raises NotRegularFile, also for more than ``limit`` bytes, OSError."""
     descriptor = open_regular(path, follow_links=follow_links)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
@@ -76,7 +83,7 @@ def read(path: Path, limit: int = MAX_SIZE, *, follow_links: bool = False) -> by
     return data
 
 
-def read_if_exists(path: Path, limit: int = MAX_SIZE, *, follow_links: bool = False) -> bytes | None:
+def read_if_exists(path: Path | str, limit: int = MAX_SIZE, *, follow_links: bool = False) -> bytes | None:
     """Return the bytes of a file as ``read`` does; None if it does not exist."""
     try:
         return read(path, limit, follow_links=follow_links)
@@ -84,15 +91,17 @@ def read_if_exists(path: Path, limit: int = MAX_SIZE, *, follow_links: bool = Fa
         return None
 
 
-def read_record(path: Path) -> bytes:
+def read_record(path: Path | str) -> bytes:
     """Return the bytes of a small record that Liza wrote. Raises NotRegularFile, also for more than 1 MB, OSError."""
     return read(path, MAX_RECORD_SIZE)
 
 
-def not_regular_error(path: Path) -> NotRegularFile:
+def not_regular_error(path: Path | str) -> NotRegularFile:
     """Return the error for a path at which a regular file is expected."""
     return NotRegularFile(f"{path} is not a regular file", _hint(path))
 
 
-def _hint(path: Path) -> str:
+def _hint(path: Path | str) -> str:
+    import shlex
+
     return shlex.join(["mv", str(path), f"{path}.odd"])

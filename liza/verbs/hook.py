@@ -23,10 +23,9 @@ from liza.rules.errors import LizaError
 from liza.rules.formatting.times import format_time
 from liza.rules.paths import Paths
 from liza.rules.value_classes import replace
+from liza.verbs.quick_hook import MOST_CALLS
 
-MAX_PAYLOAD = 32 << 20  # bytes of one event
-MOST_CALLS, KEPT_CALLS = 4 << 20, 1 << 20
-"""Size in bytes at which the list of calls is truncated, and the size that is kept: some 7,000 calls."""
+SIZE_AFTER_CUT = 1 << 20  # size in bytes of the list of calls after it was truncated: some 7,000 calls
 HOOK_EVIDENCE = "hook {event}"
 
 
@@ -152,12 +151,12 @@ class Hook:
 def _log_call(run_dir: RunDir, event: ReceivedEvent) -> None:
     """Append a tool call to the list that the supervisor's meter reads. Raises OSError, Refused."""
     from liza.programs.session import log_file
-    from liza.programs.usage.tool_calls import digest, summarize_call
+    from liza.programs.usage.call_digest import digest, summarize_call
 
     call = [event.tool, event.tool_input]
     line = msgspec.json.encode({"call": digest(call), "words": summarize_call(call)})
     path = run_dir.path / HOOK_CALLS_FILE
-    log_file.cap(path, MOST_CALLS, KEPT_CALLS)
+    log_file.cap(path, MOST_CALLS, SIZE_AFTER_CUT)
     with log_file.open_for_append(path) as log:
         log.write(f"{line.decode()}\n")
 

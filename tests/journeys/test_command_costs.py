@@ -82,6 +82,8 @@ def _walk_coder(walk: Walk, worktree: Path) -> None:
     run = {"run": "coder-1.1", "task": "mail", "cwd": worktree}
     payload = json.dumps({"session_id": "s-1", "source": "startup", "hook_event_name": "SessionStart"})
     walk.step("hook SessionStart", "hook", "claude", "SessionStart", stdin=payload, **run)
+    payload = json.dumps({"session_id": "s-1", "hook_event_name": "UserPromptSubmit", "prompt": "go on"})
+    walk.step("hook UserPromptSubmit", "hook", "claude", "UserPromptSubmit", stdin=payload, **run)
     tool = json.dumps({"session_id": "s-1", "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}})
     walk.step("hook PreToolUse", "hook", "claude", "PreToolUse", stdin=tool, **run)
     walk.step("ready", "ready", **run)

@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.programs.session.session_process import RunningSession
 from liza.rules.value_classes import Value, replace
 from liza.system import proc_stat, processes
-from liza.system.proc_stat import PROC
+from liza.system.processes import PROC
 
 BLOCKED_CONFIDENCE, POLLING_CONFIDENCE = 0.95, 0.6
 SILENT_SECONDS = 0.5  # seconds without output that count as silence

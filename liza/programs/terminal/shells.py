@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from liza.programs.terminal.idle_detection import descriptor_target, is_terminal
 from liza.system import proc_stat, processes
-from liza.system.proc_stat import PROC
+from liza.system.processes import PROC
 
 SHELLS = frozenset({
     "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "rzsh", "rksh", "ksh93", "lksh", "oksh", "pdksh",

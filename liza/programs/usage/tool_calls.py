@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,13 +9,13 @@ from typing import Any
 
 from liza.programs.brief.quoting import MESSAGE_PREFIX
 from liza.programs.presets.preset import ToolCallFormat
+from liza.programs.usage.call_digest import digest, summarize_call
 from liza.programs.usage.usage_report import value_at
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 MAX_OPEN_CALLS = 256
 """Maximum number of calls without an end that are kept, to limit memory: a program may never report the ends."""
-_MAX_SUMMARY = 100
 _TIMES = lazy_pattern(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?\S*|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
     r"|\d+(?:\.\d+)? ?(?:ms|µs|s|sec|secs|seconds?|min|minutes?)\b|0x[0-9a-f]{6,}"
@@ -91,28 +90,3 @@ def _without_noise(value: Any, noise: str) -> str:
     """Return a result without the parts that differ every time."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return _TIMES.sub("", re.sub(noise, "", text) if noise else text)
-
-
-def digest(value: Any) -> str:
-    """Return a short digest of a value, to compare values."""
-    return hashlib.sha1(json.dumps(value, sort_keys=True, default=str).encode(), usedforsecurity=False).hexdigest()[:16]
-
-
-def summarize_call(values: Any) -> str:
-    """Return the call in one line.
-
-    Programs may cut a text within a surrogate pair; the remaining half cannot be encoded and is replaced.
-    """
-    summary = " ".join(" ".join(_strings(values)).split())[:_MAX_SUMMARY]
-    return summary.encode(errors="replace").decode()
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)

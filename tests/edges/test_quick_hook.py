@@ -1,0 +1,339 @@
+"""The short way of a hook records what the usual way records, and leaves everything else to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from liza.programs.hooks.hook_templates import HookMeaning, list_providers, load_template
+from liza.programs.hooks.turn_phase import TurnPhase
+from liza.programs.messages import inbox
+from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn
+from liza.rules.errors import UsageError
+from liza.rules.paths import Paths, agent_of
+from liza.rules.sessions.session_ends import StopReason
+from liza.verbs import quick_hook
+from liza.verbs.hook import Hook
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+TODAY = f"{NOW:%Y-%m-%d}"
+TEXTS = st.text(st.characters(codec="utf-8"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    """A run whose session is in a turn."""
+    directory = RunDir(Paths(tmp_path.resolve()), "coder-1.1")
+    directory.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW))
+    directory.mark_ready(NOW, "hook SessionStart")
+    morning = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    directory.write_turn(Turn(time=morning, phase="busy", session="s", tools=2))
+    return directory
+
+
+def environ(run: RunDir) -> dict[str, str]:
+    return {"LIZA_RUN": run.run, "LIZA_ROOT": str(run.paths.root)}
+
+
+def record(run: RunDir, payload: Any = None, provider: str = "codex", event: str = "PreToolUse") -> bool:
+    """Record an event the short way; return whether it was recorded."""
+    usual = quick_hook.find_event(provider, event, environ(run))
+    data = payload if isinstance(payload, bytes) else json.dumps(payload or {"session_id": "s"}).encode()
+    return usual is not None and usual.record(data)
+
+
+def files(run: RunDir) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("provider", sorted(list_providers()))
+def test_an_event_has_the_meaning_and_the_keys_of_its_template(provider: str) -> None:
+    template = load_template(provider)
+    reads = {name: getattr(template.reads, name) for name in ("session", "tool", "input", "nested")}
+    for name, event in template.events.items():
+        is_usual = event.means in (HookMeaning.TOOL, HookMeaning.BUSY) and not event.instead
+        fields = quick_hook.read_event(provider, name)
+        assert (fields is not None) == is_usual, name
+        if fields is not None:
+            assert fields[0] == event.means
+            assert {key: fields[1][key] for key in reads} == reads
+    assert quick_hook.read_event(provider, "NoEvent") is None
+
+
+TURNS = st.builds(
+    Turn,
+    time=st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1)).map(
+        lambda time: time.replace(microsecond=0, tzinfo=UTC)
+    ),
+    phase=st.one_of(TEXTS, st.sampled_from([phase.value for phase in TurnPhase])),
+    tools=st.integers(0, 1 << 20),
+    session=st.none() | TEXTS,
+    pushes=st.integers(0, 9),
+)
+
+
+@given(TURNS)
+@example(Turn(time=datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC), phase="busy", session='\x7f\x1f\u2028"\\/é😀'))
+def test_a_turn_is_read_and_written_as_by_the_other_way(turn: Turn) -> None:
+    data = msgspec.json.encode(turn) + b"\n"
+    fields = quick_hook.parse_turn(data, f"{turn.time:%Y-%m-%d}")
+    assert fields is not None
+    assert quick_hook.format_turn(fields) == data
+    assert (fields["phase"], fields["tools"], fields["session"], fields["pushes"]) == (
+        turn.phase,
+        turn.tools,
+        turn.session,
+        turn.pushes,
+    )
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "time": st.one_of(
+                st.builds(
+                    "{}T{:02}:{:02}:{:02}{}".format,
+                    st.sampled_from([TODAY, "2024-02-30"]),
+                    *(st.integers(0, 30), st.integers(0, 70), st.integers(0, 70)),
+                    st.sampled_from(["Z", "", "+01:00"]),
+                ),
+                JSON,
+            ),
+            "phase": st.one_of(st.just("busy"), JSON),
+            "tools": st.one_of(st.integers(), JSON),
+            "session": JSON,
+            "pushes": JSON,
+            "other": JSON,
+        },
+    )
+)  # fmt: skip
+@example({"time": f"{TODAY}T24:00:00Z", "phase": "busy"})
+@example({"time": f"{TODAY}T٠٠:00:00Z", "phase": "busy"})
+@example({"time": f"{TODAY}T12:00:00Z", "phase": "busy", "session": "\ud800"})
+def test_a_record_that_the_other_way_refuses_is_never_read(record: dict[str, Any]) -> None:
+    data = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass") + b"\n"
+    try:
+        fields = quick_hook.parse_turn(data, TODAY)
+    except ValueError:
+        return
+    if fields is not None:
+        assert (
+            msgspec.json.encode(msgspec.json.decode(data, type=Turn)) + b"\n" == data == quick_hook.format_turn(fields)
+        )
+
+
+@given(JSON, st.booleans(), st.none() | st.tuples(st.integers(0, 99), st.binary(max_size=3)))
+@example({"a": "\ud800"}, True, None)
+@example({"a": float("inf")}, True, None)
+@example(None, True, (0, b'{"a": 1e999, "a": "\\uD83D\\uDE00"}'))
+@example(None, True, (0, b'\xef\xbb\xbf{"a": 1}'))
+@example(None, True, (0, b'{"a": "\xff"}'))
+def test_a_payload_is_decoded_as_by_the_other_way_or_left_to_it(
+    value: Any, ascii_only: bool, cut: tuple[int, bytes] | None
+) -> None:
+    data = json.dumps({"a": value}, ensure_ascii=ascii_only).encode(errors="surrogatepass")
+    if cut is not None:
+        data = data[: cut[0]] + cut[1] + (data[cut[0] + 1 :] if cut[0] else b"")
+    try:
+        payload = quick_hook.parse_payload(data)
+    except ValueError:
+        return
+    assert payload == msgspec.json.decode(data)
+
+
+@given(
+    st.one_of(st.text(), st.from_regex(r"(coder|planner|code-reviewer|x)-[0-9]{1,11}\.[0-9]{1,11}\n?", fullmatch=True))
+)
+@example("coder-1.٣")
+@example("../coder-1.1")
+def test_a_run_is_one_for_both_ways(run: str) -> None:
+    try:
+        agent = agent_of(run)
+    except UsageError:
+        agent = None
+    assert quick_hook.parse_run(run) == agent
+
+
+@pytest.mark.parametrize(
+    ("provider", "event", "payload"),
+    [
+        (
+            "claude",
+            "PreToolUse",
+            {"session_id": "s", "tool_name": "Bash", "tool_input": {"b": ["é\n", 1.5]}},
+        ),
+        ("codex", "PreToolUse", {"tool_name": "Bash", "tool_input": "ls " * 99}),
+        ("copilot", "preToolUse", {"sessionId": "s", "toolName": 7, "toolArgs": {"x": True}}),
+        ("copilot", "postToolUse", {"sessionId": "s"}),
+        ("cursor", "preToolUse", {"conversation_id": ""}),
+    ],
+)
+def test_both_ways_leave_the_same_files(tmp_path: Path, run: RunDir, provider: str, event: str, payload: Any) -> None:
+    before = files(run)
+    assert record(run, payload, provider, event)
+    short = files(run)
+    for name in short.keys() - before.keys():
+        (run.path / name).unlink()
+    (run.path / "turn.json").write_bytes(before["turn.json"])
+    Hook(provider, event, json.dumps(payload).encode(), environ(run)).reply()
+    usual = files(run)
+    times = [json.loads(found["turn.json"])["time"] for found in (short, usual)]
+    short["turn.json"] = short["turn.json"].replace(times[0].encode(), times[1].encode())
+    assert short == usual != before
+
+
+def _stop(run: RunDir) -> None:
+    run.write_stop(NOW, next(iter(StopReason)))
+
+
+def _message(run: RunDir) -> None:
+    inbox.queue_message(run.paths, run.agent, "look", "human:ann", NOW)
+
+
+def _phase(run: RunDir) -> None:
+    run.write_turn(Turn(time=datetime.now(UTC).replace(microsecond=0), phase="idle", session="s"))
+
+
+def _old_turn(run: RunDir) -> None:
+    run.write_turn(Turn(time=datetime(2024, 2, 29, tzinfo=UTC), phase="busy", session="s"))
+
+
+def _long_list(run: RunDir) -> None:
+    with (run.path / HOOK_CALLS_FILE).open("wb") as file:
+        file.truncate(quick_hook.MOST_CALLS + 1)
+
+
+def _link(run: RunDir) -> None:
+    (run.path / "turn.json").rename(run.path / "x")
+    (run.path / "turn.json").symlink_to("x")
+
+
+UNUSUAL: dict[str, Callable[[RunDir], object]] = {
+    "stopped": _stop,
+    "closed": lambda run: run.set_closing_code("0"),
+    "message": _message,
+    "not ready": lambda run: (run.path / "ready").unlink(),
+    "idle": _phase,
+    "other day": _old_turn,
+    "no turn": lambda run: (run.path / "turn.json").unlink(),
+    "damaged turn": lambda run: (run.path / "turn.json").write_text("{"),
+    "pipe as a turn": lambda run: ((run.path / "turn.json").unlink(), os.mkfifo(run.path / "turn.json")),
+    "link as a turn": _link,
+    "link as a list": lambda run: (run.path / HOOK_CALLS_FILE).symlink_to(run.paths.root / "mine"),
+    "long list": _long_list,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_what_is_unusual_is_left_to_the_other_way_and_nothing_is_recorded(run: RunDir, name: str) -> None:
+    assert record(run)
+    (run.path / HOOK_CALLS_FILE).unlink()
+    UNUSUAL[name](run)
+    before = {path.name: path.lstat() for path in run.path.iterdir()}
+    assert not record(run)
+    after = {path.name: path.lstat() for path in run.path.iterdir()}
+    new = after.pop(HOOK_CALLS_FILE, None) if HOOK_CALLS_FILE not in before else None
+    assert new is None or new.st_size == 0
+    assert {name: row.st_mtime_ns for name, row in after.items()} == {
+        name: row.st_mtime_ns for name, row in before.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"session_id": "other"}',
+        b'{"tool_input": "\\ud800"}',
+        b'{"tool_input": NaN}',
+        b"[" * 5000 + b"]" * 5000,
+    ],
+)
+def test_an_unusual_payload_is_left_to_the_other_way(run: RunDir, payload: bytes) -> None:
+    before = files(run)
+    assert not record(run, payload)
+    assert files(run) == before
+
+
+def test_another_provider_event_run_or_root_is_left_to_the_other_way(run: RunDir) -> None:
+    right = environ(run)
+    assert quick_hook.find_event("codex", "PreToolUse", right) is not None
+    for words in (("codex", "Stop"), ("codex", "SessionStart"), ("codex", ""), ("../codex", "PreToolUse"), ("x", "y")):
+        assert quick_hook.find_event(*words, right) is None
+    root = right["LIZA_ROOT"]
+    for wrong in ({}, {"LIZA_RUN": "x"}, {"LIZA_ROOT": "."}, {"LIZA_ROOT": f"{root}/"}, {"LIZA_ROOT": f"/{root}"}):
+        assert quick_hook.find_event("codex", "PreToolUse", {**right, **wrong} if wrong else {}) is None
+
+
+def run_command(run: RunDir, event: str, payload: str, check: str = "") -> subprocess.CompletedProcess[str]:
+    """Run ``liza hook`` in a process that prints the modules it loaded, of those that are slow to load."""
+    slow = {"msgspec", "typing", "pathlib", "datetime", "hashlib", "liza.verbs.hook"}
+    code = (
+        f"import atexit, sys; sys.argv = ['liza', 'hook', 'codex', {event!r}]\n"
+        f"{check}\n"
+        "from liza.cli.console_script import liza\n"
+        f"atexit.register(lambda: print(sorted({slow!r} & set(sys.modules))))\n"
+        "liza()\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-S", "-c", code], input=payload, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **environ(run), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+
+
+def test_the_command_records_a_tool_call_without_a_module_that_is_slow_to_load(run: RunDir) -> None:
+    done = run_command(run, "PreToolUse", '{"session_id": "s", "tool_name": "Bash"}')
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+    turn = run.read_turn()
+    assert turn is not None
+    assert (turn.tools, turn.phase) == (3, "busy")
+
+
+def test_the_command_gives_an_unusual_event_to_the_other_way_with_its_payload(run: RunDir) -> None:
+    _message(run)
+    done = run_command(run, "PreToolUse", '{"session_id": "s", "tool_name": "Bash"}')
+    assert done.returncode == 0
+    assert "look" in json.loads(done.stdout.splitlines()[0])["hookSpecificOutput"]["additionalContext"]
+    assert inbox.list_pending(run.paths, run.agent) == ()
+    turn = run.read_turn()
+    assert turn is not None
+    assert (turn.tools, turn.session) == (3, "s")
+
+
+def test_a_turn_that_cannot_be_written_is_logged_and_the_call_is_counted_once(run: RunDir) -> None:
+    full = "import os; os.environ['LIZA_FAULT'] = 'synced.turn.json:full'"
+    done = run_command(run, "PreToolUse", '{"session_id": "s", "tool_name": "Bash"}', full)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "No space left" in (run.path / "hooks.log").read_text()
+    assert len((run.path / HOOK_CALLS_FILE).read_text().splitlines()) == 1
+
+
+def test_a_turn_of_yesterday_is_read_by_the_other_way_and_the_next_one_is_usual(run: RunDir) -> None:
+    _old_turn(run)
+    assert not record(run)
+    assert run_command(run, "PreToolUse", '{"session_id": "s"}').returncode == 0
+    turn = run.read_turn()
+    assert turn is not None
+    assert (turn.tools, turn.time.year) == (1, time.gmtime().tm_year)
