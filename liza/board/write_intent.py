@@ -6,13 +6,13 @@ not, or whether the board was edited from outside.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from liza.board.text.values import Revision
+from liza.rules.digests import sha256_hex
 from liza.rules.errors import NotRegularFile
 from liza.system import files, untrusted_files
 
@@ -50,7 +50,7 @@ def file_stamp(path: Path) -> tuple[int, int] | None:
 
 def sha(data: bytes) -> str:
     """Return the sha256 of ``data`` in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
+    return sha256_hex(data)
 
 
 def read_intent(path: Path) -> WriteIntent | None:

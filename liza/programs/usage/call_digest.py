@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from liza.rules.digests import sha1_hex
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -17,13 +19,7 @@ _MAX_SUMMARY = 100
 
 def digest(value: Any) -> str:
     """Return a short digest of a value, to compare values."""
-    data = json.dumps(value, sort_keys=True, default=str).encode()
-    try:
-        # hashlib loads OpenSSL, which takes 3 ms.
-        from _sha1 import sha1  # type: ignore[import-not-found]
-    except ImportError:
-        from hashlib import sha1
-    return str(sha1(data, usedforsecurity=False).hexdigest())[:16]
+    return sha1_hex(json.dumps(value, sort_keys=True, default=str).encode())[:16]
 
 
 def summarize_call(values: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 from collections.abc import Iterator, Sequence
@@ -160,6 +159,8 @@ def _setup_mark_path(git: Git) -> Path:
 
 def _setup_digest(git: Git, command: str, files: Sequence[str]) -> str:
     """Return a digest of the command, the files, and the commits of submodules. An absent file counts as absent."""
+    import hashlib  # slow to import, and most commands that load this module need none
+
     digest = hashlib.sha256(command.encode())
     for name in sorted(set(files)):
         path = git.directory / name
