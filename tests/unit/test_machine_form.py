@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from _ruamel_yaml import CParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from liza.board.text import machine_form, yaml_lines
+from liza.board.text import machine_form, parse, yaml_lines
 from liza.board.text.machine_form import NotMachineForm
 from liza.board.text.yaml_lines import Style
 
@@ -183,3 +186,25 @@ WORDS = st.text("abz019 _.,/()+-#:\"'\\{}[]&*!|>%@é😀", max_size=20)
 def test_the_texts_and_numbers_that_liza_writes_are_read(value: dict[str, Any]) -> None:
     entry = {"tasks": [{**value, "list": list(value.values()), "history": [value], "text": "one\n  two\n"}]}
     assert is_read_alike("".join(f"{line}\n" for line in yaml_lines.mapping_lines(entry, 0, Style())))
+
+
+@pytest.mark.parametrize(("tasks", "imports"), [(1, "False"), (4000, "True")])
+def test_the_library_is_imported_for_a_large_board_only(tasks: int, imports: str) -> None:
+    code = (
+        "import sys; from liza.board.text import document\n"
+        f"text = 'version: 1\\nrevision: 1\\ngoal:\\n  id: g\\n  status: IN_PROGRESS\\ntasks:\\n' + ''.join("
+        f"f'  - id: t{{number}}\\n    status: DRAFT\\n    scope: some long text\\n' for number in range({tasks}))\n"
+        "print(len(document.load_state(text).tasks), '_ruamel_yaml' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [str(tasks), imports]
+
+
+def test_values_and_outlines_are_the_same_with_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "_ruamel_yaml", raising=False)
+        patch.setattr(parse, "_machine_text", 0)
+        patch.setattr(parse, "_parse_with_library", None)
+        values = parse.parse_text(BOARD), parse.parse_part(BOARD, "tasks"), parse.parse_outline(BOARD)
+    monkeypatch.setattr(parse, "_list_machine_events", lambda text: None)
+    assert values == (parse.parse_text(BOARD), parse.parse_part(BOARD, "tasks"), parse.parse_outline(BOARD))

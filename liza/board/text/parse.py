@@ -40,9 +40,9 @@ _MAX_PURE_TEXT: Final = 1 << 20
 _MAX_ALIASED_VALUES: Final = 100_000
 """Maximum number of values that all aliases of one text expand to."""
 
-_MAX_MACHINE_TEXT: Final = 1 << 16
-"""Number of characters that one process parses without ruamel. The C parser is faster, but its import takes as long as
-`machine_form` for three times this text."""
+_MAX_MACHINE_TEXT: Final = 1 << 17
+"""Number of characters that one process parses without ruamel. The C parser is faster, but its import takes longer than
+it saves for such a text."""
 
 T = TypeVar("T")
 
@@ -200,6 +200,12 @@ def _parse(text: str, ask: Callable[[_Events], T]) -> T:
 
 
 _machine_text = 0
+
+
+def expect_text(size: int) -> None:
+    """Parse with ruamel from now on, if a text of ``size`` characters would take longer without it."""
+    if size > _MAX_MACHINE_TEXT:
+        from liza.board.text import yaml_library as yaml_library
 
 
 def _list_machine_events(text: str) -> list[Any] | None:
