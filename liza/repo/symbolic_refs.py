@@ -12,6 +12,7 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import NotRegularFile, Refused
+from liza.rules.value_classes import Value
 from liza.system import untrusted_files
 
 LIZA_REFS = ("refs/heads/task/", "refs/liza/")
@@ -22,6 +23,26 @@ _SYMBOLIC_PREFIX = b"ref:"
 def symbolic_target(git: Git, ref: str) -> str | None:
     """Return the target of a symbolic ref, existing or not; None if ``ref`` is plain or missing. Raises GitFailed."""
     return git.run("symbolic-ref", "-q", ref, codes=(0, 1, 128)).stdout.decode().strip() or None
+
+
+class RefValue(Value):
+    """What a ref names: a commit, or None if there is none, and the target of a symbolic ref, or None."""
+
+    commit: str | None
+    target: str | None
+
+
+def read_refs(git: Git, *refs: str) -> list[RefValue]:
+    """Return the commit and the target of each of ``refs``, with one git if all of them exist. Raises GitFailed."""
+    result = git.run("for-each-ref", "--format=%(refname) %(objecttype) %(objectname) %(symref)", *refs)
+    rows = [row.split(" ") for row in result.stdout.decode("utf-8", "surrogateescape").splitlines()]
+    commits = {
+        ref: RefValue(commit, target or None)
+        for ref, object_type, commit, target in (row for row in rows if len(row) == 4)
+        if object_type == "commit" and result.code == 0
+    }
+    # Not listed: a missing ref, a symbolic ref whose target does not exist, a damaged ref, a tag.
+    return [commits.get(ref) or RefValue(git.find_commit(ref), symbolic_target(git, ref)) for ref in refs]
 
 
 def refuse_symbolic(git: Git, ref: str) -> None:

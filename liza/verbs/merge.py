@@ -282,7 +282,7 @@ def _publish_candidate(crew: Crew, by: str, task: Task, merging: MergeInProgress
 
 
 def _tip(crew: Crew) -> str:
-    return crew.git.out("rev-parse", "--verify", f"refs/heads/{_integration_branch(crew)}")
+    return drift.require_integration(crew, crew.board.read())
 
 
 def _integration_branch(crew: Crew) -> str:

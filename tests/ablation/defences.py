@@ -150,6 +150,12 @@ def _lapsed_is_enough(was: Callable[..., Any]) -> Any:
     return held
 
 
+def _as_plain(was: Callable[..., Any]) -> Any:
+    from liza.rules.value_classes import replace
+
+    return lambda *words: [replace(value, target=None) for value in was(*words)]
+
+
 def _blind_swap(was: Callable[..., Any]) -> Any:
     def advance(git: Any, branch: str, candidate: str, expected: str) -> Any:
         from liza.repo.merge.branch_moves import MoveOutcome
@@ -886,7 +892,11 @@ TABLE: dict[str, Defence] = {
     ),
     "symbolic refs are told": Defence(
         "work neither begins nor ends on a symbolic ref, and whoever looks is told of each",
-        {"liza.repo.symbolic_refs:symbolic_target": gives(None), "liza.repo.symbolic_refs:find_symbolic": gives({})},
+        {
+            "liza.repo.symbolic_refs:symbolic_target": gives(None),
+            "liza.repo.symbolic_refs:read_refs": _as_plain,
+            "liza.repo.symbolic_refs:find_symbolic": gives({}),
+        },
         (
             *(
                 f"{SYMBOLIC}test_nothing_that_a_task_goes_through_follows_a_symbolic_ref[{at}]"

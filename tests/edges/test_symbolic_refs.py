@@ -185,3 +185,19 @@ def test_what_tests_plant_is_reported_by_name_and_moves_nothing(crew: Crew, tmp_
     assert "e.txt" in files
     assert "d.txt" not in files
     assert of_the_person(merges.crew) == before
+
+
+def test_several_refs_are_read_as_each_is_read_alone(crew: Crew) -> None:  # noqa: F811
+    root = crew.paths.root
+    plain, symbolic, broken, tag, tree, missing = (f"refs/liza/review/{number}" for number in range(6))
+    plant(crew, symbolic)
+    plant(crew, broken, named="refs/heads/nowhere")
+    git(root, "tag", "-a", "-m", "a tag", "v1", "main")
+    for ref, named in ((plain, "main"), (tag, "refs/tags/v1"), (tree, "main^{tree}")):
+        git(root, "update-ref", ref, git(root, "rev-parse", named))
+    refs = (plain, symbolic, broken, tag, tree, missing)
+    main = git(root, "rev-parse", MAIN)
+    expected = [(main, None), (main, MAIN), (None, "refs/heads/nowhere"), (main, None), (None, None), (None, None)]
+    values = symbolic_refs.read_refs(crew.git, *refs)
+    assert [(value.commit, value.target) for value in values] == expected
+    assert [(crew.git.find_commit(ref), symbolic_refs.symbolic_target(crew.git, ref)) for ref in refs] == expected

@@ -22,6 +22,7 @@ from liza.repo import reflogs, symbolic_refs
 from liza.repo.config_pins import Pins, config_files, git_dirs
 from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.runner import COMMIT, Git
+from liza.repo.symbolic_refs import RefValue
 from liza.rules.errors import Missing, WriteFailed
 from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import State, Status, Task
@@ -124,17 +125,25 @@ def require_integration(crew: Crew, state: State) -> str:
     Raises Missing, with the command that restores the branch or replaces a symbolic ref by a plain one.
     """
     ref = f"refs/heads/{state.config.integration_branch}"
-    target = symbolic_refs.symbolic_target(crew.git, ref)
-    if target is not None:
-        raise Missing(symbolic_refs.describe_symbolic(ref, target), _plain_ref_command(crew, state, ref))
-    tip = merges.branch_tip(crew.git, state.config.integration_branch)
-    if tip is None:
+    return _require_plain(crew, state, ref, symbolic_refs.read_refs(crew.git, ref)[0])
+
+
+def _require_plain(crew: Crew, state: State, ref: str, integration: RefValue) -> str:
+    """Return the commit of ``integration``, the value of ``ref``. Raises Missing as ``require_integration`` does."""
+    if integration.target is not None:
+        raise Missing(symbolic_refs.describe_symbolic(ref, integration.target), _plain_ref_command(crew, state, ref))
+    if integration.commit is None:
         raise _integration_gone_error(crew, state)
-    return tip
+    return integration.commit
 
 
 def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
     """Return how integration differs from the commit at which Liza left it, or None. Raises Missing if it is gone."""
+    state = crew.board.read()
+    ref = f"refs/heads/{state.config.integration_branch}"
+    integration, last = symbolic_refs.read_refs(crew.git, ref, LAST_INTEGRATION_REF)
+    if _require_plain(crew, state, ref, integration) == last.commit and last.target is None:
+        return None
     # Read in this order: a merger records the candidate on the board, moves the branch, then records the tip.
     last_tip = _read_last_tip(crew)
     tip = require_integration(crew, crew.board.read())
@@ -212,9 +221,10 @@ def _plain_ref_command(crew: Crew, state: State, ref: str) -> str:
 
 def _detect_integration_drift(crew: Crew, state: State, violations: tuple[str, ...]) -> RepositoryDrift:
     """Return the drift of integration and its absent checkouts."""
-    if symbolic_refs.symbolic_target(crew.git, f"refs/heads/{state.config.integration_branch}") is not None:
+    integration = symbolic_refs.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
+    if integration.target is not None:
         return RepositoryDrift(planted=violations)
-    if merges.branch_tip(crew.git, state.config.integration_branch) is None:
+    if integration.commit is None:
         error = _integration_gone_error(crew, state)
         return RepositoryDrift(planted=violations, moved=error.message, ways=error.hint)
     branch = state.config.integration_branch
@@ -299,9 +309,8 @@ def _newest_merge(crew: Crew, state: State) -> str | None:
 
 def _read_last_tip(crew: Crew) -> str | None:
     """Return the commit at which Liza left integration, or None if that is unknown."""
-    if symbolic_refs.symbolic_target(crew.git, LAST_INTEGRATION_REF) is not None:
-        return None
-    return crew.git.find_commit(LAST_INTEGRATION_REF)
+    last = symbolic_refs.read_refs(crew.git, LAST_INTEGRATION_REF)[0]
+    return last.commit if last.target is None else None
 
 
 def _format_count(number: int, noun: str) -> str:

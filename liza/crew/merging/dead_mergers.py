@@ -6,6 +6,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging import merge_outcomes
 from liza.crew.project import commands
+from liza.repo import symbolic_refs
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import GitFailed
 from liza.rules.merging import merge_rules
@@ -22,13 +23,14 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
     """
     commands.kill_orphan_commands(crew.paths.root)
     branch = crew.board.read().config.integration_branch
-    merges.recover_merges(crew.git, branch)
+    candidates = merges.recover_merges(crew.git, branch)
     _restore_integration(crew)
     state = crew.board.read()
     for task in state.tasks:
         if task.merging is not None:
             _recover_merge(crew, by, task, task.merging)
-    _delete_unused_candidates(crew, by)
+    if candidates:
+        _delete_unused_candidates(crew, by)
 
 
 def _restore_integration(crew: Crew) -> None:
@@ -37,7 +39,10 @@ def _restore_integration(crew: Crew) -> None:
     Raises Missing if it is gone for another reason.
     """
     state = crew.board.read()
-    if merges.branch_tip(crew.git, state.config.integration_branch) is None:
+    integration = symbolic_refs.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
+    if integration.commit is not None and integration.target is None:
+        return
+    if integration.commit is None:
         expected_tips = {
             task.merging.expected
             for task in state.tasks

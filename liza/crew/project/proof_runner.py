@@ -21,8 +21,10 @@ def require_proof(crew: Crew, by: str) -> None:
 
     Raises Refused if they test another checkout (then no candidate is tested), GitFailed, OSError.
     """
-    tip = drift.require_integration(crew, crew.board.read())
-    used = prove_if_due(crew, by, tip)
+    state = crew.board.read()
+    if test_proof.is_proof_due(state.config):
+        record_proof(crew, by, drift.require_integration(crew, state))
+    used = test_proof.tested_instead(crew.board.read().config)
     if used is not None:
         command = crew.board.read().config.integration_command
         problem = f"{command} does not test the worktree it runs in, it uses {used}"

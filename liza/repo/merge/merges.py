@@ -141,10 +141,10 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     Missing if the branch is a symbolic ref, GitFailed if git fails for another reason than an AdvanceResult names.
     """
     ref = f"refs/heads/{branch}"
-    target = symbolic_refs.symbolic_target(git, ref)
-    if target is not None:
-        raise Missing(symbolic_refs.describe_symbolic(ref, target), symbolic_refs.plain_ref_command(ref, expected))
-    if branch_tip(git, branch) == candidate:
+    tip = symbolic_refs.read_refs(git, ref)[0]
+    if tip.target is not None:
+        raise Missing(symbolic_refs.describe_symbolic(ref, tip.target), symbolic_refs.plain_ref_command(ref, expected))
+    if tip.commit == candidate:
         return sync_checkout(git, branch, candidate, expected)
     absent_checkouts.record_absent(git, branch, expected)
     checkout = _find_checkout(git, branch)
@@ -153,14 +153,14 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     args = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
     result = git.run(*args)
     if result.code != 0:
-        tip = branch_tip(git, branch)
-        if tip == expected:
+        current = branch_tip(git, branch)
+        if current == expected:
             raise GitFailed(
                 f"{branch} could not be moved to {candidate[:10]}: {summarize_error(result)}",
                 lock_removal_command(result.stderr),
             )
         # A git that was killed after it wrote the ref has moved the branch.
-        if tip != candidate or result.code > 0:
+        if current != candidate or result.code > 0:
             return AdvanceResult(MoveOutcome.LOST)
     return sync_checkout(git, branch, candidate, expected)
 
@@ -228,8 +228,8 @@ def sync_returned_checkouts(git: Git, branch: str) -> None:
         absent_checkouts.remove_record(git, record)
 
 
-def recover_merges(git: Git, branch: str) -> None:
-    """Complete or undo what a dead merger left in worktrees and beside refs.
+def recover_merges(git: Git, branch: str) -> dict[str, str]:
+    """Complete or undo what a dead merger left in worktrees and beside refs. Return the candidates that have a ref.
 
     The caller holds the merge lock. The gits of a merger inherit that lock, so they have ended, too. Raises Refused
     while another git holds an index lock, GitFailed.
@@ -242,12 +242,13 @@ def recover_merges(git: Git, branch: str) -> None:
     if branch_moves.has_unfinished_move(git):
         for checkout in list_checkouts(git):
             branch_moves.recover_move(git.at(checkout))
-    tip = branch_tip(git, branch)
+    tip = branch_tip(git, branch) if candidates else None
     if tip is not None and tip in candidates.values():
         # Agents can write candidate refs: a root commit has no parent and is not a candidate.
         expected = git.find_commit(f"{tip}^1")
         if expected:
             sync_checkout(git, branch, tip, expected)
+    return candidates
 
 
 def list_candidates(git: Git) -> dict[str, str]:
