@@ -73,5 +73,5 @@ def _hidden_instructions(git: Git) -> tuple[str, ...]:
     return tuple(
         name
         for name in brief_filter.list_bound_files(git)
-        if not brief_filter.is_tracked(git, name) and brief_filter.read_without_blocks(git.directory / name)
+        if brief_filter.read_without_blocks(git.directory / name) and not brief_filter.is_tracked(git, name)
     )
