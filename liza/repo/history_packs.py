@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.rules.lazy_pattern import lazy_pattern
@@ -77,7 +78,7 @@ def _free_bytes(directory: Path) -> int:
 
 
 def _pack_directory(git: Git) -> Path:
-    return git.directory / git.out("rev-parse", "--git-path", "objects/pack")
+    return git_dirs(git)[1] / "objects" / "pack"
 
 
 def _is_joinable(directory: Path, name: str) -> bool:

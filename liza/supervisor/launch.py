@@ -16,6 +16,7 @@ from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
 from liza.programs.terminal import tmux
 from liza.programs.usage import usage_report
+from liza.repo.config_pins import git_dirs
 from liza.repo.runner import FALLBACK_IDENTITY
 from liza.repo.slots import slot_setup
 from liza.rules.errors import NotOwner, Refused
@@ -168,8 +169,8 @@ class Launcher:
         The worktree's own git directory is named explicitly: some sandboxes allow .git and keep the directories below
         it read-only.
         """
-        git_dir = Path(self.crew.worktrees.slot_git(worktree.name).out("rev-parse", "--absolute-git-dir"))
-        return self.crew.paths.liza, self.crew.paths.root / ".git", git_dir
+        git_dir, _ = git_dirs(self.crew.worktrees.slot_git(worktree.name))
+        return self.crew.paths.liza, self.crew.paths.root / ".git", git_dir.resolve()
 
     def _prepare_worktree(self, state: State, work: CurrentWork) -> str:
         """Return the slot of the work, checked out at the commit where the run starts. Raises Missing, GitFailed."""
@@ -182,7 +183,11 @@ class Launcher:
         task = claims.get_task(state, work.task or "")
         if work.kind == WorkKind.REVIEW:
             assert task.review_commit is not None
-            worktrees.detach(agent, task.review_commit, work.run)
+            if state.config.sandbox_setup or self.crew.run_dir(work.run).path.exists():
+                worktrees.detach(agent, task.review_commit, work.run)
+            else:
+                # Nothing of this run has been started in the slot since the claim has emptied it.
+                worktrees.detach_once(agent, task.review_commit, work.run)
             return agent
         assert task.worktree is not None
         try:

@@ -42,9 +42,9 @@ class WorktreeFiles:
     def install(self, state: State, work: CurrentWork, directory: RunDir, worktree: Path) -> LaunchInputs:
         """Write the hooks and the brief, and hide both from git. Raises LizaError, OSError."""
         git = self.crew.worktrees.slot_git(worktree.name)
-        installed = self._install_hooks(git, directory, worktree)
+        installed, bindable = self._install_hooks(git, directory, worktree)
         crash_points.point("launch", "hooked")
-        prompt, file = self._write_brief(git, state, work, directory, worktree, installed.files)
+        prompt, file = self._write_brief(git, state, work, directory, worktree, installed.files, bindable)
         self._hide_from_git(git, worktree, work.run, (*installed.files, *file), directory)
         return LaunchInputs(prompt, installed)
 
@@ -52,34 +52,47 @@ class WorktreeFiles:
         """Write the brief of a living session again, with the messages since then. Raises LizaError, OSError."""
         git = self.crew.worktrees.slot_git(worktree.name)
         hook_files = hooks.list_hook_files(directory)
-        _, file = self._write_brief(git, state, work, directory, worktree, hook_files)
+        bindable = brief_filter.find_bindable(git, self.preset.instructions)
+        _, file = self._write_brief(git, state, work, directory, worktree, hook_files, bindable)
         self._hide_from_git(git, worktree, work.run, (*hook_files, *file), directory)
 
-    def _install_hooks(self, git: Git, directory: RunDir, worktree: Path) -> InstalledHooks:
-        """Install the hooks; remove them again if git's filter cannot hide one of their files."""
+    def _install_hooks(self, git: Git, directory: RunDir, worktree: Path) -> tuple[InstalledHooks, tuple[str, ...]]:
+        """Install the hooks; remove them again if git's filter cannot hide one of their files.
+
+        Return them, and the instructions files that the filter can hide.
+        """
         installed = hooks.install_hooks(self.preset, worktree, directory, liza_path())
-        if {*installed.files} - {*brief_filter.find_bindable(git, installed.files)}:
+        bindable = brief_filter.find_bindable(git, (*installed.files, *self.preset.instructions))
+        if {*installed.files} - {*bindable}:
             hooks.remove_hooks(worktree, directory)
             installed = InstalledHooks(reason=f"another git filter is set for {installed.files[0]}")
         if installed.reason is not None:
             self.notify(f"{directory.run} runs without hooks: {installed.reason}")
-        return installed
+        return installed, tuple(name for name in self.preset.instructions if name in bindable)
 
     def _write_brief(
-        self, git: Git, state: State, work: CurrentWork, directory: RunDir, worktree: Path, others: tuple[str, ...]
+        self,
+        git: Git,
+        state: State,
+        work: CurrentWork,
+        directory: RunDir,
+        worktree: Path,
+        others: tuple[str, ...],
+        names: tuple[str, ...],
     ) -> tuple[str, tuple[str, ...]]:
         """Write the brief; return the prompt for the command line and the file with the block.
 
-        Without a file, the block is part of the prompt.
+        ``names`` are the instructions files that git's filter can hide. Without a file, the block is part of the
+        prompt.
         """
         text = brief_writer.compose_brief(self._brief_context(state, work, directory, worktree))
         directory.write_brief(text.assignment, text.beacon_fields, text.prompt, text.block)
-        names = brief_filter.find_bindable(git, self.preset.instructions)
         brief_filter.bind_filter(self.crew.git, (*names, *others), work.run)
         placement = instructions_file.write_block(
             worktree, replace(self.preset, instructions=names), directory, text.block
         )
-        if placement.file is not None and not brief_filter.find_bindable(git, (placement.file,)):
+        is_other = placement.file is not None and placement.file not in names
+        if is_other and not brief_filter.find_bindable(git, (str(placement.file),)):
             instructions_file.remove_block(worktree, directory)
             placement = instructions_file.BlockPlacement(None, f"another git filter is set for {placement.file}")
         if placement.file is None:
