@@ -86,6 +86,8 @@ class _ConfigCache(Value):
     files: tuple[Path, ...]
     stamp: ConfigStamp | None = None
     pairs: tuple[tuple[str, str], ...] = ()
+    person: tuple[str, str] = ("", "")
+    """Name and address of the committer; an empty string where none is configured."""
 
 
 class PinViolation(Value):
@@ -200,30 +202,39 @@ class Pins(Value, dict=True):
 
     def overrides(self, git: Git) -> Sequence[tuple[str, str]]:
         """Return key and value pairs that override the configuration that ``git`` reads. Raises GitFailed."""
+        return self._read(git).pairs
+
+    def person(self, git: Git) -> tuple[str, str]:
+        """Return the configured name and address of the committer, each empty if there is none. Raises GitFailed."""
+        return self._read(git).person
+
+    def _read(self, git: Git) -> _ConfigCache:
+        """Return what follows from the configuration that ``git`` reads, and read it only if its files have changed."""
         key = str(git.git_dir or git.directory)
         unpinned = git.unpinned()
         cached = self._cache.get(key) or _ConfigCache(config_files(unpinned))
         # Stamp before reading: a change during the read gives another stamp next time.
         stamp = _stamp_files(cached.files)
-        pairs = cached.pairs if cached.stamp == stamp else self._pairs_of_same_files(cached.files, stamp)
-        if pairs is not None:
-            self._cache[key] = _ConfigCache(cached.files, stamp, pairs)
-            return pairs
+        same = cached if cached.stamp == stamp else self._find_same_files(cached.files, stamp)
+        if same is not None:
+            self._cache[key] = _ConfigCache(cached.files, stamp, same.pairs, same.person)
+            return self._cache[key]
         settings = _read_config(unpinned)
         pairs = tuple(self._neutralize(_find_programs(settings)))
         included = any(re.fullmatch(_INCLUDE_KEYS, key, _FLAGS) for key in settings)
-        self._cache[key] = _ConfigCache(cached.files, None if included else stamp, pairs)
-        return pairs
+        person = (_readable(settings, "user.name"), _readable(settings, "user.email"))
+        self._cache[key] = _ConfigCache(cached.files, None if included else stamp, pairs, person)
+        return self._cache[key]
 
-    def _pairs_of_same_files(self, files: tuple[Path, ...], stamp: ConfigStamp) -> tuple[tuple[str, str], ...] | None:
-        """Return the overrides of another worktree whose configuration comes from the same files, else None.
+    def _find_same_files(self, files: tuple[Path, ...], stamp: ConfigStamp) -> _ConfigCache | None:
+        """Return what was read for another worktree whose configuration comes from the same files, else None.
 
         Files that do not exist do not count: usually a worktree has no configuration of its own.
         """
         existing = _existing_files(files, stamp)
         return next(
             (
-                cached.pairs
+                cached
                 # A copy: the thread that measures a session runs git, too, and may add an entry meanwhile.
                 for cached in tuple(self._cache.values())
                 if cached.stamp is not None and _existing_files(cached.files, cached.stamp) == existing
@@ -259,6 +270,11 @@ class Pins(Value, dict=True):
                 f"git config --unset-all {key}",
             )
         return [(key, ""), (f"{name}.required", "false")]
+
+
+def _readable(settings: ConfigValues, key: str) -> str:
+    """Return the value of a key as text, or an empty string. Bytes that are not UTF-8 are replaced."""
+    return settings.get(key, ("",))[-1].encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
 
 
 def _is_own_filter(key: str) -> bool:

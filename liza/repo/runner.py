@@ -80,6 +80,8 @@ class ConfigOverrides(Protocol):
 
     def overrides(self, git: Git) -> Sequence[tuple[str, str]]: ...
 
+    def person(self, git: Git) -> tuple[str, str]: ...
+
 
 class GitResult(Value):
     """Result of a git command: exit status and output."""
@@ -201,13 +203,17 @@ class Git(Value):
     def identity(self) -> tuple[str, str]:
         """Return the configured name and address for Liza's commits, else those of ``GIT_AUTHOR_*`` or
         ``GIT_COMMITTER_*``, else the fallback."""
-        output = self.unpinned().run("config", "--get-regexp", "-z", r"^user\.(name|email)$", codes=(0, 1)).stdout
-        rows = dict(row.split("\n", 1) for row in output.decode("utf-8", "replace").split("\0") if "\n" in row)
-        name, email = rows.get("user.name", "").strip(), rows.get("user.email", "").strip()
+        name, email = self._configured_person() if self.pins is None else self.pins.person(self)
         for who in ("AUTHOR", "COMMITTER"):
             name = name or os.environ.get(f"GIT_{who}_NAME", "").strip()
             email = email or os.environ.get(f"GIT_{who}_EMAIL", "").strip()
         return (name, email) if name and email else FALLBACK_IDENTITY
+
+    def _configured_person(self) -> tuple[str, str]:
+        """Return the configured name and address, each empty if there is none. Raises GitFailed."""
+        output = self.run("config", "--get-regexp", "-z", r"^user\.(name|email)$", codes=(0, 1)).stdout
+        rows = dict(row.split("\n", 1) for row in output.decode("utf-8", "replace").split("\0") if "\n" in row)
+        return rows.get("user.name", "").strip(), rows.get("user.email", "").strip()
 
     def with_identity(self, person: tuple[str, str] | None = None, when: datetime | None = None) -> Git:
         """Return git that commits as ``person`` (name, address) at ``when``.

@@ -12,7 +12,7 @@ from liza.repo import config_pins
 from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter
 from liza.repo.merge import merges
-from liza.repo.runner import Git
+from liza.repo.runner import FALLBACK_IDENTITY, Git
 from liza.repo.survey import list_changed_files, read_work_tree
 from liza.rules.errors import GitFailed, LockTimeout, Missing
 from liza.rules.paths import Paths
@@ -285,3 +285,16 @@ def test_branch_commit_and_changes_of_a_worktree_are_those_of_one_moment(repo: P
     assert (state.head, state.branch, state.changed) == (git(repo, "rev-parse", "HEAD"), name, ("new",))
     git(repo, "checkout", "-q", "--detach")
     assert read_work_tree(Git(repo)).branch is None
+
+
+def test_the_pins_know_the_identity_that_git_knows_now(repo: Path) -> None:
+    runner = Git(repo, Pins.capture(Git(repo)))
+    for name, email in (("Ana", "ana@example.org"), ("Bj\xf6rn", "b@example.org"), ("", "")):
+        git(repo, "config", "user.name", name)
+        git(repo, "config", "user.email", email)
+        assert runner.identity() == Git(repo).identity() == ((name, email) if name else FALLBACK_IDENTITY)
+    (repo / "included").write_text("[user]\n\tname = Eve\n\temail = eve@example.org\n")
+    git(repo, "config", "include.path", str(repo / "included"))
+    assert runner.identity() == Git(repo).identity() == ("Eve", "eve@example.org")
+    (repo / "included").write_text("[user]\n\tname = Zoe\n\temail = zoe@example.org\n")
+    assert runner.identity() == Git(repo).identity() == ("Zoe", "zoe@example.org")
