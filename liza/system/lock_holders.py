@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from liza.system.proc_stat import PROC
+_PROC = Path("/proc")
 
 
 def find_holders(path: Path) -> tuple[int, ...]:
@@ -17,7 +17,7 @@ def find_holders(path: Path) -> tuple[int, ...]:
     hold the lock.
     """
     try:
-        wanted, table = path.stat(), (PROC / "locks").read_text()
+        wanted, table = path.stat(), (_PROC / "locks").read_text()
     except OSError:
         return ()
     rows = [line.split() for line in table.splitlines()]
@@ -31,20 +31,20 @@ def find_holders(path: Path) -> tuple[int, ...]:
 def read_command(pid: int) -> tuple[str, ...]:
     """Return the command line of a process; empty if it has ended."""
     try:
-        words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return ()
     return tuple(os.fsdecode(word) for word in words if word)
 
 
 def _iter_pids() -> Iterator[int]:
-    yield from (int(path.name) for path in PROC.iterdir() if path.name.isdecimal())
+    yield from (int(path.name) for path in _PROC.iterdir() if path.name.isdecimal())
 
 
 def _has_open(pid: int, wanted: os.stat_result) -> bool:
     """Return whether a process has this file open: another file system can have a file with the same inode number."""
     try:
-        handles = list((PROC / str(pid) / "fd").iterdir())
+        handles = list((_PROC / str(pid) / "fd").iterdir())
     except OSError:
         return False
     for handle in handles:
