@@ -24,6 +24,10 @@ TARGETS = {
     "merge": 150.0,
 }  # fmt: skip
 """CPU milliseconds, with the children."""
+NOTES = {
+    "status --json": "directly after the claim, so it looks at the repository again",
+    "status": "nothing has changed since the last look at the repository",
+}
 TASKS = 50
 SESSION = {"session_id": "s-1", "source": "startup"}
 PROMPT = {"session_id": "s-1", "prompt": "go on"}
@@ -93,4 +97,4 @@ def measure(options: Options) -> Iterator[Row]:
 
 def _row(name: str, own: list[float], bare: list[float], target: float | None) -> Row:
     rivals: dict[str, Samples] = {"python -I -S -c pass": summarize(bare)}
-    return Row("commands", name, "ms", summarize(own), rivals, target)
+    return Row("commands", name, "ms", summarize(own), rivals, target, note=NOTES.get(name.partition(",")[0], ""))
