@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from liza.crew import activity, draft_specs
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
@@ -21,11 +23,32 @@ from liza.rules.value_classes import asdict as fields_of
 _MERGE_FAILURE_STATUSES = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)
 
 
-def list_tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return tasks in the order of the board, with the board's field names. Raises UsageError for an unknown status."""
+def list_tasks(crew: Crew, statuses: Sequence[str] | None = None, *, archived: bool = False) -> dict[str, Any]:
+    """Return ``tasks`` in the order of the board, with the board's field names, and how many are ``archived``.
+
+    ``archived``: the tasks of the archive instead, by id, with what its index has. Raises UsageError for an unknown
+    status, BoardInconsistent if the archive cannot be read.
+    """
     wanted = {_status(word) for word in statuses} if statuses else frozenset(Status)
     state = crew.board.read()
-    return task_rows(state, draft_specs.find_incomplete_drafts(crew, state), wanted)
+    counts = {name: number for name, number in state.archived.counts.items() if name in wanted}
+    return {
+        "tasks": _archived_rows(crew, state, wanted)
+        if archived
+        else task_rows(state, draft_specs.find_incomplete_drafts(crew, state), wanted),
+        "archived": {"total": sum(counts.values()), "by_status": counts},
+    }
+
+
+def _archived_rows(crew: Crew, state: State, wanted: Collection[Status]) -> list[dict[str, Any]]:
+    """Return the tasks of the archive; one whose entry cannot be read has the ``error``, and always counts."""
+    index = archived_tasks.open_index(crew)
+    entries = [] if index is None else sorted(index.find(index.ids()).values(), key=lambda entry: entry.id)
+    return [
+        msgspec.structs.asdict(entry)
+        for entry in entries
+        if state.task(entry.id) is None and (entry.status in wanted or entry.error)
+    ]
 
 
 def task_rows(state: State, lacks: Mapping[str, MissingParts], wanted: Collection[Status]) -> list[dict[str, Any]]:

@@ -66,6 +66,29 @@ def test_an_archived_task_is_still_shown_counted_and_depended_on_and_comes_back_
     assert crew.json("validate")["valid"]
 
 
+def test_archived_tasks_are_listed_and_the_list_of_the_board_says_that_they_exist(crew: Crew) -> None:
+    merged_by_hand(crew, "mail")
+    crew.add("other", "open")
+    crew.prepare("task", "drop", "other", "not wanted")
+    assert "archive" not in crew.liza("task", "list")
+    crew.prepare("archive")
+    note = "closed tasks are in the archive: liza task list --archived"
+    assert crew.liza("task", "list").splitlines()[-1] == f"2 {note}"
+    merged = crew.liza("task", "list", "--status", "MERGED").splitlines()
+    assert merged == ["no tasks", "1 closed task is in the archive: liza task list --archived"]
+    assert "archive" not in crew.liza("task", "list", "--status", "UNCLAIMED")
+    listed = crew.json("task", "list")
+    assert [task["id"] for task in listed["tasks"]] == ["open"]
+    assert listed["archived"] == crew.json("status")["archived"]
+
+    commit = crew.json("task", "show", "mail")["merge_commit"]
+    lines = [line.split() for line in crew.liza("task", "list", "--archived").splitlines()]
+    assert lines == [["mail", "MERGED", "merged", "as", commit[:10]], ["other", "ABANDONED"]]
+    shown = crew.json("task", "list", "--archived", "--status", "merged")["tasks"]
+    assert [(task["id"], task["status"], task["merge_commit"]) for task in shown] == [("mail", "MERGED", commit)]
+    assert crew.liza("task", "show", "mail").startswith("mail  MERGED\n")  # what the README waits for
+
+
 def test_closed_tasks_above_the_setting_are_archived_by_a_merge_and_by_a_drop(crew: Crew) -> None:
     crew.configure(archive_after=2)
     crew.add("a", "b", "c")

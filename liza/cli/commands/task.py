@@ -30,20 +30,25 @@ Draft = Annotated[bool, typer.Option("--draft", help="Keep the task a DRAFT, so 
 File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks as YAML, one or a list; - is stdin.")]
 
 
-@declare_command(app, "list", "liza task list --status BLOCKED")
+@declare_command(app, "list", "liza task list --status BLOCKED\nliza task list --archived")
 def list_(
     status: Annotated[str | None, typer.Option("--status", help="Only tasks with this status; several: A,B.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="The closed tasks in the archive instead.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the tasks."""
+    """List the tasks of the board, or those of the archive."""
     from liza.cli.render import render_crew
     from liza.verbs.show_task import list_tasks
 
-    tasks = list_tasks(find_crew(), split_names(status))
+    result = list_tasks(find_crew(), split_names(status), archived=archived)
     if as_json:
-        printing.print_json({"tasks": tasks})
+        printing.print_json(result)
+    elif archived:
+        printing.print_wrapped(render_crew.format_archived_tasks(result["tasks"], printing.wants_colours()))
     else:
-        printing.print_wrapped(render_crew.format_task_list(tasks, printing.wants_colours()))
+        printing.print_wrapped(render_crew.format_task_list(result["tasks"], printing.wants_colours()))
+        if result["archived"]["total"]:
+            printing.print_wrapped(render_crew.format_archive_note(result["archived"]["total"]))
 
 
 @declare_command(app, "show", "liza task show invoice-model")

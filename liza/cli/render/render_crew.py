@@ -150,6 +150,36 @@ def format_task_list(tasks: Sequence[Row], colour: bool) -> str:
     )
 
 
+def format_archive_note(total: int) -> str:
+    """Return how many of the listed kind of tasks are in the archive, with the command that lists them."""
+    verb = "is" if total == 1 else "are"
+    return f"{count_noun(total, 'closed task')} {verb} in the archive: liza task list --archived"
+
+
+def format_archived_tasks(tasks: Sequence[Row], colour: bool) -> str:
+    """Return one line per task of the archive: id, status, what became of it."""
+    if not tasks:
+        return "no such tasks in the archive"
+    return align_columns(
+        [
+            [
+                str(task["id"]),
+                paint(str(task["status"]), STATUS_COLOURS.get(str(task["status"]), "plain"), colour),
+                _task_outcome(task),
+            ]
+            for task in tasks
+        ]
+    )
+
+
+def _task_outcome(task: Row) -> str:
+    if task["error"]:
+        return f"its entry cannot be read: {task['error']}: liza validate"
+    if task["merge_commit"]:
+        return f"merged as {task['merge_commit'][:10]}"
+    return f"superseded by {', '.join(task['superseded_by'])}" if task["superseded_by"] else ""
+
+
 def _task_owner(task: Row) -> str:
     if task["reviewing_by"]:
         return f"{task['reviewing_by']} reviews"
