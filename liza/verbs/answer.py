@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.rules.errors import Refused
 from liza.rules.model import Status, Task
@@ -31,7 +32,8 @@ def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQues
     """
     state = crew.board.read()
     if task_id is not None:
-        task = claims.get_task(state, checked_id(task_id))
+        archived_tasks.refuse_archived(crew, state, [checked_id(task_id)])
+        task = claims.get_task(state, task_id)
         if not _is_answerable(task):
             raise Refused(f"{task.id} is {task.status}: it has no question", f"liza task show {task.id}")
         return [_open_question(crew, task)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.rules.errors import Refused
@@ -11,7 +12,9 @@ from liza.rules.tasks.picking import Pick
 
 def claim_review(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     """Claim a review and check its commit out in the reviewer's own worktree. Raises Refused."""
-    evidence = crew.gather_evidence(crew.board.read())
+    before = crew.board.read()
+    archived_tasks.refuse_archived(crew, before, [task_id] if task_id is not None else [])
+    evidence = crew.gather_evidence(before)
     now = crew.clock.now()
     chosen = task_id
     if chosen is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from liza.board import wake_up
 from liza.crew import run_state
+from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -20,7 +21,9 @@ def send_note(crew: Crew, text: str, to: str | None = None) -> Result:
     Raises UnknownId, UsageError, Refused if no agent works on the named task.
     """
     by = require_person(crew, planner=False)
-    agent = _agent_at_work(crew.board.read(), to)
+    state = crew.board.read()
+    _refuse_archived(crew, state, to)
+    agent = _agent_at_work(state, to)
     # Outside the board's transaction: an inbox has its own lock, and its agent can hold that lock for long.
     message = inbox.queue_message(crew.paths, agent, text, by, crew.clock.now(), "urgent")
     try:
@@ -60,6 +63,7 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
     by = require_person(crew, planner=False)
     if not text.strip():
         raise UsageError("the note is empty", 'liza note --to coder-1 "…"')
+    _refuse_archived(crew, crew.board.read(), to)
     with crew.change(by, "note") as tx:
         recipient = _recipient(tx.state, to)
         entry = HumanNote(timestamp=crew.clock.now(), message=text, recipient=recipient)
@@ -68,6 +72,10 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
     step = "liza note --now … sends a note into a running session"
     result = make_result(tx.before, tx.state, task, step, to=recipient)
     return replace(result, message=f"noted for the next brief{f' of {recipient}' if recipient else ''}")
+
+
+def _refuse_archived(crew: Crew, state: State, to: str | None) -> None:
+    archived_tasks.refuse_archived(crew, state, [to] if to is not None and to not in state.agents else [])
 
 
 def _recipient(state: State, to: str | None) -> str | None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from liza.board.store import Restored
 from liza.board.text import document
 from liza.crew import layout
-from liza.crew.archive import recorded_archive
+from liza.crew.archive import archived_tasks, recorded_archive
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew
 from liza.crew.recovery.recorder import record_history
@@ -56,6 +56,7 @@ def restore_task(crew: Crew, task_id: str) -> Result:
     """Restore a task whose status no verb has set to its earlier state. Raises Refused, UnknownId, GitFailed."""
     by = require_person(crew, planner=False)
     before = crew.board.read()
+    archived_tasks.refuse_archived(crew, before, [task_id])
     if forged_status.forgery_reason(before, claims.get_task(before, checked_id(task_id))) is None:
         return Result("unchanged", task_id, before.task(task_id).status, "liza status")  # type: ignore[union-attr]
     record_history(crew)

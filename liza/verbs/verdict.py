@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from liza.crew.archive import archived_tasks
 from liza.crew.caller import identify_run, require_person, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -59,7 +60,9 @@ def _full_commit(crew: Crew, commit: str) -> str:
 
 def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Result:
     by = require_person(crew, planner=False)
-    named_commit = commit or claims.get_task(crew.board.read(), task_id).review_commit or ""
+    state = crew.board.read()
+    archived_tasks.refuse_archived(crew, state, [task_id])
+    named_commit = commit or claims.get_task(state, task_id).review_commit or ""
     commit_id = _full_commit(crew, named_commit) if named_commit else ""
     with crew.change(by, word, task_id) as tx:
         judge = reviews.approve if word == "approve" else reviews.reject

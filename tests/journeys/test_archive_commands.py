@@ -89,6 +89,25 @@ def test_archived_tasks_are_listed_and_the_list_of_the_board_says_that_they_exis
     assert crew.liza("task", "show", "mail").startswith("mail  MERGED\n")  # what the README waits for
 
 
+def test_commands_that_change_a_task_say_that_it_is_archived(crew: Crew) -> None:
+    crew.add("a1", "a2")
+    crew.prepare("task", "drop", "a1", "not wanted")
+    crew.prepare("archive")
+    for words in (
+        ("claim", "a1", "--agent", "coder-1"),
+        ("claim", "a1", "--agent", "code-reviewer-1"),
+        ("verdict", "approve", "x", "--task", "a1"),
+        ("restore", "--task", "a1"),
+        ("note", "--to", "a1", "hi"),
+        ("note", "--to", "a1", "--now", "hi"),
+        ("answer", "a1", "yes"),
+        ("answer", "a1"),
+    ):
+        told = crew.liza(*words, code=1)
+        assert "a1 is ABANDONED and in the archive" in told, words
+        assert "next: liza task show a1" in told, words
+
+
 def test_closed_tasks_above_the_setting_are_archived_by_a_merge_and_by_a_drop(crew: Crew) -> None:
     crew.configure(archive_after=2)
     crew.add("a", "b", "c")
