@@ -52,11 +52,11 @@ def read_recent_lines(
     recent: list[OutputLine] = []
     offsets: dict[str, int] = {}
     for run in _runs(crew, names):
-        path = logs.output_of(crew, run)
-        data, size = logs.read_tail(path, most)
+        tail = logs.read_output(crew, run, most)
+        data, size = tail.data, tail.size
         complete = data[: logs.complete_length(data)] if run_state.is_session_living(crew.run_dir(run)) else data
         offsets[run] = size - len(data) + len(complete)
-        changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(microsecond=0)
+        changed = datetime.fromtimestamp(tail.changed, UTC).replace(microsecond=0)
         lines = _lines(crew, run, complete, size - len(data))
         recent += [line for line in lines if since is None or (line.time or changed) >= since]
     return sorted(recent, key=lambda line: line.time or datetime.max.replace(tzinfo=UTC)), offsets

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import queue
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ from liza.board import events
 from liza.crew import run_state
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
-from liza.programs.session import run_archive, run_directory
+from liza.programs.session import run_archive, run_directory, session_process
+from liza.programs.session.run_archive import OutputTail
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.redaction import redact, redactable_length
 from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.model import State
 from liza.rules.owned_work import find_current_work
-from liza.rules.paths import agent_of, parse_agent_id
+from liza.rules.paths import agent_of, parse_agent_id, run_id, run_number
+from liza.rules.value_classes import replace
 from liza.rules.work_kinds import WorkKind
 from liza.system import untrusted_files
 
@@ -28,28 +30,54 @@ _MAX_BYTES = 1 << 22  # bytes read at once
 
 
 def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str, Any]:
-    """Return the last ``lines`` lines of an agent's newest run, or of the named run.
+    """Return the last ``lines`` lines of an agent's newest run, or of the named run; ``note`` says why there are none.
 
     ``followed``: without an incomplete last line, which ``follow_output`` yields later. Raises UnknownId, Refused,
     NotRegularFile.
     """
     run = name if "." in name else find_newest_run(crew, parse_agent_id(name))
-    path = output_of(crew, run)
-    data, size = read_tail(path, lines)
-    shown = data[: complete_length(data)] if followed else data
-    offset = size - len(data) + len(shown)
-    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": offset, "output": redacted_text(shown)}
+    tail = read_output(crew, run, lines)
+    shown = tail.data[: complete_length(tail.data)] if followed else tail.data
+    return {
+        "agent": agent_of(run),
+        "run": run,
+        "path": str(crew.run_dir(run).output_path),
+        "bytes": tail.size - len(tail.data) + len(shown),
+        "output": redacted_text(shown),
+        "note": None if tail.size else _describe_silence(crew, run),
+    }
 
 
-def output_of(crew: Crew, run: str) -> Path:
-    """Path of a run's output. Raises Refused if there is none; the message names its archive."""
+def read_output(crew: Crew, run: str, lines: int) -> OutputTail:
+    """Return the last lines of a run's output, also of an archived run. Raises Refused if there is no output."""
     path = crew.run_dir(run).output_path
-    if path.exists():
-        return path
-    archived = run_archive.archive_path(crew.paths, run)
-    if archived.exists():
-        raise Refused(f"{run} is archived in {archived}", f"tar -xzOf {shlex.quote(str(archived))} {run}/output.log")
-    raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
+    try:
+        return read_tail(path, lines)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    archive = run_archive.archive_path(crew.paths, run)
+    tail = run_archive.read_output(archive, run, _MAX_BYTES) if archive.exists() else None
+    if tail is not None:
+        return replace(tail, data=_last_lines(tail.data, lines))
+    raise Refused(_describe_missing_log(crew, run), f"liza agents {agent_of(run)}")
+
+
+def _describe_missing_log(crew: Crew, run: str) -> str:
+    """Return why a run has no output; a claim by hand and a run that never was have no directory either."""
+    agent = crew.board.read().agents.get(agent_of(run))
+    number = run_number(run, agent_of(run)) or 0
+    if agent is not None and agent.program and number <= agent.runs and not crew.run_dir(run).exists():
+        return f"the log of {run} is gone: its run directory does not exist any more"
+    return f"{run} printed nothing: no program was started for it"
+
+
+def _describe_silence(crew: Crew, run: str) -> str:
+    """Return that a run printed nothing, and how its program ended."""
+    directory = crew.run_dir(run)
+    end = session_process.read_end(directory.path)
+    if end is not None:
+        return f"{run} printed nothing; {session_process.describe_end(end)}"
+    return f"{run} printed nothing{' so far' if run_state.is_session_living(directory) else ''}"
 
 
 def resolve_run(crew: Crew, name: str) -> str:
@@ -86,6 +114,9 @@ def _no_runs(crew: Crew, state: State, agent: str) -> Refused:
     if log.exists():
         shown = str(log.relative_to(crew.paths.root))
         return Refused(f"{agent} has no runs yet; the output of its set-up is in {shown}", f"less {shown}")
+    number, program = state.agents[agent].runs, state.agents[agent].program
+    if number and program:
+        return Refused(f"the logs of {agent} are gone, up to that of {run_id(agent, number)}", f"liza agents {agent}")
     return Refused(f"{agent} has no runs yet", f"liza agents {agent}")
 
 
@@ -154,8 +185,8 @@ def wait_for_event(events_queue: queue.Queue[Any]) -> None:
         return
 
 
-def read_tail(path: Path, lines: int) -> tuple[bytes, int]:
-    """Return the last lines of a file, read from its end, and its size in bytes."""
+def read_tail(path: Path, lines: int) -> OutputTail:
+    """Return the last lines of a file, read from its end."""
     with untrusted_files.open_to_read(path) as file:
         size = file.seek(0, 2)
         start, data = size, b""
@@ -164,4 +195,9 @@ def read_tail(path: Path, lines: int) -> tuple[bytes, int]:
             start -= step
             file.seek(start)
             data = file.read(step) + data
-    return b"".join(data.splitlines(keepends=True)[-lines:]), size
+        changed = os.fstat(file.fileno()).st_mtime
+    return OutputTail(_last_lines(data, lines), size, changed)
+
+
+def _last_lines(data: bytes, lines: int) -> bytes:
+    return b"".join(data.splitlines(keepends=True)[-lines:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,12 +14,12 @@ from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.session import run_archive
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.rules.errors import Refused
+from liza.rules.errors import LizaError, Refused
 from liza.rules.sessions import retention
 from liza.system import processes
 from liza.verbs import all_logs
 from liza.verbs.doctor import doctor
-from liza.verbs.logs import logs
+from liza.verbs.logs import follow_output, logs
 from tests.edges.test_slots_place import begun, drafted
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -52,17 +51,31 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
     told = [what for what in doctor(repo, fix=True).repaired if "old run directories" in what]
     assert told == [f"coder-1: 4 old run directories went to {crew.paths.runs / 'coder-1' / 'archive'}"]
     assert numbers(crew) == [1, 3, 4, *range(8, last + 1)]
-    with pytest.raises(Refused, match="is archived") as refused:
-        logs(crew, "coder-1.2", 10)
-    with pytest.raises(Refused, match="is archived") as with_times:
-        all_logs.read_recent_lines(crew, ["coder-1.2"], 10, None)
-    assert with_times.value.hint == refused.value.hint
+    assert logs(crew, "coder-1.2", 10)["output"] == "said by coder-1.2\n"
+    following = follow_output(crew, logs(crew, "coder-1.2", 10, followed=True))
+    assert next(following) == f"\n── coder-1.{last} ──\n"
+    following.close()
+    [line], _ = all_logs.read_recent_lines(crew, ["coder-1.2"], 10, None)
+    assert (line.run, line.text) == ("coder-1.2", "said by coder-1.2")
     with pytest.raises(Refused, match=r"coder-1\.99 printed nothing"):
         all_logs.read_recent_lines(crew, ["coder-1.99"], 10, None)
-    shown = subprocess.run(["sh", "-c", refused.value.hint], capture_output=True, text=True, check=True)
-    assert shown.stdout == "said by coder-1.2\n"
     assert run_archive.archive_path(crew.paths, "coder-1.2").stat().st_mode & 0o777 == 0o600
     assert archive_old_runs(crew, "coder-1") == ()
+
+
+def test_of_an_archived_run_only_the_last_lines_are_shown_and_a_broken_archive_is_named(repo: Path) -> None:
+    crew = begun(repo)
+    drafted(crew)
+    directory = ran(crew, 1)
+    directory.output_path.write_text("".join(f"line {number}\n" for number in range(300)))
+    run_archive.archive_run(directory)
+    shown = logs(crew, "coder-1.1", 2)
+    assert shown["output"] == "line 298\nline 299\n"
+    assert shown["note"] is None
+    path = run_archive.archive_path(crew.paths, "coder-1.1")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(LizaError, match="cannot be read"):
+        logs(crew, "coder-1.1", 2)
 
 
 def test_an_archive_that_is_whole_is_not_made_again_from_a_directory_that_is_half_removed(repo: Path) -> None:

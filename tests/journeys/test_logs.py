@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -54,6 +55,20 @@ def test_a_secret_that_is_printed_in_two_parts_is_taken_out_for_who_follows_and_
         crew.open_gate("on")
         assert line(child) == "key: [redacted: GitHub token] é\n"
         assert line(child).startswith("the last one")
+
+
+def test_a_program_that_printed_nothing_is_told_from_a_log_that_is_gone(crew: Crew) -> None:
+    crew.add("t1")
+    crew.agent("coder-1", crew.script("agent", "exit 3"))
+    crew.wait(lambda _: (crew.paths.run("coder-1.1") / "exit.json").exists())
+    told = crew.run("logs", "coder-1.1")
+    assert (told.returncode, told.stdout, told.stderr) == (0, "", "coder-1.1 printed nothing; exit 3\n")
+    crew.prepare("down")
+    shutil.rmtree(crew.paths.runs)
+    assert "the log of coder-1.1 is gone" in crew.liza("logs", "coder-1.1", code=1)
+    gone = crew.liza("logs", "coder-1", code=1)
+    assert "the logs of coder-1 are gone" in gone
+    assert "no program was started" in crew.liza("logs", "coder-1.99", code=1)
 
 
 def test_a_pipe_in_the_place_of_a_runs_output_is_named_and_holds_up_neither_logs_nor_the_supervisor(crew: Crew) -> None:

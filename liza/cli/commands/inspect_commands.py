@@ -118,6 +118,8 @@ def logs(
         printing.print_json(log)
         return
     printing.print_now(strip_controls(log["output"]))
+    if log["note"]:
+        printing.print_notice(log["note"])
     if follow:
         for text in verbs.follow_output(crew, log):
             printing.print_now(strip_controls(text))

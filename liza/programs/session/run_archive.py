@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 
 from liza.programs.session.run_directory import RunDir
+from liza.rules.errors import LizaError
 from liza.rules.paths import Paths, agent_of
-from liza.system import atomic
+from liza.rules.value_classes import Value
+from liza.system import atomic, untrusted_files
 
 ARCHIVE_DIRECTORY = "archive"
+
+
+class OutputTail(Value):
+    """End of a program's output: the bytes, the size of the whole output in bytes, seconds since the epoch of the last
+    write.
+    """
+
+    data: bytes
+    size: int
+    changed: float
 
 
 def archive_path(paths: Paths, run: str) -> Path:
@@ -30,6 +44,23 @@ def archive_run(directory: RunDir) -> None:
     if not target.exists():
         _write_archive(directory, target)
     shutil.rmtree(directory.path)
+
+
+def read_output(archive: Path, run: str, most: int) -> OutputTail | None:
+    """Return the last ``most`` bytes of the output of an archived run; None if the run had no output.
+
+    Raises LizaError if the archive cannot be read.
+    """
+    try:
+        with untrusted_files.open_to_read(archive) as packed, tarfile.open(fileobj=packed, mode="r:gz") as tar:
+            member = next((member for member in tar if member.name == f"{run}/output.log" and member.isreg()), None)
+            file = tar.extractfile(member) if member is not None else None
+            if member is None or file is None:
+                return None
+            file.seek(max(0, member.size - most))
+            return OutputTail(file.read(most), member.size, float(member.mtime))
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        raise LizaError(f"{archive} cannot be read: {error}", f"ls -l {shlex.quote(str(archive))}") from error
 
 
 def _write_archive(directory: RunDir, target: Path) -> None:
