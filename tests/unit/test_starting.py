@@ -66,6 +66,14 @@ def test_what_a_remedy_says_gives_every_agent_its_program_back_when_it_is_typed_
     }
 
 
+def test_without_an_agent_in_need_the_whole_crew_is_started_as_after_it_was_stopped() -> None:
+    ran = {"coder_1": MINE, "coder_2": MINE, "coder_3": None, "code_reviewer_1": MINE}
+    state = board(**ran)
+    assert up_command_for(state) == f"liza up --planners 0 --coders 2 --program '{MINE}'"
+    assert up_command_for(state) == restart_command_for(state, ["coder-1", "coder-2", "code-reviewer-1"])
+    assert up_command_for(board()) == "liza up"
+
+
 @pytest.mark.parametrize("word", ["", "coder=", "coder-2=", "="])
 def test_a_program_without_a_name_is_refused_by_that_reason(word: str) -> None:
     with pytest.raises(UsageError, match="names no program"):

@@ -19,11 +19,13 @@ def up_command_for(state: State, *agents: str) -> str:
     """Return the command that starts the supervisors of these agents and of those that did not leave on request, and at
     least one of each other role of the crew.
 
-    A supervisor that was killed leaves its agent with another status than OFFLINE. A role that never had a supervisor
+    A supervisor that was killed leaves its agent with another status than OFFLINE. Without ``agents``, the command
+    starts all agents that had a supervisor: the hint after `down` names those too. A role that never had a supervisor
     is left out, once any other had one. Each agent gets the program that it ran last, if the board has it.
     """
-    crew = [name for name in _supervised(state) if state.agents[name].status != AgentStatus.OFFLINE]
-    return _format_with_roles(state, agents, [*agents, *crew])
+    supervised = _supervised(state)
+    crew = [name for name in supervised if state.agents[name].status != AgentStatus.OFFLINE]
+    return _format_with_roles(state, agents, [*agents, *crew] if agents else supervised)
 
 
 def _format_with_roles(state: State, agents: Collection[str], counted: Collection[str]) -> str:
