@@ -186,6 +186,8 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
     if config.merge_clean not in MERGE_CLEAN_VALUES:
         wanted = f"one of {', '.join(MERGE_CLEAN_VALUES)}"
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
+    if config.archive_after < 0:
+        yield Violation(entry=key, field="archive_after", actual=str(config.archive_after), expected="0 or more")
     for name in config.budget.__struct_fields__:
         limit = getattr(config.budget, name)
         # "not limit > 0" instead of "limit <= 0", because NaN must be refused too.
