@@ -32,7 +32,7 @@ def crew(repo: Path) -> Crew:
     return made
 
 
-def log(crew: Crew, name: str, text: str = "said\n" * 500) -> Path:
+def log(crew: Crew, name: str, text: str = "said\n" * 1000) -> Path:
     path = crew.paths.logs / name
     path.write_text(text)
     os.utime(path, (LONG_AGO, LONG_AGO))
@@ -77,7 +77,7 @@ def test_a_dry_run_names_what_a_real_one_frees_and_changes_nothing(crew: Crew) -
     assert not rest.exists()
     with tarfile.open(run_archive.archive_path(crew.paths, "coder-1.2")) as tar:
         assert "coder-1.2/output.log" in tar.getnames()
-    assert gzip.decompress((old.parent / "archive" / "merge-gone.log.gz").read_bytes()) == b"said\n" * 500
+    assert gzip.decompress((old.parent / "archive" / "merge-gone.log.gz").read_bytes()) == b"said\n" * 1000
     assert freed(crew) == {}
 
 
@@ -96,6 +96,14 @@ def test_what_is_in_use_new_or_of_an_open_task_stays(crew: Crew) -> None:
     assert freed(crew).keys() == {"merge-opened.log"}
 
 
+def test_a_log_that_would_not_become_smaller_stays(crew: Crew) -> None:
+    kept = [log(crew, "merge-empty.log", ""), log(crew, "merge-small.log", "1 passed\n")]
+    log(crew, "merge-long.log")
+    assert freed(crew, dry_run=True).keys() == {"merge-long.log"}
+    assert freed(crew).keys() == {"merge-long.log"}
+    assert all(path.exists() for path in kept)
+
+
 def test_the_runs_of_an_agent_with_a_supervisor_are_left_to_it(crew: Crew) -> None:
     for number in range(1, retention.UNARCHIVED_RUNS + 3):
         ran(crew, number)
@@ -106,17 +114,18 @@ def test_the_runs_of_an_agent_with_a_supervisor_are_left_to_it(crew: Crew) -> No
 
 
 def test_a_log_that_is_compressed_again_keeps_its_former_text(crew: Crew) -> None:
-    log(crew, "merge-gone.log", "first\n")
+    log(crew, "merge-gone.log", "first\n" * 1000)
     gc(crew)
-    log(crew, "merge-gone.log", "second\n")
+    log(crew, "merge-gone.log", "second\n" * 1000)
     gc(crew)
-    assert gzip.decompress((crew.paths.logs / "archive" / "merge-gone.log.gz").read_bytes()) == b"first\nsecond\n"
+    packed = (crew.paths.logs / "archive" / "merge-gone.log.gz").read_bytes()
+    assert gzip.decompress(packed) == b"first\n" * 1000 + b"second\n" * 1000
 
 
 def test_a_kill_at_any_point_loses_nothing(crew: Crew, tmp_path: Path) -> None:
     for number in range(1, retention.UNARCHIVED_RUNS + 3):
         ran(crew, number)
-    log(crew, "merge-gone.log", "first\n")
+    log(crew, "merge-gone.log", "first\n" * 1000)
     copy = tmp_path / "copy"
     shutil.copytree(crew.paths.liza, copy, symlinks=True)
     points = passed(lambda: gc(crew), tmp_path / "trace")

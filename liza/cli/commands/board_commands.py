@@ -43,7 +43,9 @@ def gc(
 ) -> None:
     """Free space below .liza: compress old run directories and old logs, delete files of dead writers.
 
-    Nothing is deleted that is not saved, and nothing that a living process uses.
+    A run is old if its agent has 20 newer ones, no open task names it and its session is over. The log of a merge is
+    old a day after its last line, once its task is closed; logs up to 4 KB stay. Nothing is deleted that is not saved,
+    and nothing that a living process uses.
     """
     from liza.verbs.gc import gc as verb
 

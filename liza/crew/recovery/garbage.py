@@ -28,6 +28,7 @@ from liza.system import atomic, crash_points, processes, untrusted_files
 OLD_AGE = 24 * 3600.0
 """Seconds since the last write after which a log or a temporary file is old: its writer may be in a container, where
 its process cannot be seen."""
+_MIN_LOG_SIZE = 4096  # bytes; a file system stores less in one block, so that compressing it would free nothing
 _LOG_ARCHIVE = "archive"
 _TASK_LOG = lazy_pattern(r"merge-(?P<task>.+)\.log")
 _TEMPORARY = lazy_pattern(r"\..+\.[a-z0-9_]{8}\.([0-9]{1,9})")
@@ -83,15 +84,18 @@ def _with_size(garbage: Garbage, size: int) -> Garbage:
 
 
 def _find_logs(crew: Crew, state: State) -> Iterator[Garbage]:
-    """Yield the logs of merges of closed tasks that no process has open, and that were not written for a day."""
+    """Yield the logs of merges of closed tasks that no process has open, and that were not written for a day.
+
+    Not a log that is too small to free anything.
+    """
     still_open = {task.id for task in state.tasks if task.status not in FINAL_STATUSES}
     opened = processes.find_open_files(crew.paths.logs)
     for path in _entries(crew.paths.logs) if opened is not None else ():
         match = _TASK_LOG.fullmatch(path.name)
         if match is None or match["task"] in still_open or str(path) in (opened or ()):
             continue
-        if _is_old_file(path):
-            yield Garbage(GarbageKind.LOG, path, path.lstat().st_size)
+        if _is_old_file(path) and (size := path.lstat().st_size) > _MIN_LOG_SIZE:
+            yield Garbage(GarbageKind.LOG, path, size)
 
 
 def _compress_log(crew: Crew, garbage: Garbage) -> Garbage | None:
