@@ -22,7 +22,8 @@ from liza.system import files, untrusted_files
 def validate(path: Path | None) -> dict[str, Any]:
     """Return ``valid``, ``readable``, every violation, warnings that break no rule, and the ``next`` command.
 
-    Raises NoCrew, Missing, UsageError, BoardUnreadable if the text cannot be read or decoded.
+    ``tasks`` and ``archived`` are the numbers of tasks that were checked, on the board and in the archive. Raises
+    NoCrew, Missing, UsageError, BoardUnreadable if the text cannot be read or decoded.
     """
     crew = find_crew() if path is None else None
     board_path = crew.paths.state if crew else _find_board(path or Path())
@@ -44,7 +45,8 @@ def validate(path: Path | None) -> dict[str, Any]:
         violations.append(_violation_row(fault.entry, "archive", fault.actual, fault.expected))
         command = command or fault.next
     warnings = [settings.describe_unknown_key(key) for key in document.find_unknown_config(text)]
-    return _validation_row(board_path, state, violations, warnings, command)
+    archived = state.archived.total if crew is not None else 0
+    return {**_validation_row(board_path, state, violations, warnings, command), "archived": archived}
 
 
 def _repair_command(path: Path) -> str:
@@ -89,6 +91,7 @@ def _validation_row(
         "valid": not violations,
         "readable": state is not None,
         "tasks": len(state.tasks) if state else None,
+        "archived": None,
         "violations": violations,
         "warnings": warnings,
         "next": next_step,

@@ -72,6 +72,7 @@ def test_archived_tasks_are_listed_and_the_list_of_the_board_says_that_they_exis
     crew.prepare("task", "drop", "other", "not wanted")
     assert "archive" not in crew.liza("task", "list")
     crew.prepare("archive")
+    assert crew.liza("validate").endswith(": 1 task and 2 archived ones, no violation\n")
     note = "closed tasks are in the archive: liza task list --archived"
     assert crew.liza("task", "list").splitlines()[-1] == f"2 {note}"
     merged = crew.liza("task", "list", "--status", "MERGED").splitlines()

@@ -83,6 +83,7 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         "by_status": {"CLAIMED": 1, "MERGED": 3, "READY_FOR_REVIEW": 2},
         "approval_rate": 0.75,
         "untested_merges": 1,
+        "archived": 0,
         "tasks": [
             {"id": "invoice-model", "status": "MERGED", "seconds": 240, "tries": 2, "waiting_seconds": 0},
             {"id": "x", "status": "BLOCKED", "seconds": 90, "tries": 1, "waiting_seconds": 720},
@@ -105,7 +106,10 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         },
         "warnings": ["look"],
     }
-    assert format_metrics(found).splitlines() == [
+    lines = format_metrics(found).splitlines()
+    archived = format_metrics({**found, "archived": 67}).splitlines()
+    assert [line for line in archived if line not in lines] == ["without 67 archived tasks: liza task list --archived"]
+    assert lines == [
         "sprint-1: 3 of 6 tasks merged (1 claimed · 3 merged · 2 ready for review)",
         "the goal has taken 2 h 5 min; something waited for you during 12 min of it",
         "verdicts: 3 approved, 1 rejected (75% approved)",
@@ -305,9 +309,29 @@ def test_a_patch_is_shown_as_it_is_and_untracked_files_are_named() -> None:
 
 def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
     broken = {"entry": "t", "field": "priority", "found": "12", "wanted": "1 to 9"}
-    found = {"path": "p", "valid": False, "tasks": 1, "violations": [broken], "warnings": [], "next": "liza edit"}
+    found = {"path": "p", "valid": False, "tasks": 1, "archived": 0, "violations": [broken], "warnings": []}
+    found["next"] = "liza edit"
     assert render_crew.format_validation(found) == "t: priority is 12, wanted 1 to 9\nnext: liza edit"
-    assert "no violation" in render_crew.format_validation({**found, "valid": True, "violations": []})
+    sound = {**found, "valid": True, "violations": []}
+    assert render_crew.format_validation(sound) == "p: 1 task, no violation"
+    many = {**sound, "tasks": 2, "archived": 67}
+    assert render_crew.format_validation(many) == "p: 2 tasks and 67 archived ones, no violation"
+
+
+@pytest.mark.parametrize(
+    ("status", "label"),
+    [
+        (Status.READY_FOR_REVIEW, "commit in review"),
+        (Status.APPROVED, "approved commit"),
+        (Status.MERGED, "approved commit"),
+        (Status.BLOCKED, "submitted commit"),
+        (Status.REJECTED, "submitted commit"),
+    ],
+)
+def test_only_a_task_that_waits_for_review_has_a_commit_in_review(status: Status, label: str) -> None:
+    task = {**row("t", status, review_commit="a" * 40), "handoff": None, "notes": []}
+    [line] = [line for line in render_task.format_task(task, False).splitlines() if "a" * 40 in line]
+    assert line.startswith(label)
 
 
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=6))

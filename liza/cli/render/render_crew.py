@@ -238,9 +238,10 @@ def format_validation(result: Row) -> str:
     """Return one line per violation and the next command, or a line that there is none."""
     lines = [_violation(violation) for violation in result["violations"]]
     lines += [f"warning: {warning}" for warning in result["warnings"]]
-    lines.append(
-        f"{result['path']}: {result['tasks']} tasks, no violation" if result["valid"] else f"next: {result['next']}"
-    )
+    checked = count_noun(result["tasks"] or 0, "task")
+    if result["archived"]:
+        checked += f" and {result['archived']:,} archived {'one' if result['archived'] == 1 else 'ones'}"
+    lines.append(f"{result['path']}: {checked}, no violation" if result["valid"] else f"next: {result['next']}")
     return "\n".join(lines)
 
 

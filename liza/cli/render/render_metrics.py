@@ -25,7 +25,7 @@ def format_metrics(metrics: Row) -> str:
     ]
     lines += [f"warning: {warning}" for warning in metrics["warnings"]]
     if metrics["tasks"]:
-        lines += ["", _task_table(metrics["tasks"])]
+        lines += ["", _task_table(metrics["tasks"]), *_archive_note(metrics["archived"])]
     lines += [f"\n{_usage_table(label, metrics[name])}" for name, label in _USAGE_TABLES.items() if metrics[name]]
     return "\n".join(lines)
 
@@ -84,6 +84,11 @@ def _task_table(rows: Any) -> str:
         waited = format_duration(row["waiting_seconds"]) if row["waiting_seconds"] else "-"
         cells.append([str(row["id"]), str(row["status"]), time, str(row["tries"]), waited])
     return align_columns(cells)
+
+
+def _archive_note(archived: int) -> list[str]:
+    number = count_noun(archived, "archived task")
+    return [f"without {number}: liza task list --archived"] if archived else []
 
 
 _USAGE_TABLES: Final = {"by_task": "task", "by_agent": "agent", "by_program": "program", "by_outcome": "outcome"}

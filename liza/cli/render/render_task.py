@@ -8,6 +8,7 @@ from typing import Any, Final
 from liza.cli.render.columns import align_columns, paint
 from liza.cli.render.render_crew import STATUS_COLOURS, format_activity
 from liza.cli.render.text_formats import format_fields, format_local_time, shorten_line
+from liza.rules.model import Status
 from liza.rules.reports.narration import LIZA, is_crew_event
 
 Row = Mapping[str, Any]
@@ -34,7 +35,8 @@ def format_task(task: Row, colour: bool) -> str:
     for name, label in _TEXT_LABELS:
         if task.get(name):
             lines += _indent_text(label, _field_text(task[name]))
-    lines += ["", _labelled_fields({**task, "now": format_activity(task)}, _TASK_LABELS)]
+    labels = {**_TASK_LABELS, "review_commit": _COMMIT_LABELS.get(str(task["status"]), "submitted commit")}
+    lines += ["", _labelled_fields({**task, "now": format_activity(task)}, labels)]
     if task["handoff"] is not None:
         lines += _indent_text("handed over", f"{task['handoff'].summary}\nnext: {task['handoff'].next_action}")
     lines += [f"note: {note}" for note in task["notes"]]
@@ -65,7 +67,7 @@ _TASK_LABELS: Final = {
     "directory": "directory",
     "iteration": "try",
     "lease_expires": "lease until",
-    "review_commit": "commit in review",
+    "review_commit": "submitted commit",
     "reviewing_by": "reviewer",
     "review_cycles_total": "rejections",
     "approved_by": "approved by",
@@ -74,6 +76,11 @@ _TASK_LABELS: Final = {
     "failed_by": "failed by",
     "superseded_by": "superseded by",
     "supersedes": "supersedes",
+}
+_COMMIT_LABELS: Final[Mapping[str, str]] = {
+    Status.READY_FOR_REVIEW: "commit in review",
+    Status.APPROVED: "approved commit",
+    Status.MERGED: "approved commit",
 }
 _AGENT_LABELS: Final = {
     "id": "agent",
