@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from liza.rules.errors import Missing
@@ -33,14 +34,26 @@ def liza_argv() -> tuple[str, ...]:
 
 
 def qualify_command(command: str) -> str:
-    """Replace ``liza`` with its absolute path in a suggested command, if called inside a session.
+    """Replace ``liza`` with its absolute path in a suggested command, if called inside a session that needs the path.
 
     The PATH of a session contains the directory, but a login shell, in which some programs run commands, resets PATH.
     """
     if not os.environ.get("LIZA_RUN"):
         return command
     try:
-        path = shlex.quote(str(liza_path()))
+        path = liza_path()
     except Missing:
         return command
-    return _COMMAND.sub(lambda _: path, command)
+    if _is_on_path(path):
+        return command
+    return _COMMAND.sub(lambda _: shlex.quote(str(path)), command)
+
+
+def _is_on_path(path: Path) -> bool:
+    """Whether the first ``liza`` on PATH is this file. A relative directory depends on where a command runs."""
+    with suppress(OSError):
+        for directory in map(Path, os.get_exec_path()):
+            candidate = directory / "liza"
+            if not directory.is_absolute() or candidate.is_file():
+                return directory.is_absolute() and candidate.samefile(path)
+    return False

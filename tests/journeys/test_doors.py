@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 
 from liza.cli import entry_points
 from liza.cli.reference import build_reference as reference
-from liza.crew.liza_path import liza_path
+from liza.crew.liza_path import liza_path, qualify_command
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.rules.errors import BoardUnreadable, GitFailed, LockTimeout, Missing, Refused, WriteFailed
 from liza.rules.paths import Paths
@@ -693,6 +694,7 @@ def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_s
     words = ["block", "why not", "--ask", "what?"]
     monkeypatch.setenv("LIZA_RUN", "coder-1.1")
     monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", os.defpath)
     assert entry_points.run_reporting_errors(refused, words, "liza") == code
     hint = capsys.readouterr().err.rstrip().rpartition("\n")[2]
     assert (hint == f"  next: sleep 20; {liza_path()} block 'why not' --ask 'what?'") is noted
@@ -711,6 +713,7 @@ def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused
 
     monkeypatch.setenv("LIZA_RUN", run)
     monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", os.defpath)
     long = ["handoff", "x" * 300]
     assert entry_points.run_reporting_errors(refused, long, "liza") == 75
     told = capsys.readouterr().err
@@ -719,6 +722,26 @@ def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused
         "  next: liza status\n" if not run else f"next: sleep 20; {liza_path()} handoff … (the same arguments again)\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hint_in_a_session_has_the_path_only_if_the_shell_finds_no_liza_or_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIZA_RUN", "coder-1.1")
+    own, other = liza_path(), tmp_path / "liza"
+    other.touch(mode=0o755)
+    command, qualified = 'git commit, or: liza block "why"', f'git commit, or: {shlex.quote(str(own))} block "why"'
+    for directories, hint in (
+        ([own.parent, tmp_path], command),
+        ([tmp_path / "empty", own.parent], command),
+        ([tmp_path, own.parent], qualified),
+        (["", own.parent], qualified),
+        ([tmp_path / "empty"], qualified),
+    ):
+        monkeypatch.setenv("PATH", ":".join(map(str, directories)))
+        assert qualify_command(command) == hint, directories
+    monkeypatch.delenv("LIZA_RUN")
+    assert qualify_command(command) == command
 
 
 @pytest.mark.campaign

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from liza.crew.liza_path import liza_path
 from liza.programs.session import session_process
 from tests.journeys.crews import LIMIT, WORK, Crew
 
@@ -66,7 +65,7 @@ def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_
     session_process.wait_for_end(crew.paths.run("coder-1.1"), LIMIT)
     crew.paths.state.write_text(good)
     task = crew.wait_status("task-1", "READY_FOR_REVIEW")
-    assert f"next: sleep 20; {liza_path()} submit" in (crew.notes / "refused.coder-1.1").read_text()
+    assert "next: sleep 20; liza submit" in (crew.notes / "refused.coder-1.1").read_text()
     held_up = next(event for event in task.history if event.event == "held up")
     assert (held_up.run, task.run, task.iteration) == ("coder-1.1", "coder-1.2", 1)
     assert (held_up.detail or "").startswith("liza submit: .liza/state.yaml:")
