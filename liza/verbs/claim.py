@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from datetime import datetime
 
-from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.orphan_slots import release_orphan_slot
@@ -105,7 +104,10 @@ def claim_task(crew: Crew, agent: str, task_id: str | None = None, *, give_back:
 
 def _reserve(crew: Crew, agent: str, task_id: str | None) -> tuple[TaskClaim, Evidence]:
     before = crew.board.read()
-    archived_tasks.refuse_archived(crew, before, [task_id] if task_id is not None else [])
+    if task_id is not None and before.task(task_id) is None:
+        from liza.crew.archive import archived_tasks  # not needed for a task of the board
+
+        archived_tasks.refuse_archived(crew, before, [task_id])
     evidence = crew.gather_evidence(before)
     now = crew.clock.now()
     chosen = task_id or _pick(before, agent, now, evidence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.rules.errors import Refused
@@ -13,7 +12,10 @@ from liza.rules.tasks.picking import Pick
 def claim_review(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     """Claim a review and check its commit out in the reviewer's own worktree. Raises Refused."""
     before = crew.board.read()
-    archived_tasks.refuse_archived(crew, before, [task_id] if task_id is not None else [])
+    if task_id is not None and before.task(task_id) is None:
+        from liza.crew.archive import archived_tasks  # not needed for a task of the board
+
+        archived_tasks.refuse_archived(crew, before, [task_id])
     evidence = crew.gather_evidence(before)
     now = crew.clock.now()
     chosen = task_id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from liza.crew.archive import archived_tasks
 from liza.crew.caller import identify_run, require_person, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -61,7 +60,10 @@ def _full_commit(crew: Crew, commit: str) -> str:
 def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Result:
     by = require_person(crew, planner=False)
     state = crew.board.read()
-    archived_tasks.refuse_archived(crew, state, [task_id])
+    if state.task(task_id) is None:
+        from liza.crew.archive import archived_tasks  # not needed for a task of the board
+
+        archived_tasks.refuse_archived(crew, state, [task_id])
     named_commit = commit or claims.get_task(state, task_id).review_commit or ""
     commit_id = _full_commit(crew, named_commit) if named_commit else ""
     with crew.change(by, word, task_id) as tx:
