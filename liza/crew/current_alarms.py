@@ -84,6 +84,8 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         if merge_alarm is not None:
             yield merge_alarm
     yield from lost_worktrees.worktree_alarms(crew, state)
+    if state.archived.total:
+        yield from _archive_alarms(crew)
     # A board without the records of a crew, such as a sample board, never had pins.
     if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
@@ -106,6 +108,20 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
             yield Alarm(
                 AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
             )
+
+
+def _archive_alarms(crew: Crew) -> Iterator[Alarm]:
+    """Alarms for archive files that lost entries which the history has."""
+    from liza.crew.archive import recorded_archive
+
+    # If the archive cannot be compared, `liza validate` reports why.
+    with suppress(LizaError, OSError):
+        damaged = recorded_archive.find_damaged(crew)
+        if damaged:
+            from liza.crew.archive import archive_damage
+        for name, loss in sorted(damaged.items()):
+            message = f".liza/archive/{name}: {loss.reason}; its tasks are not shown, and no task can be added"
+            yield Alarm(AlarmKind.ARCHIVE_DAMAGED, "archive", message, archive_damage.mending_command(crew, name))
 
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:

@@ -125,6 +125,19 @@ def read_archive_file(git: Git, name: str) -> bytes | None:
     return _read_blob(git, f"{ARCHIVE_DIRECTORY}/{name}")
 
 
+def iter_archive_versions(git: Git, name: str) -> Iterator[bytes]:
+    """Yield the recorded versions of a file of archived tasks, the newest first. Raises GitFailed."""
+    if _newest_commit(git) is None:
+        return
+    path = f"{ARCHIVE_DIRECTORY}/{name}"
+    for commit in git.out("rev-list", HISTORY_REF, "--", path).splitlines():
+        done = git.run("cat-file", "blob", f"{commit}:{path}", codes=(0, 128))
+        if done.code != 0:
+            # The first revision of a crew has no archive: what is older belongs to another one.
+            return
+        yield done.stdout
+
+
 def read_first(git: Git) -> str | None:
     """Return the first recorded board, or None without a history. Raises GitFailed."""
     if _newest_commit(git) is None:

@@ -18,6 +18,7 @@ class AlarmKind(StrEnum):
     MOVED = "moved"
     PINS_GONE = "pins_gone"
     PINS_DAMAGED = "pins_damaged"
+    ARCHIVE_DAMAGED = "archive_damaged"
     PLACE_BROKEN = "place_broken"
     BRANCH_IN_THE_WAY = "branch_in_the_way"
     WORKTREES_REPLACED = "worktrees_replaced"

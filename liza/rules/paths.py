@@ -138,7 +138,7 @@ class Paths(Value):
     @property
     def archive_recorded(self) -> Path:
         """Stamps of the archive files that the history has."""
-        return self.tx / "archive.recorded"
+        return self.tx / "archive.stamps"
 
     @property
     def archive_failed(self) -> Path:

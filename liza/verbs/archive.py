@@ -48,6 +48,7 @@ def repair(crew: Crew) -> Result:
     lines = []
     if done.restored:
         lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in done.restored)}")
+    lines += [f"the damaged file is kept in {path.relative_to(crew.paths.root)}" for path in done.kept]
     if done.copies:
         lines.append(f"{count_noun(done.copies, 'former copy', 'former copies')} of archived tasks became comments")
     if done.counted != done.counts:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from liza.board.store import Restored
 from liza.board.text import document
 from liza.crew import layout
-from liza.crew.archive import archived_tasks, recorded_archive
+from liza.crew.archive import archive_damage, archived_tasks, recorded_archive
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew
 from liza.crew.recovery.recorder import record_history
@@ -104,7 +104,8 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         layout.create_layout(crew)
     restored = None if board_error is None else crew.board.restore(by, lambda: _last_good_text(crew))
     state = crew.board.read()
-    archive_files = recorded_archive.restore_missing(crew)
+    copies = archive_damage.restore_damaged(crew, by)
+    archive_files = (*copies, *recorded_archive.restore_missing(crew))
     if restored is None and not damaged and not archive_files:
         return Result("unchanged", None, None, "liza status", {"revision": state.revision, "ended": list(ended)})
     lines = [_ENDED_NOTE.format(", ".join(ended))] if ended else []
@@ -116,6 +117,7 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
     )
     if archive_files:
         lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in archive_files)}")
+    lines += [f"the damaged file is kept in {copy.relative_to(crew.paths.root)}" for copy in copies.values()]
     if damaged:
         settings_lines = layout.restore_confirmed_settings(crew) if no_pins else ()
         has_goal = (crew.paths.root / layout.GOAL_FILE).exists()

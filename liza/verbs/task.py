@@ -41,6 +41,7 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     specs = find_existing_specs(crew, [task.spec_ref for task in requested if task.spec_ref])
     # Brings the index up to date before the lock is taken; reading many changed files takes long.
     _find_archived(crew, crew.board.read(), requested)
+    archived_tasks.refuse_damaged(crew)
     with crew.change(by, "add", requested[0].id if len(requested) == 1 else None) as tx:
         # Under the lock: no task can be archived between this look and the change.
         archived = _find_archived(crew, tx.state, requested)
@@ -180,6 +181,8 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     context = RequestContext(Invocation(now=crew.clock.now(), by=by, detail=because), specs)
     state = crew.board.read()
     archived_tasks.refuse_archived(crew, state, [task_id])
+    if by_tasks.new:
+        archived_tasks.refuse_damaged(crew)
     _find_archived(crew, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
     with crew.change(by, "supersede", task_id) as tx:
         context = replace(context, archived=_find_archived(crew, tx.state, by_tasks.new, by_tasks.existing))

@@ -1103,6 +1103,19 @@ TABLE: dict[str, Defence] = {
         {"liza.board.outside_edits:merge_edit": _without_archived},
         (f"{ARCHIVE}test_an_edit_of_a_copy_from_before_the_move_does_not_bring_the_task_back",),
     ),
+    "good version of an archive file": Defence(
+        "an archive file that lost entries is never recorded over its good version",
+        {"liza.crew.archive.recorded_archive:_find_losses": gives({})},
+        (
+            f"{ARCHIVE}test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored[empty]",
+            f"{ARCHIVE}test_a_move_beside_a_damaged_file_counts_its_tasks_and_leaves_it[deleted entry]",
+        ),
+    ),
+    "ids in a damaged archive": Defence(
+        "no id is used again that may be that of a task in a damaged archive file",
+        {"liza.crew.archive.archive_damage:refuse_damaged": gives(None)},
+        (f"{ARCHIVE}test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored[empty]",),
+    ),
     "recorded archive files": Defence(
         "no task is archived while a recorded file of the archive is missing: the board would forget its tasks",
         {"liza.crew.archive.archive_moves:_refuse_missing_files": gives(None)},

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,9 +18,9 @@ from msgspec.structs import replace
 from liza.board import archive_files, archive_index
 from liza.board.archive_index import ArchiveIndex
 from liza.board.text import document
-from liza.crew.archive import archive_moves, archive_repair, archived_tasks, recorded_archive
+from liza.crew.archive import archive_damage, archive_moves, archive_repair, archived_tasks, recorded_archive
 from liza.crew.crew import SystemClock
-from liza.crew.recovery import recorder
+from liza.crew.recovery import findings, recorder
 from liza.repo import board_history
 from liza.rules import invariants
 from liza.rules.errors import BoardInconsistent, LockTimeout, Refused, UnknownId
@@ -29,6 +30,9 @@ from liza.rules.tasks import backlog, picking
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.transitions import Invocation
 from liza.verbs import archive as archive_verb
+from liza.verbs import restore as restore_verb
+from liza.verbs import status as status_verb
+from liza.verbs import task as task_verb
 from liza.verbs import validate as validate_verb
 from tests.campaign.small_board import FIRST, check, child, crew_of, killed, opened, passed, repository, say
 
@@ -750,13 +754,9 @@ def test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_
     path.mkdir()
     with pytest.raises(UnknownId, match="is not a regular file"):
         archived_tasks.with_archived(crew_of(root), opened(root).read(), "t1")
-    result = archive_verb.repair(crew_of(root))
-    assert (result.result, result.message) == ("unchanged", "1 entry or file has to be mended by hand")
-    command = validate_verb.validate(None)["next"]
-    assert command == f"mv {path} {path}.odd"
-    path.rename(f"{path}.odd")
     assert validate_verb.validate(None)["next"] == "liza archive --repair"
     archive_verb.repair(crew_of(root))
+    assert [copy.is_dir() for copy in path.parent.glob("*.damaged-*")] == [True]
     assert validate_verb.validate(None)["valid"]
     assert archived_tasks.with_archived(crew_of(root), opened(root).read(), "t1").task("t1") is not None
     with pytest.raises(UnknownId, match="on the board"):
@@ -777,6 +777,12 @@ def test_a_repair_writes_recorded_files_and_counts_anew_what_a_person_deleted(
     assert path.read_text() == text
     assert validate_verb.validate(None)["valid"]
     path.write_text(text[: text.index("  - id")])
+    assert validate_verb.validate(None)["next"] == "liza archive --repair"
+    assert archive_verb.repair(crew_of(root)).details["restored"] == [path.name]
+    assert path.read_text() == text
+    # A deleted entry cannot be told from a lost one; a comment can.
+    start = text.index("  - id")
+    path.write_text(text[:start] + "".join(f"#{line}\n" for line in text[start:].splitlines()))
     assert validate_verb.validate(None)["next"] == "liza archive --repair"
     details = archive_verb.repair(crew_of(root)).details
     assert (details["counted"], details["total"]) == (1, 0)
@@ -838,3 +844,137 @@ def test_the_parser_of_boards_reads_the_same_as_the_parser_of_the_archive(root: 
     whole = document.load_state(f"version: 1\nrevision: 1\ngoal: {{id: g, status: IN_PROGRESS}}\n{text}")
     assert {task.id: task for task in whole.tasks} == tasks
     assert {task_id: known(root, task_id) for task_id in tasks} == tasks
+
+
+# ── files that lost entries ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def recorded_two(root: Path) -> Path:
+    """Return the archive file of two recorded tasks t1 and t2."""
+    move(root)
+    merged(root, "t2")
+    move(root)
+    recorder.record_history(crew_of(root))
+    return the_file(root)
+
+
+def cut_off(text: str) -> str:
+    return text[: text.rindex("  - id")]
+
+
+def without_first(text: str) -> str:
+    return text[: text.index("  - id")] + text[text.rindex("  - id") :]
+
+
+LOSSES = pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text.replace("tasks:", "things:", 1),
+        cut_off,
+        lambda text: text[:-40],
+        without_first,
+    ],
+    ids=["empty", "no tasks", "cut off between entries", "cut off in an entry", "deleted entry"],
+)
+
+
+@LOSSES
+def test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored(
+    root: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[str], str]
+) -> None:
+    path = recorded_two(root)
+    was = path.read_text()
+    path.write_text(damage(was))
+    say(opened(root), "the crew works on")
+    recorder.record_history(crew_of(root))
+    assert board_history.read_archive_file(crew_of(root).git, path.name) == was.encode()
+    monkeypatch.chdir(root)
+    [alarm] = [row for row in status_verb.status(crew_of(root))["alerts"] if row["kind"] == "archive_damaged"]
+    assert path.name in alarm["message"]
+    assert alarm["next"] == validate_verb.validate(None)["next"] == "liza archive --repair"
+    [finding] = [found for found in findings.list_findings(crew_of(root), check(root)) if found.about == "archive"]
+    assert (finding.ok, finding.hint) == (False, "liza archive --repair")
+    with pytest.raises(BoardInconsistent, match="no task can be added") as refusal:
+        task_verb.add(crew_of(root), [TaskFields("t9", "d")])
+    assert refusal.value.hint == "liza archive --repair"
+    result = restore_verb.restore(crew_of(root), last_good=True)
+    assert result.details["archive"] == [path.name]
+    assert path.read_text() == was
+    [copy] = path.parent.glob(f"{path.name}.damaged-*")
+    assert copy.read_text() == damage(was)
+    assert validate_verb.validate(None)["valid"]
+    assert task_verb.add(crew_of(root), [TaskFields("t9", "d")]).task == "t9"
+
+
+@LOSSES
+def test_a_move_beside_a_damaged_file_counts_its_tasks_and_leaves_it(root: Path, damage: Callable[[str], str]) -> None:
+    add(root, "t3")
+    path = recorded_two(root)
+    was = path.read_text()
+    path.write_text(damage(was))
+    close(root, "t3")
+    assert move(root) == ("t3",)
+    assert path.read_text() == damage(was)
+    assert check(root).archived.counts == {"ABANDONED": 2, "MERGED": 1}
+    recorder.record_history(crew_of(root))
+    archive_repair.repair_archive(crew_of(root), ME)
+    assert path.read_text() == was
+    assert in_files(root) == ["t1", "t2", "t3"]
+
+
+def test_edits_of_a_person_are_recorded_and_an_entry_may_go_to_the_board_or_become_a_comment(root: Path) -> None:
+    path = recorded_two(root)
+    first, second = (text for text in path.read_text().split("  - id")[1:])
+    head = path.read_text().split("  - id")[0]
+    path.write_text(f"{head}  # of people\n  - id{first}  - id{second}")
+    assert_recorded(root, path)
+    path.write_text(head + "".join(f"# {line}\n" for line in f"  - id{first}".splitlines()) + f"  - id{second}")
+    assert_recorded(root, path)
+    board = Paths(root).state
+    assert on_board(root) == []
+    board.write_text(re.sub(r"^tasks:.*\n", lambda _: f"tasks:\n  - id{second}", board.read_text(), flags=re.MULTILINE))
+    assert on_board(root) == ["t2"]
+    path.write_text(head)
+    assert_recorded(root, path)
+
+
+def assert_recorded(root: Path, path: Path) -> None:
+    say(opened(root), "a change")
+    recorder.record_history(crew_of(root))
+    assert recorded_archive.find_damaged(crew_of(root)) == {}
+    assert board_history.read_archive_file(crew_of(root).git, path.name) == path.read_bytes()
+
+
+def test_an_entry_that_only_the_damaged_file_has_is_kept_by_restore(root: Path) -> None:
+    move(root)
+    recorder.record_history(crew_of(root))
+    merged(root, "t2")
+    move(root)
+    path = the_file(root)
+    path.write_text(without_first(path.read_text()))
+    assert recorded_archive.find_damaged(crew_of(root)).keys() == {path.name}
+    restore_verb.restore(crew_of(root), last_good=True)
+    assert in_files(root) == ["t1", "t2"]
+
+
+def test_a_kill_in_the_restoration_of_a_damaged_file_is_repaired_by_the_next_one(root: Path) -> None:
+    path = recorded_two(root)
+    was = path.read_text()
+    path.write_text("")
+    assert killed(child(lambda: restore_verb.restore(crew_of(root), last_good=True), f"renamed.{path.name}#1"))
+    restore_verb.restore(crew_of(root), last_good=True)
+    assert path.read_text() == was
+
+
+def test_a_damaged_version_in_the_history_is_passed_over(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = recorded_two(root)
+    was = path.read_text()
+    path.write_text("")
+    with monkeypatch.context() as context:
+        context.setattr(archive_damage, "find_losses", lambda crew, names: {})
+        say(opened(root), "a change")
+        recorder.record_history(crew_of(root))
+    assert board_history.read_archive_file(crew_of(root).git, path.name) == b""
+    restore_verb.restore(crew_of(root), last_good=True)
+    assert path.read_text() == was

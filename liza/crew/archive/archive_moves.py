@@ -52,9 +52,11 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
     if not archiving.find_archivable(before, open_runs, keep):
         return ()
     _refuse_missing_files(crew)
+    damaged = recorded_archive.find_damaged(crew)
     with crew.change(by, EVENT) as tx:
         if (tx.before.revision, index.generation()) != (facts.revision, facts.generation):
             facts = gather_facts(index, tx.before)
+        facts = keep_numbers(facts, tx.before) if damaged else facts
         open_runs |= _find_open_runs(crew, tx.before)
         tasks = archiving.find_archivable(tx.before, open_runs, keep)
         texts = archive_files.movable_texts(tx.document, (task.id for task in tasks))
@@ -63,7 +65,8 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
         moved = [task for task in tx.before.tasks if task.id in texts]
         tx.state = archiving.move_to_archive(tx.before, moved, facts.totals)
         text = "".join(texts[task.id] for task in moved)
-        sizes = index.appendable_sizes()
+        # A damaged file stays as it is: `restore` replaces it.
+        sizes = {name: size for name, size in index.appendable_sizes().items() if name not in damaged}
         name = archive_files.choose_name(
             archive_files.list_names(crew.paths), sizes, crew.clock.now(), len(text.encode())
         )
@@ -104,11 +107,14 @@ def _refuse_missing_files(crew: Crew) -> None:
 def gather_facts(index: ArchiveIndex, state: State) -> ArchiveFacts:
     """Return what a move from this board needs to know. Raises BoardInconsistent, LockTimeout."""
     generation = index.generation()
-    totals = index.totals(without=(task.id for task in state.tasks))
-    if index.has_unreadable():
-        # The tasks of an entry that cannot be read are not lost: the board keeps its numbers.
-        totals = archiving.at_least(totals, ArchiveTotals(state.archived.counts, state.archived.verdicts))
-    return ArchiveFacts(state.revision, generation, totals)
+    facts = ArchiveFacts(state.revision, generation, index.totals(without=(task.id for task in state.tasks)))
+    return keep_numbers(facts, state) if index.has_unreadable() else facts
+
+
+def keep_numbers(facts: ArchiveFacts, state: State) -> ArchiveFacts:
+    """Return the facts with no number below that of the board: tasks that cannot be read now are not lost."""
+    totals = archiving.at_least(facts.totals, ArchiveTotals(state.archived.counts, state.archived.verdicts))
+    return ArchiveFacts(facts.revision, facts.generation, totals)
 
 
 def _find_open_runs(crew: Crew, state: State) -> frozenset[str]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
-from liza.crew.archive import archive_moves, archived_tasks, recorded_archive
+from liza.crew.archive import archive_damage, archive_moves, archived_tasks, recorded_archive
 from liza.crew.crew import Crew
 from liza.rules.tasks import archiving
 
 
 class ArchiveRepair(msgspec.Struct, frozen=True):
-    """What was repaired: files written from the history, copies turned into comments, and the number of archived
-    tasks that the board counted and counts. ``faults``: what a person has to mend.
+    """What was repaired: files written from the history, where the damaged ones are kept, copies turned into comments,
+    and the number of archived tasks that the board counted and counts. ``faults``: what a person has to mend.
     """
 
     restored: tuple[str, ...]
+    kept: tuple[Path, ...]
     copies: int
     counted: int
     counts: int
@@ -23,8 +26,8 @@ class ArchiveRepair(msgspec.Struct, frozen=True):
 
 
 def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
-    """Write missing files from the history, turn former copies of a task into comments, and give the board the numbers
-    and outcomes of the files.
+    """Write missing and damaged files from the history, turn former copies of a task into comments, and give the board
+    the numbers and outcomes of the files.
 
     Raises BoardInconsistent, GitFailed, WriteFailed, LockTimeout.
     """
@@ -32,7 +35,8 @@ def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
     from liza.board.archive_index import ArchiveIndex
 
     archive_files.refuse_link(crew.paths)
-    restored = recorded_archive.restore_missing(crew)
+    kept = archive_damage.restore_damaged(crew, by)
+    restored = (*kept, *recorded_archive.restore_missing(crew))
     index = ArchiveIndex(crew.paths)
     # Read and parsed before the lock is taken.
     copies = index.find_copies()
@@ -46,5 +50,11 @@ def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
     number = sum(map(len, copies.values()))
     is_changed = bool(restored or number) or tx.state is not tx.before
     return ArchiveRepair(
-        restored, number, tx.before.archived.total, tx.state.archived.total, is_changed, len(index.find_faults())
+        restored,
+        tuple(kept.values()),
+        number,
+        tx.before.archived.total,
+        tx.state.archived.total,
+        is_changed,
+        len(index.find_faults()),
     )

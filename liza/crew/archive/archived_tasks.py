@@ -87,6 +87,17 @@ def refuse_archived(crew: Crew, state: State, task_ids: Iterable[str]) -> None:
         raise Refused(f"{task_id} is {entry.status or 'closed'} and in the archive", f"liza task show {task_id}")
 
 
+def refuse_damaged(crew: Crew) -> None:
+    """Raise BoardInconsistent if an archive file is damaged: an id that seems free may be that of a task in it."""
+    from liza.crew.archive import recorded_archive
+
+    damaged = recorded_archive.find_damaged(crew)
+    if damaged:
+        from liza.crew.archive import archive_damage
+
+        archive_damage.refuse_damaged(crew, damaged)
+
+
 def find_outcomes(crew: Crew, state: State, task_ids: Iterable[str]) -> dict[str, Status]:
     """Return the outcomes of those tasks that are in the archive and not on the board. Raises BoardInconsistent."""
     missing = {task_id for task_id in task_ids if state.task(task_id) is None}
@@ -164,11 +175,22 @@ class ArchiveFault(msgspec.Struct, frozen=True):
 
 
 def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
-    """Yield what is wrong with the archive, what a person has to edit first. Raises BoardInconsistent."""
+    """Yield what is wrong with the archive: first what the history can restore, then what a person has to edit.
+
+    Raises BoardInconsistent, GitFailed.
+    """
+    from liza.crew.archive import archive_damage, recorded_archive
+
+    damaged = recorded_archive.find_damaged(crew)
+    for name, loss in sorted(damaged.items()):
+        expected = "a file with the entries that the history has"
+        yield ArchiveFault(f"archive/{name}", loss.reason, expected, archive_damage.mending_command(crew, name))
     index = open_index(crew)
     totals = ArchiveTotals()
     if index is not None:
         for name, task_id, fault in index.find_faults():
+            if name in damaged and not task_id:
+                continue
             entry = f"archive/{name}{f': {task_id}' if task_id else ''}"
             yield ArchiveFault(entry, fault, "an entry of a closed task", _mending_command(crew.paths.archive / name))
         for name, task_id in index.find_repeated():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +12,9 @@ from liza.crew.crew import Crew
 from liza.repo import board_history
 from liza.rules.errors import LizaError
 from liza.system import files, untrusted_files
+
+if TYPE_CHECKING:
+    from liza.crew.archive.archive_loss import ArchiveLoss
 
 _MAX_LOOKS = 3
 """Looks at an archive to which other processes move tasks."""
@@ -52,15 +56,56 @@ def _read_changed(crew: Crew) -> ChangedArchive:
         return ChangedArchive()
     from liza.board import archive_files
 
-    recorded, stamps, changed = _read_stamps(crew), Stamps(), {}
     with suppress(LizaError, OSError):
-        for name in archive_files.list_names(crew.paths):
-            status = (crew.paths.archive / name).lstat()
-            stamps[name] = status.st_ino, status.st_mtime_ns, status.st_size
-            if recorded.get(name) != stamps[name]:
-                changed[name] = archive_files.read_bytes(crew.paths, name)
-        return ChangedArchive(changed, stamps)
+        recorded, stamps = _read_stamps(crew), Stamps()
+        names = archive_files.list_names(crew.paths)
+        for name in names:
+            with suppress(FileNotFoundError):
+                stamps[name] = _stamp_of(crew, name)
+        changed = [name for name in names if name in stamps and recorded.get(name) != stamps[name]]
+        # The history keeps the version before the damage: `restore` writes that one.
+        damaged = _find_losses(crew, changed)
+        # Of a missing file the stamp of before stays: so it is known that there was one.
+        intact = {name: stamp for name, stamp in stamps.items() if name not in damaged}
+        good = [name for name in changed if name not in damaged]
+        files_now = {name: archive_files.read_bytes(crew.paths, name) for name in good}
+        if any(_stamp_of(crew, name) != stamps[name] for name in good):
+            return ChangedArchive()
+        return ChangedArchive(files_now, {**recorded, **intact})
     return ChangedArchive()
+
+
+def _stamp_of(crew: Crew, name: str) -> tuple[int, int, int]:
+    status = (crew.paths.archive / name).lstat()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def find_damaged(crew: Crew) -> dict[str, ArchiveLoss]:
+    """Return the archive files that are missing or damaged since they were recorded, by name, and what they lost.
+
+    Files that are unchanged since then are not read. Raises GitFailed, BoardInconsistent.
+    """
+    recorded = _read_stamps(crew)
+    if not recorded and not crew.paths.archive.exists():
+        return {}
+    from liza.board import archive_files
+    from liza.crew.archive import archive_loss
+
+    names, changed = archive_files.list_names(crew.paths), []
+    for name in names:
+        with suppress(FileNotFoundError):
+            if recorded.get(name) != _stamp_of(crew, name):
+                changed.append(name)
+    missing = dict.fromkeys(recorded.keys() - set(names), archive_loss.MISSING)
+    return {**missing, **_find_losses(crew, changed)}
+
+
+def _find_losses(crew: Crew, names: list[str]) -> dict[str, ArchiveLoss]:
+    if not names:
+        return {}
+    from liza.crew.archive import archive_damage
+
+    return archive_damage.find_losses(crew, names)
 
 
 def mark_recorded(crew: Crew, archive: ChangedArchive) -> None:

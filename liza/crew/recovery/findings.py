@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from liza.board import revision_journal
 from liza.crew import run_state
+from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_blocker, merge_turn
@@ -200,6 +201,13 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     yield Finding("history", message, True, f"git update-ref {HISTORY_REF} {lost[1]}")
 
 
+def _check_archive(crew: Crew, state: State) -> Iterator[Finding]:
+    for name, loss in sorted(recorded_archive.find_damaged(crew).items()):
+        yield Finding(
+            "archive", f".liza/archive/{name}: {loss.reason}", False, archive_damage.mending_command(crew, name)
+        )
+
+
 def _check_inboxes(crew: Crew, state: State) -> Iterator[Finding]:
     for agent in state.agents:
         for error in inbox.list_unreadable(crew.paths, agent):
@@ -236,5 +244,6 @@ _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("agents", _check_supervisors),
     ("inbox", _check_inboxes),
     ("history", _check_history),
+    ("archive", _check_archive),
     ("journal", _check_journal),
 )
