@@ -42,7 +42,7 @@ def validate(path: Path | None) -> dict[str, Any]:
     ]
     command = _repair_command(board_path) if violations else ""
     for fault in archived_tasks.find_faults(crew, state) if crew is not None else ():
-        violations.append(_violation_row(fault.entry, "archive", fault.actual, fault.expected))
+        violations.append(_violation_row(fault.entry, fault.field, fault.actual, fault.expected))
         command = command or fault.next
     warnings = [settings.describe_unknown_key(key) for key in document.find_unknown_config(text)]
     archived = state.archived.total if crew is not None else 0

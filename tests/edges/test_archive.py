@@ -893,6 +893,7 @@ def test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is
     [alarm] = [row for row in status_verb.status(crew_of(root))["alerts"] if row["kind"] == "archive_damaged"]
     assert path.name in alarm["message"]
     assert alarm["next"] == validate_verb.validate(None)["next"] == "liza archive --repair"
+    assert_sentence(path.name)
     [finding] = [found for found in findings.list_findings(crew_of(root), check(root)) if found.about == "archive"]
     assert (finding.ok, finding.hint) == (False, "liza archive --repair")
     with pytest.raises(BoardInconsistent, match="no task can be added") as refusal:
@@ -905,6 +906,14 @@ def test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is
     assert copy.read_text() == damage(was)
     assert validate_verb.validate(None)["valid"]
     assert task_verb.add(crew_of(root), [TaskFields("t9", "d")]).task == "t9"
+
+
+def assert_sentence(name: str) -> None:
+    violation = validate_verb.validate(None)["violations"][0]
+    assert violation["entry"] == f"archive/{name}"
+    assert violation["field"] == "the file"
+    assert violation["found"].startswith("damaged: it ")
+    assert violation["wanted"] == "a file with the entries that the history has"
 
 
 @LOSSES

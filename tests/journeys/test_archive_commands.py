@@ -54,7 +54,8 @@ def test_an_archived_task_is_still_shown_counted_and_depended_on_and_comes_back_
 
     shutil.rmtree(crew.paths.archive)
     [violation, *_] = json.loads(crew.run("validate", "--json").stdout)["violations"]
-    assert violation["entry"].startswith("archived.")
+    assert violation["entry"].startswith("archive/")
+    assert violation["found"] == "damaged: it is missing"
     restored = crew.json("restore", "--last-good")
     assert len(restored["archive"]) == 1
     assert crew.json("task", "show", "mail") == before

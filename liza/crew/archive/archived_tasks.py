@@ -166,12 +166,16 @@ def newest_merges(crew: Crew, state: State) -> tuple[str, ...]:
 
 
 class ArchiveFault(msgspec.Struct, frozen=True):
-    """Something wrong with the archive: the entry, the value found, the value expected, and the ``next`` command."""
+    """Something wrong with the archive: the entry, the value found, the value expected, and the ``next`` command.
+
+    ``field`` is what of the entry is meant.
+    """
 
     entry: str
     actual: str
     expected: str
     next: str
+    field: str = "the value"
 
 
 def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
@@ -179,12 +183,14 @@ def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
 
     Raises BoardInconsistent, GitFailed.
     """
-    from liza.crew.archive import archive_damage, recorded_archive
+    from liza.crew.archive import recorded_archive
 
     damaged = recorded_archive.find_damaged(crew)
+    if damaged:
+        from liza.crew.archive import archive_damage
     for name, loss in sorted(damaged.items()):
-        expected = "a file with the entries that the history has"
-        yield ArchiveFault(f"archive/{name}", loss.reason, expected, archive_damage.mending_command(crew, name))
+        expected, command = "a file with the entries that the history has", archive_damage.mending_command(crew, name)
+        yield ArchiveFault(f"archive/{name}", f"damaged: {loss.reason}", expected, command, "the file")
     index = open_index(crew)
     totals = ArchiveTotals()
     if index is not None:
@@ -192,10 +198,11 @@ def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
             if name in damaged and not task_id:
                 continue
             entry = f"archive/{name}{f': {task_id}' if task_id else ''}"
-            yield ArchiveFault(entry, fault, "an entry of a closed task", _mending_command(crew.paths.archive / name))
+            expected, field = ("an entry of a closed task", "the entry") if task_id else ("an archive file", "the file")
+            yield ArchiveFault(entry, f"faulty: {fault}", expected, _mending_command(crew.paths.archive / name), field)
         for name, task_id in index.find_repeated():
-            fault = "the id occurs more than once in the archive; the last entry counts"
-            yield ArchiveFault(f"archive/{name}: {task_id}", fault, "one entry", REPAIR)
+            fault = "repeated: the id occurs more than once in the archive; the last entry counts"
+            yield ArchiveFault(f"archive/{name}: {task_id}", fault, "one entry", REPAIR, "the entry")
         totals = index.totals(without=(task.id for task in state.tasks))
     for kind, counts, real in (
         ("counts", state.archived.counts, totals.statuses),
