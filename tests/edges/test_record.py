@@ -200,6 +200,24 @@ def _packs(repo: Path) -> set[str]:
     return {path.stem for path in (repo / ".git/objects/pack").glob("*.pack")}
 
 
+def test_a_long_spool_is_recorded_in_several_batches_so_that_few_boards_are_in_memory(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = begun(repo, "goal", clock)
+    recorder.record_history(crew)
+    before = len(recorded(repo))
+    monkeypatch.setattr(recorder, "BATCH_COUNT", 4)
+    sizes: list[int] = []
+    record = board_history.record_revisions
+    monkeypatch.setattr(board_history, "record_revisions", lambda git, new: sizes.append(len(new)) or record(git, new))
+    for number in range(10):
+        _revise(crew, number)
+    assert recorder.record_history(crew) == 10
+    assert sizes == [4, 4, 2]
+    assert len(recorded(repo)) == before + 10
+    assert crew.board.spool.revisions() == []
+
+
 def test_supervisors_join_the_packs_of_the_history_and_none_of_a_person(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     git(repo, "repack", "-adq")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import takewhile
 
 import msgspec
 
@@ -30,7 +31,7 @@ MAX_GOAL = 1 << 20  # bytes of goal.md in the history
 BATCH_INTERVAL = 10.0  # seconds that a revision waits in the spool at most, while a supervisor runs
 QUIET_INTERVAL = 1.0
 """Seconds without a new revision after which a batch is due: without .liza the history is the only copy."""
-BATCH_COUNT = 64  # revisions of a batch that does not wait for its time
+BATCH_COUNT = 64  # revisions of a batch that does not wait for its time, and at most
 _FIRST_SUBJECT = "init (human)"  # of the revision that `Board.create` writes
 BATCH_SIZE = 1 << 20  # bytes of a batch that does not wait for its time
 
@@ -85,7 +86,8 @@ def _recordable_revisions(crew: Crew) -> list[int]:
 
 def _record_batch(crew: Crew, packed: bool) -> int:
     spool = Spool(crew.paths.spool)
-    waiting = _recordable_revisions(crew)
+    # Every text of a batch is in memory; `record_history` continues with the rest.
+    waiting = _recordable_revisions(crew)[:BATCH_COUNT]
     if not waiting:
         return 0
     if spool.lacks_base() and (newest := board_history.read_newest(crew.git)) is not None:
@@ -101,8 +103,7 @@ def _record_batch(crew: Crew, packed: bool) -> int:
             text=text,
             is_first=item.subject == _FIRST_SUBJECT,
         )
-        for item, text in _spooled_boards(spool)
-        if item.revision <= waiting[-1]
+        for item, text in takewhile(lambda board: board[0].revision <= waiting[-1], _spooled_boards(spool))
     ]
     archive = ChangedArchive()
     if revisions:
