@@ -151,9 +151,9 @@ class Spool:
     def _base_revision(self) -> int | None:
         """Return the newest dropped revision, without reading its text; None if there is none."""
         try:
-            with self._base.open("rb") as file:
+            with untrusted_files.open_to_read(self._base) as file:
                 return int(file.read(24)[1:].partition(b",")[0])  # JSON: [revision, text]
-        except (OSError, ValueError):
+        except (OSError, NotRegularFile, ValueError):
             return None
 
     def lowest_revision(self) -> int | None:
