@@ -178,14 +178,15 @@ def _log_entries(git: Git, *words: str) -> tuple[Revision, ...]:
 
 def _newest_commit(git: Git) -> tuple[str, int] | None:
     """Return the newest commit of the history and its revision, or None."""
-    output = git.run("log", "--max-count=1", "--format=%H%n%B", HISTORY_REF, codes=(0, 128)).stdout
+    # Without `--` a file of that name in the checkout would make the argument ambiguous.
+    output = git.run("log", "--max-count=1", "--format=%H%n%B", HISTORY_REF, "--", codes=(0, 128)).stdout
     commit, _, message = output.decode("utf-8", "surrogateescape").partition("\n")
-    if commit:
-        return commit, _parse_revision(message, commit)
-    unreadable = git.find_commit(HISTORY_REF)
-    if unreadable:
-        raise GitFailed(f"git log cannot read {unreadable[:10]}, the newest commit of the history", "git fsck")
-    return None
+    if not commit:
+        commit = git.find_commit(HISTORY_REF) or ""
+        if not commit:
+            return None
+        message = git.out("log", "--max-count=1", "--format=%B", commit, "--")
+    return commit, _parse_revision(message, commit)
 
 
 def _parse_revision(message: str, commit: str) -> int:

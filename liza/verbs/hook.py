@@ -143,9 +143,10 @@ class Hook:
 
         if self.run_dir is None:
             return
-        log_file.cap(self.run_dir.path / "hooks.log")
-        with suppress(OSError, LizaError), log_file.open_for_append(self.run_dir.path / "hooks.log") as log:
-            log.write(f"{format_time(datetime.now(UTC))}  {self.provider} {self.event}  {error!r}\n")
+        with suppress(OSError, LizaError):
+            log_file.cap(self.run_dir.path / "hooks.log")
+            with log_file.open_for_append(self.run_dir.path / "hooks.log") as log:
+                log.write(f"{format_time(datetime.now(UTC))}  {self.provider} {self.event}  {error!r}\n")
 
 
 def _log_call(run_dir: RunDir, event: ReceivedEvent) -> None:

@@ -38,8 +38,9 @@ class UsualEvent:
         self.inbox, self.directory = f"{agent_directory}/inbox", f"{agent_directory}/{run}"
 
     def record(self, payload: bytes) -> bool:
-        """Record the event and return True; return False, with nothing recorded, if `hook` must handle it.
+        """Record the event and return True; return False if `hook` must handle it.
 
+        Then nothing is recorded; on a full disk a part of a line may be left in the list of calls.
         Raises OSError if the turn could not be written.
         """
         try:

@@ -42,6 +42,17 @@ def test_a_person_reads_the_audit_by_its_short_name_and_branches_stay_clean(repo
     assert git(repo, "status", "--porcelain") == ""
 
 
+def test_a_file_with_the_name_of_the_ref_is_not_taken_for_it(repo: Path) -> None:
+    path = repo / "refs" / "liza" / "blackboard"
+    path.parent.mkdir(parents=True)
+    path.write_text("of the project\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "a file")
+    assert board_history.read_newest(Git(repo)) is None
+    assert board_history.record_revisions(Git(repo), [revision(1)]) == 1
+    assert board_history.read_newest(Git(repo)) == (1, "revision: 1\n")
+
+
 def test_the_short_name_works_inside_a_slot_too(repo: Path, tmp_path: Path) -> None:
     board_history.record_revisions(Git(repo), [revision(1)])
     git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "s1"))

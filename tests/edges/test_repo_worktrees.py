@@ -15,7 +15,7 @@ import pytest
 from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter, exclude
 from liza.repo.runner import Git
-from liza.repo.slots import leftovers, reset, salvage, slot_records, stuck_slots
+from liza.repo.slots import leftovers, pool, reset, salvage, slot_records, stuck_slots
 from liza.repo.slots.pool import PreparedSlot, Worktrees
 from liza.repo.slots.salvage_restore import restore_salvage
 from liza.rules.errors import GitFailed, NotOwner, Refused, SystemRefused
@@ -680,6 +680,41 @@ def test_after_a_claim_that_was_not_finished_the_files_of_the_owner_before_are_n
     trees.finish("s1", "task-2", "coder-3.1")
     assert status(trees, "s1") == []
     assert salvages(trees) == ["refs/liza/salvage/task-1/coder-1.1" if is_known else "refs/liza/salvage/s1/unknown"]
+
+
+def test_after_an_interrupted_finish_nothing_is_saved_in_the_name_of_the_owner_before(
+    trees: Worktrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(trees, "s2", "task-2", "coder-2.1")
+    (trees.paths.slot("s2") / "of-task-2.txt").write_text("unfinished\n")
+    claim(trees, "s2", "task-3", "coder-3.1")
+    claim(trees, "s1", "task-1", "coder-1.1")
+    (trees.paths.slot("s1") / "of-task-1.txt").write_text("unfinished\n")
+    assert trees.prepare("s1", "task-2", "coder-2.2").restores_files
+
+    def interrupted(*_: object) -> None:
+        raise GitFailed("interrupted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "mark_restored", interrupted)
+        with pytest.raises(GitFailed):
+            trees.finish("s1", "task-2", "coder-2.2")
+    assert status(trees, "s1") == ["?? of-task-2.txt"]
+
+    claim(trees, "s1", "task-2", "coder-2.3")
+    assert status(trees, "s1") == ["?? of-task-2.txt"]
+    assert [ref for ref in salvages(trees) if "/task-1/" in ref] == ["refs/liza/salvage/task-1/coder-1.1"]
+    claim(trees, "s3", "task-1", "coder-1.2")
+    assert status(trees, "s3") == ["?? of-task-1.txt"]
+
+
+def test_late_files_of_the_same_task_are_restored_after_a_claim_that_was_not_finished(trees: Worktrees) -> None:
+    claim(trees, "s1", "task-1", "coder-1.1")
+    assert not trees.prepare("s1", "task-1", "coder-1.2").restores_files
+    (trees.paths.slot("s1") / "late.txt").write_text("of a process that was still ending\n")
+    assert trees.prepare("s1", "task-1", "coder-1.3").restores_files
+    trees.finish("s1", "task-1", "coder-1.3")
+    assert status(trees, "s1") == ["?? late.txt"]
 
 
 @pytest.mark.parametrize("spoiled", ["", "garbage", "{}", '{"task": 7, "run": []}', "\0" * 40])

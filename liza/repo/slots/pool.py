@@ -86,7 +86,7 @@ class Worktrees(SlotEmptying):
                 f"slot {slot} belongs to {owner.run if owner else 'no run'}, not to {run}", f"liza task show {task}"
             )
         if not owner.done:
-            self._retry_if_stuck(slot, lambda: self._switch_to_task(slot, task, owner))
+            self._retry_if_stuck(slot, lambda: self._switch_to_task(slot, task))
             git_dir = self._open_slot(slot)[0]
             if owner.salvage is not None:
                 restore_salvage(self.slot_git(slot), owner.salvage)
@@ -96,8 +96,11 @@ class Worktrees(SlotEmptying):
             slot_records.write_owner(git_dir, replace(owner, done=True, before=None))
         slot_records.link_task(self.paths, task, slot)
 
-    def _switch_to_task(self, slot: str, task: str, owner: SlotOwner) -> None:
+    def _switch_to_task(self, slot: str, task: str) -> None:
         """Empty a prepared slot and switch it to the branch of the task."""
+        git_dir, owner = self._open_slot(slot)
+        if owner is None:
+            raise NotOwner(f"slot {slot} belongs to no run", f"liza task show {task}")
         branch = branch_of(task)
         branches = find_branches(self.git, branch, self.integration)
         symbolic_refs.refuse_symbolic(self.git, f"refs/heads/{branch}")
@@ -105,7 +108,9 @@ class Worktrees(SlotEmptying):
         # A task that continues in its slot finds its submodules as it left them.
         is_other_task = owner.before is None or owner.before.task != task
         saved = self._save_submodules(slot, owner.before) if is_other_task else ()
-        self._empty_prepared(slot, self._open_slot(slot)[0], owner)
+        self._empty_prepared(slot, git_dir, owner)
+        # From here on the files are not those of the owner before: a repeated `finish` saves none in that name.
+        slot_records.write_owner(git_dir, replace(owner, before=None))
         start = () if branch in branches else ("--no-track", "--create")
         end = () if branch in branches else (owner.commit or self._start_commit(branches, branch),)
         self._checkout(slot, owner, *start, branch, *end)
@@ -307,8 +312,9 @@ class Worktrees(SlotEmptying):
         if owner is None or owner.task != task:
             ref = find_unrestored(self.git, task)
         elif not owner.done:
-            # `finish` was interrupted: the slot holds work of the task only in part, or files of its previous owner.
-            ref = owner.salvage
+            # `finish` was interrupted: the slot holds work of the task only in part, or files of the owner before.
+            is_same_task = owner.before is not None and owner.before.task == task
+            ref = owner.salvage or (ref if is_same_task else None)
         return ref if ref is not None and list_uncommitted(self.git, ref) else None
 
     def _refuse_blocked(self, branch: str, branches: dict[str, Branch]) -> None:

@@ -46,7 +46,11 @@ class SlotOwner(Value):
 
 
 def content_owner(owner: SlotOwner | None) -> SlotOwner | None:
-    """Return whose files a slot has: until a claim is finished they are those of the previous owner, or unknown."""
+    """Return whose files a slot has, or None if that is unknown.
+
+    Until a claim has emptied the slot they are those of the owner before. Until it is finished they are unknown: a part
+    of what the salvage of the claim restores.
+    """
     return owner if owner is None or owner.done else owner.before
 
 
