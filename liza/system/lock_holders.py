@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from liza.system import processes
+
 _PROC = Path("/proc")
 
 
@@ -14,7 +16,8 @@ def find_holders(path: Path) -> tuple[int, ...]:
     """Return the pids of the processes that hold the lock; none without /proc, or if they cannot be seen.
 
     The kernel names the process that took the lock. If that one has closed the file, the processes that inherited it
-    hold the lock.
+    hold the lock. Of a living process these are its descendants: a supervisor closes the turn of its merger. Only if
+    it has ended, all processes are searched.
     """
     try:
         wanted, table = path.stat(), (_PROC / "locks").read_text()
@@ -25,7 +28,9 @@ def find_holders(path: Path) -> tuple[int, ...]:
         int(row[4]) for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[5].endswith(f":{wanted.st_ino}")
     }
     holders = tuple(pid for pid in sorted(takers) if _has_open(pid, wanted))
-    return holders if holders or not takers else tuple(pid for pid in _iter_pids() if _has_open(pid, wanted))
+    if holders:
+        return holders
+    return tuple(pid for pid in sorted(_find_heirs(takers)) if _has_open(pid, wanted))
 
 
 def read_command(pid: int) -> tuple[str, ...]:
@@ -35,6 +40,15 @@ def read_command(pid: int) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(os.fsdecode(word) for word in words if word)
+
+
+def _find_heirs(takers: set[int]) -> set[int]:
+    """Return the pids that may have inherited a lock from processes that have closed its file."""
+    heirs = set[int]()
+    for pid in takers:
+        taker = processes.identify_process(pid)
+        heirs.update(_iter_pids() if taker is None else processes.find_descendants(taker))
+    return heirs
 
 
 def _iter_pids() -> Iterator[int]:

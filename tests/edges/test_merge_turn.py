@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ from liza.supervisor import jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
-from liza.system import ancestors, flock
+from liza.system import ancestors, flock, lock_holders
 from liza.system.file_lock import Lock
 from liza.verbs.init import InitOptions, init
 from liza.verbs.sync import sync
@@ -127,6 +128,37 @@ def test_a_merger_and_a_process_that_inherited_the_turn_are_told_apart(tmp_path:
                 child = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=(turn,))
             assert ("merge_lock_held" in _alarms(crew)) is is_foreign
             child.communicate()
+
+
+def test_only_the_heirs_of_a_living_process_are_asked_whether_they_hold_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked = tmp_path / "turn.lock", list[int]()
+    has_open = lock_holders._has_open
+
+    def ask(pid: int, wanted: os.stat_result) -> bool:
+        asked.append(pid)
+        return has_open(pid, wanted)
+
+    monkeypatch.setattr(lock_holders, "_has_open", ask)
+    # The child of the one that took the lock has a child that inherits it.
+    heir = ["sh", "-c", "echo held; read line; exit 0"]
+    take = "import fcntl, os, subprocess, sys; fcntl.flock(file := os.open(sys.argv[1], 66), 2); "
+    take += "subprocess.Popen(['sh', '-c', '\"$@\"; exit 0', 'sh', *sys.argv[2:]], pass_fds=(file,)); os.close(file); "
+    take += "os.read(0, 1)"
+    words = [sys.executable, "-c", take, str(path), *heir]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as taker:
+        assert taker.stdout is not None
+        taker.stdout.readline()
+        asked.clear()
+        holders = lock_holders.find_holders(path)
+        assert len(holders) == 2
+        assert {*asked} == {taker.pid, *holders}
+        # The kernel still names the one that took the lock after its end.
+        taker.kill()
+        taker.wait()
+        assert lock_holders.find_holders(path) == holders
+        os.killpg(taker.pid, signal.SIGKILL)
 
 
 def _alarms(crew: Crew) -> dict[str, Alarm]:
