@@ -42,6 +42,14 @@ def read_command(pid: int) -> tuple[str, ...]:
     return tuple(os.fsdecode(word) for word in words if word)
 
 
+def read_directory(pid: int) -> Path | None:
+    """Return the working directory of a process; None if it has ended or belongs to another user."""
+    try:
+        return (_PROC / str(pid) / "cwd").readlink()
+    except OSError:
+        return None
+
+
 def _find_heirs(takers: set[int]) -> set[int]:
     """Return the pids that may have inherited a lock from processes that have closed its file."""
     heirs = set[int]()

@@ -130,6 +130,25 @@ def test_a_merger_and_a_process_that_inherited_the_turn_are_told_apart(tmp_path:
             child.communicate()
 
 
+def test_only_a_git_that_works_outside_of_the_crew_is_foreign(tmp_path: Path) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        git = ["git", "cat-file", "--batch"]
+        for directory, is_foreign in ((crew.paths.root, False), (crew.paths.slots, False), (tmp_path, True)):
+            with merge_turn.take_turn(crew.paths) as turn:
+                assert turn is not None
+                env = os.environ | {"GIT_DIR": str(crew.paths.root / ".git")}
+                pipe = subprocess.PIPE
+                child = subprocess.Popen(git, cwd=directory, env=env, stdin=pipe, stdout=pipe, pass_fds=(turn,))
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(b"HEAD\n")
+            child.stdin.flush()
+            child.stdout.readline()  # git runs
+            assert ("merge_lock_held" in _alarms(crew)) is is_foreign
+            child.communicate()
+
+
 def test_only_the_heirs_of_a_living_process_are_asked_whether_they_hold_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

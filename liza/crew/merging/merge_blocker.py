@@ -18,13 +18,16 @@ MAX_COMMAND_LENGTH = 100
 
 
 def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
-    """Return an alarm if a merge is due, and another program holds the turn or the merge lock."""
+    """Return an alarm if a merge is due, and another program holds the turn or the merge lock.
+
+    A git of a killed merger is none: it ends by itself, and must not be killed while it moves a ref.
+    """
     if merge_rules.next_to_merge(state, crew.clock.now()) is None:
         return None
     for path in (crew.paths.merge_turn, crew.paths.merge_lock):
         for pid in lock_holders.find_holders(path):
             command = lock_holders.read_command(pid)
-            if command and not _is_liza(command):
+            if command and not _is_liza(command) and not _is_own_git(crew, pid, command):
                 name = path.relative_to(crew.paths.root)
                 text = redact(shlex.join(command))[:MAX_COMMAND_LENGTH]
                 message = f"nothing is merged: process {pid} holds {name}, and is not Liza: {text}"
@@ -34,3 +37,13 @@ def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
 
 def _is_liza(command: tuple[str, ...]) -> bool:
     return any(Path(word).name in _LIZA_COMMANDS for word in command[:_COMMAND_WORDS])
+
+
+def _is_own_git(crew: Crew, pid: int, command: tuple[str, ...]) -> bool:
+    """Return whether a git with a lock of this crew works in its directories: Liza started it."""
+    if Path(command[0]).name != "git":
+        return False
+    directory = lock_holders.read_directory(pid)
+    return directory is not None and any(
+        directory.is_relative_to(parent) for parent in (crew.paths.root, crew.paths.slots)
+    )
