@@ -805,6 +805,7 @@ def test_a_merger_does_not_wait_for_a_supervisor_that_holds_the_alert_log_and_lo
 
 def test_a_failed_merge_is_recorded_although_its_alarm_cannot_be_logged(crew: Merges) -> None:
     crew.approved("a")
-    (crew.crew.paths.tx / "early-alerts").mkdir()
+    crew.crew.paths.alerts.unlink(missing_ok=True)
+    crew.crew.paths.alerts.mkdir()
     _set_aside(crew.crew, "a")
     assert crew.task("a").set_aside is not None

@@ -19,7 +19,6 @@ from liza.crew.current_alarms import MAX_NEWS_AGE
 from liza.programs.session import run_directory, setup_note
 from liza.programs.session.run_directory import RunRecord, UsageWait
 from liza.programs.session.session_process import RunningSession
-from liza.rules.errors import NotRegularFile
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import TokenUsage
@@ -112,10 +111,22 @@ def test_a_damaged_record_of_the_logged_alarms_ends_no_supervisor_and_the_alarms
     logged.write_bytes(record)
     assert [alarm.kind for alarm in log_new_alarms(crew, crew.board.read())] == ["supervisor_gone"]
     assert log_new_alarms(crew, crew.board.read()) == ()
-    logged.unlink()
-    os.mkfifo(logged)
-    with pytest.raises(NotRegularFile, match="alerts"):
-        log_new_alarms(crew, crew.board.read())
+
+
+@pytest.mark.parametrize("name", ["alerts", "early-alerts"])
+@pytest.mark.parametrize("replace_record", [Path.mkdir, os.mkfifo])
+def test_what_is_no_file_at_the_record_of_the_logged_alarms_is_replaced_and_ends_no_alarm(
+    crew: Crew, name: str, replace_record: Callable[[Path], None]
+) -> None:
+    claim(crew)
+    record_of_run = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now(), task="t1")
+    crew.run_dir("coder-1.1").create(record_of_run)
+    for _ in range(2):
+        (crew.paths.tx / "alerts").unlink(missing_ok=True)
+        replace_record(crew.paths.tx / name)
+        assert [alarm.kind for alarm in log_new_alarms(crew, crew.board.read())] == ["supervisor_gone"]
+        assert log_new_alarms(crew, crew.board.read()) == ()
+    assert crew.paths.alerts.read_text().count("supervisor_gone") == 2
 
 
 def test_what_an_agent_holds_whose_supervisor_was_killed_is_an_alarm_at_once_and_no_work(crew: Crew) -> None:

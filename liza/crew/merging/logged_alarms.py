@@ -6,15 +6,17 @@ next search then reports it to the person, and does not log it again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from liza.crew.crew import Crew
 from liza.rules.alarm_kinds import Alarm
-from liza.rules.errors import LockTimeout
+from liza.rules.errors import LockTimeout, NotRegularFile
 from liza.rules.paths import Paths
 from liza.system import crash_points, untrusted_files
 from liza.system.files import BOARD_MODE, replace_unsynced
@@ -72,8 +74,15 @@ def _append(crew: Crew, alarms: list[Alarm]) -> None:
 
 
 def _read_keys(path: Path) -> set[tuple[str, str]]:
-    """Return the alarms of a record; none if it is damaged, so that they are logged again."""
+    """Return the alarms of a record; none if it is damaged or no file, so that they are logged again.
+
+    A directory is moved away, because no file can replace it. Raises OSError.
+    """
+    if path.is_dir() and not path.is_symlink():
+        names = (path.with_name(f"{path.name}.odd{number or ''}") for number in count())
+        path.rename(next(name for name in names if not os.path.lexists(name)))
+        crash_points.point("moved", "alarms")
     try:
         return set(msgspec.json.decode(untrusted_files.read_record(path), type=AlarmKeys))
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, NotRegularFile, msgspec.DecodeError, RecursionError):
         return set()
