@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from liza.crew.merging import candidate, logged_alarms, merge_outcomes
 from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs, merges
 from liza.repo.runner import Git
-from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import State
@@ -753,10 +754,15 @@ def test_a_test_command_of_blanks_is_none_and_merges_are_untested(crew: Merges) 
     assert "without a test: a" in crew.alarms()["untested_merges"]
 
 
-def _set_aside(crew: Crew, task: str) -> None:
+def _set_aside(crew: Crew, task: str, reason: str = "the disk is full") -> None:
     approved = crew.board.read().task(task)
     assert approved is not None
-    merge_outcomes.record_failure(crew, "coder-1", approved, MergeFailure(MergeFailureKind.FAILED, "the disk is full"))
+    merge_outcomes.record_failure(crew, "coder-1", approved, MergeFailure(MergeFailureKind.FAILED, reason))
+
+
+def _clear_set_aside(crew: Merges, task: str) -> None:
+    with crew.crew.change("human:ann", "edit") as tx:
+        tx.state = tx.state.with_task(replace(crew.task(task), set_aside=None))
 
 
 def _search(crew: Crew, state: State) -> list[str]:
@@ -785,12 +791,40 @@ def test_a_merge_that_is_set_aside_is_logged_at_once_and_only_once_and_a_supervi
 def test_a_merge_that_is_set_aside_again_after_its_alarm_has_cleared_is_logged_again(crew: Merges) -> None:
     crew.approved("a")
     _set_aside(crew.crew, "a")
-    with crew.crew.change("human:ann", "edit") as tx:
-        task = crew.task("a")
-        tx.state = tx.state.with_task(replace(task, set_aside=None))
+    _clear_set_aside(crew, "a")
     assert _search(crew.crew, crew.crew.board.read()) == []
     _set_aside(crew.crew, "a")
     assert crew.alerts().count("merge_set_aside") == 2
+
+
+@pytest.mark.parametrize("is_searched", [False, True])
+def test_a_merge_that_is_set_aside_again_for_another_reason_is_logged_although_no_search_saw_it_clear(
+    crew: Merges, is_searched: bool
+) -> None:
+    crew.approved("a")
+    _set_aside(crew.crew, "a")
+    if is_searched:
+        assert _search(crew.crew, crew.crew.board.read()) == ["a"]
+    _clear_set_aside(crew, "a")
+    _set_aside(crew.crew, "a", "git has crashed")
+    assert crew.alerts().count("git has crashed") == 1
+    _search(crew.crew, crew.crew.board.read())
+    assert crew.alerts().count("merge_set_aside") == 2
+
+
+def test_an_alarm_that_a_search_logged_before_its_merger_could_is_logged_once(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew.approved("a")
+    log_early = logged_alarms.log_early
+
+    def search_first(crew: Crew, *alarms: Iterable[Alarm]) -> None:
+        assert _search(crew, crew.board.read()) == ["a"]
+        log_early(crew, *alarms)
+
+    monkeypatch.setattr(logged_alarms, "log_early", search_first)
+    _set_aside(crew.crew, "a")
+    assert crew.alerts().count("merge_set_aside") == 1
 
 
 def test_a_merger_does_not_wait_for_a_supervisor_that_holds_the_alert_log_and_logs_all_the_same(

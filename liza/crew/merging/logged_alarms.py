@@ -17,11 +17,14 @@ import msgspec
 from liza.crew.crew import Crew
 from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import LockTimeout, NotRegularFile
+from liza.rules.formatting.redaction import redact
 from liza.rules.paths import Paths
 from liza.system import crash_points, untrusted_files
+from liza.system.file_tail import Tail
 from liza.system.files import BOARD_MODE, replace_unsynced
 from liza.system.flock import lock_path
 
+_SEARCHED_BYTES = 64 << 10  # of the end of the log: much more than one search writes
 AlarmKeys = list[tuple[str, str]]
 LOCK_TIMEOUT = 2.0  # seconds: a search for alarms takes less; a merger must not wait for a frozen supervisor
 
@@ -43,10 +46,12 @@ def log_searched(crew: Crew, alarms: Iterable[Alarm]) -> tuple[Alarm, ...]:
     return tuple(new.values())
 
 
-def log_early(crew: Crew, alarms: Iterable[Alarm]) -> None:
+def log_early(crew: Crew, alarms: Iterable[Alarm], earlier: Iterable[Alarm]) -> None:
     """Log alarms that arose now, unless they are logged. Raises LizaError, OSError.
 
-    If the lock is not free within LOCK_TIMEOUT, the next search may log them again.
+    ``earlier`` are the alarms before the last change of the board. If it has none about the same, a record of one is
+    that of an alarm which cleared since the last search. If the lock is not free within LOCK_TIMEOUT, the next search
+    may log the alarms again.
     """
     present = {(alarm.kind, alarm.about): alarm for alarm in alarms}
     if not present:
@@ -54,7 +59,9 @@ def log_early(crew: Crew, alarms: Iterable[Alarm]) -> None:
     path, early_path = crew.paths.tx / "alerts", crew.paths.tx / "early-alerts"
     with suppress(LockTimeout), lock_path(alerts_lock(crew.paths), LOCK_TIMEOUT, BOARD_MODE):
         early = _read_keys(early_path)
-        new = present.keys() - early - _read_keys(path)
+        arisen = present.keys() - {(alarm.kind, alarm.about) for alarm in earlier}
+        recorded = {key for key in early | _read_keys(path) if key not in arisen or _is_logged(crew, present[key])}
+        new = present.keys() - recorded
         _append(crew, [present[key] for key in sorted(new)])
         if new:
             replace_unsynced(early_path, msgspec.json.encode(sorted(early | new)))
@@ -69,8 +76,18 @@ def alerts_lock(paths: Paths) -> Path:
 
 def _append(crew: Crew, alarms: list[Alarm]) -> None:
     if alarms:
-        crew.append_alert_log([f"{alarm.kind}  {alarm.message}. Next: {alarm.next}" for alarm in alarms])
+        crew.append_alert_log(map(_line, alarms))
         crash_points.point("alarms", "logged")
+
+
+def _line(alarm: Alarm) -> str:
+    return f"{alarm.kind}  {alarm.message}. Next: {alarm.next}"
+
+
+def _is_logged(crew: Crew, alarm: Alarm) -> bool:
+    """Return whether the end of the log has this very alarm: a search may have logged it before its merger could."""
+    end = f"  {redact(_line(alarm))}"
+    return any(line.endswith(end) for line in Tail(crew.paths.alerts, first=_SEARCHED_BYTES).lines())
 
 
 def _read_keys(path: Path) -> set[tuple[str, str]]:

@@ -122,6 +122,7 @@ def record_failure(crew: Crew, by: str, task: Task, failure: MergeFailure) -> bo
     Return whether the task went back to its coder, who must resolve it. Raises Refused.
     """
     with crew.change(merge_actor(by), "merge failed", task.id) as tx:
+        before = tx.state.task(task.id) or task
         invocation = Invocation(now=crew.clock.now(), by=by, commit=task.review_commit)
         tx.state = merge_rules.retry_or_fail(tx.state, task.id, failure, invocation)
     after = tx.state.task(task.id)
@@ -129,7 +130,7 @@ def record_failure(crew: Crew, by: str, task: Task, failure: MergeFailure) -> bo
         return after is not None
     # The failure is recorded. If its alarm cannot be logged here, a supervisor logs it.
     with suppress(*CAUGHT_ERRORS):
-        logged_alarms.log_early(crew, merge_alarms.retry_alarms(after))
+        logged_alarms.log_early(crew, merge_alarms.retry_alarms(after), merge_alarms.retry_alarms(before))
     return False
 
 
