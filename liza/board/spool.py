@@ -140,9 +140,12 @@ class Spool:
         return (dropped or 0) >= revision or revision in (*self.revisions(), *self.list_unrecorded())
 
     def lacks_base(self) -> bool:
-        """Return whether the first waiting revision is a difference to a text that is not here."""
+        """Return whether the first waiting revision is a difference to a text that is not here, or is unreadable.
+
+        Raises WriteFailed if this process can open no more files.
+        """
         waiting = self.revisions()
-        return bool(waiting) and self._base_revision() is None and not self._has_full_text(waiting[0])
+        return bool(waiting) and not self._has_full_text(waiting[0]) and self.read_base() is None
 
     def write_base(self, revision: int, text: str) -> None:
         """Write the text of the newest dropped revision. Raises WriteFailed."""

@@ -473,8 +473,9 @@ def test_a_revision_that_could_not_be_read_when_it_was_recorded_is_not_deleted(
     assert crew.board.spool.unrecorded_path(3).read_bytes() == third
 
 
+@pytest.mark.parametrize("readable", [0, 40])
 def test_revisions_after_a_lost_base_are_recorded_with_the_text_that_the_history_has(
-    repo: Path, clock: FakeClock
+    repo: Path, clock: FakeClock, readable: int
 ) -> None:
     crew = begun(repo, "x", clock)
     for agent in ("coder-1", "coder-2"):
@@ -482,7 +483,9 @@ def test_revisions_after_a_lost_base_are_recorded_with_the_text_that_the_history
     for number, agent in ((4, "coder-1"), (5, "coder-2"), (6, "coder-1")):
         with crew.change("human:ann", f"note {number}") as tx:
             tx.state = tx.state.with_agent(agent, Agent(role="coder", status="OFFLINE", runs=number))
-    (crew.paths.tx / "base").write_bytes(b"")
+    base = crew.paths.tx / "base"
+    # After a power cut a file that was not synced has blocks of zeros.
+    base.write_bytes(base.read_bytes()[:readable].ljust(4096 if readable else 0, b"\0"))
     recorder.record_history(crew)
     assert [number for number, _ in recorded(repo)] == [6, 5, 4, 3, 2, 1]
     assert crew.board.spool.list_unrecorded() == []
