@@ -130,6 +130,26 @@ def test_a_merger_and_a_process_that_inherited_the_turn_are_told_apart(tmp_path:
             child.communicate()
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_merger_passes_on_the_turn_if_its_supervisor_lives_but_has_released_its_lock(
+    tmp_path: Path, is_held: bool
+) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        lock = Lock(crew.paths.supervisor_lock("coder-1"))
+        with lock:
+            lock.path.write_text(f"{os.getppid()} ? liza-agent\n")
+            if not is_held:
+                lock.release()
+            turn = os.open(crew.paths.merge_turn, os.O_RDWR | os.O_CREAT)
+            assert flock.try_flock(turn)
+            merge_turn.pass_on_orphaned_turn(crew.paths, "coder-1")
+            assert merge_turn.is_merger_running(crew.paths) is is_held
+            assert (wake_up.last_wake(crew.paths, "coder-1") is None) is is_held
+            if is_held:
+                os.close(turn)
+
+
 def test_only_a_git_that_works_outside_of_the_crew_is_foreign(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")

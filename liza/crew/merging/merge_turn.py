@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from liza.board import wake_up
+from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
 from liza.system.file_lock import last_holder_pid
@@ -59,12 +60,13 @@ def _try_until_held(paths: Paths, descriptor: int) -> bool:
 
 def pass_on_orphaned_turn(paths: Paths, agent: str) -> None:
     """End the turn of this process, a merger, and wake the supervisors, if the supervisor of ``agent`` that started it
-    is gone. Else that supervisor does it after this process ended.
+    is gone, or has released its lock and ends. Else that supervisor does it after this process ended.
 
     A failure only delays the next merge to the next poll.
     """
-    with suppress(OSError):
-        if last_holder_pid(paths.supervisor_lock(agent)) != os.getppid():
+    with suppress(LizaError, OSError):
+        lock = paths.supervisor_lock(agent)
+        if last_holder_pid(lock) != os.getppid() or not is_flock_held(lock):
             _close_turn(paths)
             wake_up.wake_watchers(paths, agent)
 
