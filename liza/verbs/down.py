@@ -13,6 +13,7 @@ from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
+from liza.crew.merging import merge_lock
 from liza.crew.project import commands
 from liza.crew.recovery import earlier_slots, saved_specs
 from liza.crew.result import Result
@@ -142,8 +143,11 @@ def end_unsupervised_sessions(crew: Crew) -> list[str]:
 def _kill_orphan_tests(crew: Crew) -> None:
     lock = Lock(crew.paths.merge_lock)
     if lock.try_acquire():
-        commands.kill_orphan_commands(crew.paths.root)
-        lock.release()
+        try:
+            commands.kill_orphan_commands(crew.paths.root)
+        finally:
+            lock.release()
+            merge_lock.wake_for_next_merge(crew)
 
 
 def _end_session(crew: Crew, run: str) -> bool:

@@ -35,6 +35,7 @@ from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
 from liza.system import ancestors, flock, lock_holders
 from liza.system.file_lock import Lock
+from liza.verbs import down
 from liza.verbs.init import InitOptions, init
 from liza.verbs.sync import sync
 from tests.conftest import until
@@ -300,6 +301,22 @@ def test_supervisors_that_found_the_merge_lock_held_by_a_person_are_woken_at_its
         with pytest.raises(GitFailed), merge_lock.hold_merge_lock(crew):
             raise GitFailed("the command of the person failed")
         assert (wake_up.last_wake(crew.paths, "merge") is not None) is is_due
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_supervisors_that_found_the_merge_lock_held_by_down_are_woken_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_failing: bool
+) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        if is_failing:
+            monkeypatch.setattr(down.commands, "kill_orphan_commands", Path.unlink)  # no directory can be unlinked
+            with pytest.raises(OSError, match=str(crew.paths.root)):
+                down.end_unsupervised_sessions(crew)
+        else:
+            down.end_unsupervised_sessions(crew)
+        assert not merge_turn.is_merger_running(crew.paths)
+        assert wake_up.last_wake(crew.paths, "merge") is not None
 
 
 def test_doctor_refuses_no_merger_while_it_looks_for_an_unfinished_merge(
