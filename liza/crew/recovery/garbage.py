@@ -9,18 +9,19 @@ import gzip
 import os
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
 from liza.crew.crew import Crew
 from liza.crew.recovery import run_cleanup
 from liza.programs.session import run_archive
-from liza.rules.errors import LizaError
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES, State
 from liza.system import atomic, crash_points, processes, untrusted_files
@@ -29,6 +30,7 @@ OLD_AGE = 24 * 3600.0
 """Seconds since the last write after which a log or a temporary file is old: its writer may be in a container, where
 its process cannot be seen."""
 _MIN_LOG_SIZE = 4096  # bytes; a file system stores less in one block, so that compressing it would free nothing
+_BLOCK_SIZE = 1 << 20  # bytes that are compared at once
 _LOG_ARCHIVE = "archive"
 _TASK_LOG = lazy_pattern(r"merge-(?P<task>.+)\.log")
 _TEMPORARY = lazy_pattern(r"\..+\.[a-z0-9_]{8}\.([0-9]{1,9})")
@@ -63,7 +65,7 @@ def find_garbage(crew: Crew) -> tuple[Garbage, ...]:
 def free(crew: Crew, garbage: Garbage) -> Garbage | None:
     """Free something and return it with the bytes that were freed; None if it is in use now or is gone.
 
-    Raises OSError.
+    Raises LizaError, OSError.
     """
     if garbage.kind is GarbageKind.RUN:
         run = garbage.path.name
@@ -99,29 +101,53 @@ def _find_logs(crew: Crew, state: State) -> Iterator[Garbage]:
 
 
 def _compress_log(crew: Crew, garbage: Garbage) -> Garbage | None:
+    """Append a log to its archive and delete it. gzip members can be joined: the archive keeps its former text."""
     path = garbage.path
     target = path.parent / _LOG_ARCHIVE / f"{path.name}.gz"
     atomic.make_directory(crew.paths.root, target.parent)
     if target.parent.is_symlink():
         raise NotADirectoryError(f"{target.parent} is a link")
+    former_size = target.stat().st_size if target.exists() else 0
     try:
-        with untrusted_files.open_to_read(path) as source:
+        with untrusted_files.open_to_read(path) as source, tempfile.TemporaryFile(dir=target.parent) as member:
             before = os.fstat(source.fileno())
-            # gzip members can be joined: a log that was compressed before keeps its former text.
-            former = untrusted_files.read_if_exists(target) or b""
-            with atomic.replacing(target, label="log-archive") as file:
-                file.write(former)
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file) as packed:
-                    shutil.copyfileobj(source, packed)
+            # With the time of the log, equal logs of two merges differ.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=member, mtime=int(before.st_mtime)) as packed:
+                shutil.copyfileobj(source, packed)
+            _append_member(target, member)
             now = path.lstat()
-    except (FileNotFoundError, LizaError):
+    except FileNotFoundError:
         return None
     if (now.st_ino, now.st_size, now.st_mtime_ns) != (before.st_ino, before.st_size, before.st_mtime_ns):
         # A new merge writes to it. What was compressed stays; the log does too.
         return None
     path.unlink()
     crash_points.point("unlinked", "log")
-    return _with_size(garbage, before.st_size + len(former) - target.stat().st_size)
+    return _with_size(garbage, before.st_size + former_size - target.stat().st_size)
+
+
+def _append_member(target: Path, member: IO[bytes]) -> None:
+    """Append a gzip member, unless the archive ends with it: a process was killed before it deleted the log."""
+    if _ends_with(target, member):
+        return
+    with atomic.replacing(target, label="log-archive") as file:
+        with suppress(FileNotFoundError), untrusted_files.open_to_read(target) as former:
+            shutil.copyfileobj(former, file)
+        member.seek(0)
+        shutil.copyfileobj(member, file)
+
+
+def _ends_with(target: Path, member: IO[bytes]) -> bool:
+    size = member.seek(0, os.SEEK_END)
+    try:
+        with untrusted_files.open_to_read(target) as file:
+            if file.seek(0, os.SEEK_END) < size:
+                return False
+            file.seek(-size, os.SEEK_END)
+            member.seek(0)
+            return all(file.read(len(block)) == block for block in iter(lambda: member.read(_BLOCK_SIZE), b""))
+    except FileNotFoundError:
+        return False
 
 
 def _find_temporary_files(crew: Crew) -> Iterator[Garbage]:
