@@ -441,8 +441,15 @@ def test_a_spooled_revision_that_cannot_be_read_is_kept_and_the_others_are_recor
     _revise(crew, 5)
     recorder.record_history(crew)
     assert [number for number, _ in recorded(repo)] == [5, 4, 2, 1]
-    about = [(finding.about, finding.text) for finding in findings.list_findings(crew, crew.board.read())]
-    assert [text.split(" could")[0] for name, text in about if name == "history"] == ["revision 3"]
+    [finding] = _history_findings(crew)
+    assert finding.text.startswith("revision 3 could not be read")
+    subprocess.run(finding.hint, shell=True, check=True)
+    assert _history_findings(crew) == []
+    assert (crew.paths.liza / "3.odd").lstat().st_ino == inode
+
+
+def _history_findings(crew: Crew) -> list[findings.Finding]:
+    return [item for item in findings.list_findings(crew, crew.board.read()) if item.about == "history"]
 
 
 def _fail_reads(monkeypatch: pytest.MonkeyPatch, path: Path, number: int, count: int) -> None:

@@ -177,11 +177,14 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     """
     spool = crew.board.spool
     unrecorded = spool.list_unrecorded()
-    for revision in unrecorded:
-        text = f"revision {revision} could not be read in the spool, and is not in the history; its file is kept"
-        yield Finding("history", text, True, shlex.join(["ls", "-l", str(spool.unrecorded_path(revision))]))
     recorded = board_history.list_revisions(crew.git, None, 1)
     newest = recorded[0].revision if recorded else 0
+    for revision in unrecorded:
+        text = f"revision {revision} could not be read in the spool, and is not in the history; its file is kept"
+        path = spool.unrecorded_path(revision)
+        # Until a later revision is recorded, the file is also the proof that this one was written.
+        command = ["mv", str(path), str(crew.paths.liza / path.name)] if revision < newest else ["ls", "-l", str(path)]
+        yield Finding("history", text, True, shlex.join(command))
     if newest >= state.revision:
         return
     records = revision_journal.iter_newest_first(crew.paths.journal)
