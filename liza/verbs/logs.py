@@ -17,7 +17,7 @@ from liza.programs.session.run_archive import OutputTail
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.redaction import redact, redactable_length
 from liza.rules.formatting.suggestions import did_you_mean
-from liza.rules.model import State
+from liza.rules.model import Agent, State
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, parse_agent_id, run_id, run_number
 from liza.rules.value_classes import replace
@@ -59,12 +59,21 @@ def read_output(crew: Crew, run: str, lines: int) -> OutputTail:
     tail = run_archive.read_output(archive, run, _MAX_BYTES) if archive.exists() else None
     if tail is not None:
         return replace(tail, data=_last_lines(tail.data, lines))
-    raise Refused(_describe_missing_log(crew, run), f"liza agents {agent_of(run)}")
+    raise _no_output(crew, run)
 
 
-def _describe_missing_log(crew: Crew, run: str) -> str:
+def _no_output(crew: Crew, run: str) -> Refused:
+    """Error for a run without output, which says why it has none."""
+    state, agent = crew.board.read(), agent_of(run)
+    if agent not in state.agents and not crew.run_dir(run).exists():
+        return Refused(f"there is no agent {agent} on the board{did_you_mean(agent, state.agents)}", "liza agents")
+    return Refused(_describe_missing_log(crew, run, state.agents.get(agent)), f"liza agents {agent}")
+
+
+def _describe_missing_log(crew: Crew, run: str, agent: Agent | None) -> str:
     """Return why a run has no output; a claim by hand and a run that never was have no directory either."""
-    agent = crew.board.read().agents.get(agent_of(run))
+    if (archive := run_archive.archive_path(crew.paths, run)).exists():
+        return f"{run} printed nothing; its archive is {archive}"
     number = run_number(run, agent_of(run)) or 0
     if agent is not None and agent.program and number <= agent.runs and not crew.run_dir(run).exists():
         return f"the log of {run} is gone: its run directory does not exist any more"

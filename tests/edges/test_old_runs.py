@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.crew.recovery.run_cleanup import archive_old_runs
@@ -61,6 +62,27 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
         all_logs.read_recent_lines(crew, ["coder-1.99"], 10, None)
     assert run_archive.archive_path(crew.paths, "coder-1.2").stat().st_mode & 0o777 == 0o600
     assert archive_old_runs(crew, "coder-1") == ()
+
+
+def test_an_archived_run_without_output_and_an_unknown_agent_are_told_from_a_log_that_is_gone(repo: Path) -> None:
+    crew = begun(repo)
+    drafted(crew)
+    with crew.change("human:ann", "edit") as tx:
+        agent = tx.state.agents["coder-1"]
+        tx.state = tx.state.with_agent("coder-1", replace(agent, program="claude", runs=2))
+    directory = ran(crew, 1)
+    directory.output_path.unlink()
+    run_archive.archive_run(directory)
+    archive = run_archive.archive_path(crew.paths, "coder-1.1")
+    with pytest.raises(Refused, match=r"coder-1\.1 printed nothing; its archive is") as silent:
+        logs(crew, "coder-1.1", 10)
+    assert str(archive) in silent.value.message
+    archive.unlink()
+    with pytest.raises(Refused, match=r"the log of coder-1\.1 is gone"):
+        logs(crew, "coder-1.1", 10)
+    with pytest.raises(Refused, match="there is no agent coder-99 on the board") as unknown:
+        logs(crew, "coder-99.1", 10)
+    assert unknown.value.hint == "liza agents"
 
 
 def test_of_an_archived_run_only_the_last_lines_are_shown_and_a_broken_archive_is_named(repo: Path) -> None:
