@@ -9,7 +9,7 @@ from contextlib import suppress
 from liza.board.store import Restored
 from liza.board.text import document
 from liza.crew import layout
-from liza.crew.archive import archive_damage, archived_tasks, recorded_archive
+from liza.crew.archive import archive_damage, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew
 from liza.crew.recovery.recorder import record_history
@@ -104,9 +104,8 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         layout.create_layout(crew)
     restored = None if board_error is None else crew.board.restore(by, lambda: _last_good_text(crew))
     state = crew.board.read()
-    copies = archive_damage.restore_damaged(crew, by)
-    archive_files = (*copies, *recorded_archive.restore_missing(crew))
-    if restored is None and not damaged and not archive_files:
+    archive = archive_damage.restore_files(crew, by)
+    if restored is None and not damaged and not archive.names:
         return Result("unchanged", None, None, "liza status", {"revision": state.revision, "ended": list(ended)})
     lines = [_ENDED_NOTE.format(", ".join(ended))] if ended else []
     restored_state = state if restored is None else restored.state
@@ -115,9 +114,9 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         if restored
         else [f"the board is unchanged: revision {state.revision}"]
     )
-    if archive_files:
-        lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in archive_files)}")
-    lines += [f"the damaged file is kept in {copy.relative_to(crew.paths.root)}" for copy in copies.values()]
+    if archive.names:
+        lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in archive.names)}")
+    lines += [f"the damaged file is kept in {copy.relative_to(crew.paths.root)}" for copy in archive.copies]
     if damaged:
         settings_lines = layout.restore_confirmed_settings(crew) if no_pins else ()
         has_goal = (crew.paths.root / layout.GOAL_FILE).exists()
@@ -132,7 +131,7 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         "restored": restored_state.revision,
         "was": board_error,
         "kept": broken_copy and str(broken_copy),
-        "archive": list(archive_files),
+        "archive": list(archive.names),
     }
     step = up_command_for(restored_state, *restored_state.agents)
     return Result("changed", None, None, step, {**details, "ended": list(ended)}, "\n".join(lines))

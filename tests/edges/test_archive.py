@@ -616,7 +616,7 @@ def test_no_task_is_archived_while_one_of_several_recorded_files_is_missing(
     assert refusal.value.hint == "liza restore --last-good"
     assert check(root).archived.total == 2
     assert archive_files.list_names(Paths(root)) == [first]
-    assert recorded_archive.restore_missing(crew_of(root)) == (second,)
+    assert archive_damage.restore_files(crew_of(root), ME).names == (second,)
     assert (Paths(root).archive / second).read_bytes() == was
     assert move(root) == ("t3",)
     assert check(root).archived.total == 3
@@ -901,11 +901,19 @@ def test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is
     assert refusal.value.hint == "liza archive --repair"
     result = restore_verb.restore(crew_of(root), last_good=True)
     assert result.details["archive"] == [path.name]
-    assert path.read_text() == was
+    assert_restored(path, was, damage)
     [copy] = path.parent.glob(f"{path.name}.damaged-*")
     assert copy.read_text() == damage(was)
     assert validate_verb.validate(None)["valid"]
     assert task_verb.add(crew_of(root), [TaskFields("t9", "d")]).task == "t9"
+
+
+def assert_restored(path: Path, was: str, damage: Callable[[str], str]) -> None:
+    """The file is as before; one that could be read keeps its order, and the lost entry is behind the others."""
+    if damage is without_first:
+        head, first, second = was.split("  - id")
+        was = f"{head}  - id{second}  - id{first}"
+    assert path.read_text() == was
 
 
 def assert_sentence(name: str) -> None:
@@ -928,8 +936,8 @@ def test_a_move_beside_a_damaged_file_counts_its_tasks_and_leaves_it(root: Path,
     assert check(root).archived.counts == {"ABANDONED": 2, "MERGED": 1}
     recorder.record_history(crew_of(root))
     archive_repair.repair_archive(crew_of(root), ME)
-    assert path.read_text() == was
-    assert in_files(root) == ["t1", "t2", "t3"]
+    assert_restored(path, was, damage)
+    assert sorted(in_files(root)) == ["t1", "t2", "t3"]
 
 
 def test_edits_of_a_person_are_recorded_and_an_entry_may_go_to_the_board_or_become_a_comment(root: Path) -> None:
@@ -955,25 +963,62 @@ def assert_recorded(root: Path, path: Path) -> None:
     assert board_history.read_archive_file(crew_of(root).git, path.name) == path.read_bytes()
 
 
-def test_an_entry_that_only_the_damaged_file_has_is_kept_by_restore(root: Path) -> None:
+def test_a_lost_entry_is_appended_and_other_edits_of_the_file_stay(root: Path) -> None:
+    add(root, "t3")
+    path = recorded_two(root)
+    close(root, "t3")
     move(root)
-    recorder.record_history(crew_of(root))
-    merged(root, "t2")
-    move(root)
-    path = the_file(root)
-    path.write_text(without_first(path.read_text()))
+    head, lost, *others = path.read_text().split("  - id")
+    damaged = "  - id".join([f"# of people\n{head}", *others])
+    path.write_text(damaged)
     assert recorded_archive.find_damaged(crew_of(root)).keys() == {path.name}
     restore_verb.restore(crew_of(root), last_good=True)
-    assert in_files(root) == ["t1", "t2"]
+    assert path.read_text() == f"{damaged}  - id{lost}"
 
 
-def test_a_kill_in_the_restoration_of_a_damaged_file_is_repaired_by_the_next_one(root: Path) -> None:
+def test_a_file_that_changed_since_it_was_judged_is_not_replaced(root: Path) -> None:
+    path = recorded_two(root)
+    path.write_text("")
+    plan = archive_damage.Mending(path.name, b"", b"tasks:\n")
+    path.write_text("tasks: # of a person\n")
+    with pytest.raises(BoardInconsistent, match="has changed meanwhile"):
+        archive_damage._mend(crew_of(root), plan)
+    assert path.read_text() == "tasks: # of a person\n"
+
+
+def test_a_kill_at_any_point_of_a_restoration_loses_no_entry_and_the_next_one_ends_it(
+    root: Path, tmp_path: Path
+) -> None:
+    add(root, "t3")
+    path = recorded_two(root)
+    close(root, "t3")
+    move(root)
+    # The history does not have t3 yet.
+    head, _, *others = path.read_text().split("  - id")
+    path.write_text("  - id".join([head, *others]))
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, symlinks=True)
+    points = passed(lambda: archive_damage.restore_files(crew_of(copy), ME), tmp_path / "trace")
+    assert {f"renamed.{path.name}.damaged#1", f"renamed.{path.name}#1"} <= set(points)
+    for point in points:
+        shutil.rmtree(copy)
+        shutil.copytree(root, copy, symlinks=True)
+        assert killed(child(lambda: archive_damage.restore_files(crew_of(copy), ME), point)), point
+        assert "t3" in in_files(copy), point
+        archive_damage.restore_files(crew_of(copy), ME)
+        assert sorted(in_files(copy)) == ["t1", "t2", "t3"], point
+
+
+def test_a_directory_at_the_name_of_an_archive_file_is_kept_and_the_file_is_written(root: Path) -> None:
     path = recorded_two(root)
     was = path.read_text()
-    path.write_text("")
-    assert killed(child(lambda: restore_verb.restore(crew_of(root), last_good=True), f"renamed.{path.name}#1"))
+    path.unlink()
+    path.mkdir()
+    (path / "note").write_text("of a person")
     restore_verb.restore(crew_of(root), last_good=True)
     assert path.read_text() == was
+    [copy] = path.parent.glob(f"{path.name}.damaged-*")
+    assert (copy / "note").read_text() == "of a person"
 
 
 def test_a_damaged_version_in_the_history_is_passed_over(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

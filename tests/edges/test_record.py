@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from liza.board import revision_journal
-from liza.crew.archive import recorded_archive
+from liza.crew.archive import archive_damage
 from liza.crew.crew import Crew, find_crew
 from liza.crew.recovery import findings, recorder
 from liza.repo import board_history, history_packs
@@ -279,7 +279,7 @@ def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path
     shutil.rmtree(crew.paths.liza)
     second = begun(repo, "y", clock)
     assert board_history.list_archive(second.git) == ()
-    assert recorded_archive.restore_missing(second) == ()
+    assert archive_damage.restore_files(second, "human:ann").names == ()
 
 
 def test_packs_are_joined_in_one_pack_whatever_limit_a_person_set(repo: Path, clock: FakeClock) -> None:

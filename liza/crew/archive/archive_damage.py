@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+
+import msgspec
 
 from liza.board import archive_files
 from liza.crew.archive import archive_loss
@@ -12,7 +17,7 @@ from liza.crew.archive.archive_loss import ArchiveLoss
 from liza.crew.crew import Crew
 from liza.repo import board_history
 from liza.rules.errors import BoardInconsistent
-from liza.system import crash_points, files
+from liza.system import atomic, crash_points, files
 
 REPAIR = "liza archive --repair"
 """It restores files as `liza restore --last-good` does, and corrects the numbers on the board."""
@@ -38,6 +43,8 @@ def find_losses(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
 
 
 def _find_loss(crew: Crew, name: str) -> ArchiveLoss | None:
+    if not os.path.lexists(crew.paths.archive / name):
+        return archive_loss.MISSING
     try:
         present = _read(crew, name)
     except BoardInconsistent as error:
@@ -81,39 +88,83 @@ def refuse_damaged(crew: Crew, losses: Mapping[str, ArchiveLoss]) -> None:
         )
 
 
-def restore_damaged(crew: Crew, by: str) -> dict[str, Path]:
-    """Replace each damaged file by its newest good version in the history, and return the copies of the damaged ones.
+class Restored(msgspec.Struct, frozen=True):
+    """The files that were written from the history, and where the damaged ones are kept."""
 
-    Entries that only the damaged file has are appended. A file without a good version stays.
+    names: tuple[str, ...] = ()
+    copies: tuple[Path, ...] = ()
+
+
+class Mending(msgspec.Struct, frozen=True):
+    """A change of the file ``name`` from the bytes ``before`` to ``after``. ``before`` is None if it cannot be read."""
+
+    name: str
+    before: bytes | None
+    after: bytes
+
+
+def restore_files(crew: Crew, by: str) -> Restored:
+    """Give the damaged and missing files what they lost, from the newest good version in the history.
+
+    A file without a good version stays. The history is read before the lock is taken.
     Raises GitFailed, BoardInconsistent, WriteFailed.
     """
-    names = archive_files.list_names(crew.paths)
-    versions = {name: read_good_version(crew, name) for name in find_losses(crew, names)}
-    kept = {}
+    recorded = filter(archive_files.is_archive_name, board_history.list_archive(crew.git))
+    names = sorted({*recorded, *archive_files.list_names(crew.paths)})
+    plans = [plan for name, loss in find_losses(crew, names).items() if (plan := _plan_mending(crew, name, loss))]
+    if not plans:
+        return Restored()
     # Under the lock: a move appends to a file.
     with crew.board.transaction(by, "restore"):
-        for name, good in versions.items():
-            if good is None:
-                continue
-            try:
-                content = archive_loss.add_entries(good, _read(crew, name))
-            except BoardInconsistent:
-                content = good
-            kept[name] = _keep_copy(crew, name)
-            files.replace_unsynced_via(crew.paths.tx, crew.paths.archive / name, content)
-    if kept:
-        files.fsync_directory(crew.paths.archive)
-    return kept
+        copies = [_mend(crew, plan) for plan in plans]
+    return Restored(tuple(plan.name for plan in plans), tuple(filter(None, copies)))
 
 
-def _keep_copy(crew: Crew, name: str) -> Path:
-    """Rename a damaged file. After a crash it is missing: the next `restore` writes it."""
-    stamp = f"{crew.clock.now():%Y%m%dT%H%M%S}"
-    copies = (crew.paths.archive / f"{name}.damaged-{stamp}{f'.{number}' if number else ''}" for number in range(100))
-    copy = next(path for path in copies if not path.exists() and not path.is_symlink())
+def _plan_mending(crew: Crew, name: str, loss: ArchiveLoss) -> Mending | None:
+    good, before = read_good_version(crew, name), _read_if_readable(crew, name)
+    if good is None:
+        return None
+    # A file with other edits of a person keeps them.
+    is_edited = before is not None and archive_loss.is_readable(before) and not good.startswith(before)
+    return Mending(name, before, archive_loss.add_entries(before, good, loss.ids) if before and is_edited else good)
+
+
+def _read_if_readable(crew: Crew, name: str) -> bytes | None:
+    with suppress(BoardInconsistent):
+        return _read(crew, name)
+    return None
+
+
+def _mend(crew: Crew, plan: Mending) -> Path | None:
+    """Write a file and return the copy of the damaged one; None without one. The caller holds the lock.
+
+    The copy is on disk before the file is replaced in one step. Raises BoardInconsistent, WriteFailed.
+    """
+    path = crew.paths.archive / plan.name
+    if _read_if_readable(crew, plan.name) != plan.before:
+        raise BoardInconsistent(f".liza/archive/{plan.name} has changed meanwhile", REPAIR)
     with files.convert_os_errors():
-        (crew.paths.archive / name).rename(copy)
-        crash_points.point("renamed", name)
+        crew.paths.archive.mkdir(mode=0o755, exist_ok=True)
+        mode = (path.stat().st_mode & 0o777) if plan.before is not None else crew.paths.archive.stat().st_mode & 0o666
+        copy = _keep_copy(crew, plan, mode)
+        files.fsync_directory(crew.paths.archive)
+        atomic.write_from(crew.paths.tx, path, plan.after, mode)
+    files.fsync_directory(crew.paths.archive)
+    return copy
+
+
+def _keep_copy(crew: Crew, plan: Mending, mode: int) -> Path | None:
+    """Copy a damaged file. One that cannot be read, as a directory, is renamed."""
+    path, stamp = crew.paths.archive / plan.name, f"{crew.clock.now():%Y%m%dT%H%M%S}"
+    if not os.path.lexists(path):
+        return None
+    copies = (path.with_name(f"{path.name}.damaged-{stamp}{f'.{number}' if number else ''}") for number in count())
+    copy = next(free for free in copies if not os.path.lexists(free))
+    if plan.before is None:
+        path.rename(copy)
+        crash_points.point("renamed", f"{plan.name}.damaged")
+    else:
+        atomic.write_from(crew.paths.tx, copy, plan.before, mode, label=f"{plan.name}.damaged")
     return copy
 
 

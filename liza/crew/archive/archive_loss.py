@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -86,14 +86,12 @@ def list_ids(data: bytes) -> frozenset[str]:
     return frozenset(_read_entries(data))
 
 
-def add_entries(recorded: bytes, present: bytes) -> bytes:
-    """Return the recorded version with those entries appended that only the bytes ``present`` have."""
-    before = _read_entries(recorded)
-    result = recorded if recorded.endswith(b"\n") else recorded + b"\n"
-    with suppress(NeedsSlowPath):
-        for entry in archive_files.split_file(present):
-            if entry.task is not None and entry.id not in before:
-                result += present[entry.offset : entry.offset + entry.length].rstrip(b"\n") + b"\n"
+def add_entries(present: bytes, recorded: bytes, ids: Container[str]) -> bytes:
+    """Return the bytes ``present`` with the entries of the tasks ``ids`` appended from the recorded version."""
+    result = present if present.endswith(b"\n") else present + b"\n"
+    for entry in archive_files.split_file(recorded):
+        if entry.id in ids:
+            result += recorded[entry.offset : entry.offset + entry.length].rstrip(b"\n") + b"\n"
     return result
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.crew.archive import archive_damage, archive_moves, archived_tasks, recorded_archive
+from liza.crew.archive import archive_damage, archive_moves, archived_tasks
 from liza.crew.crew import Crew
 from liza.rules.tasks import archiving
 
@@ -35,8 +35,7 @@ def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
     from liza.board.archive_index import ArchiveIndex
 
     archive_files.refuse_link(crew.paths)
-    kept = archive_damage.restore_damaged(crew, by)
-    restored = (*kept, *recorded_archive.restore_missing(crew))
+    restored = archive_damage.restore_files(crew, by)
     index = ArchiveIndex(crew.paths)
     # Read and parsed before the lock is taken.
     copies = index.find_copies()
@@ -48,10 +47,10 @@ def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
             archive_files.rewrite(crew.paths, rewrite)
         tx.state = archiving.with_outcomes(archiving.with_totals(tx.before, facts.totals), outcomes)
     number = sum(map(len, copies.values()))
-    is_changed = bool(restored or number) or tx.state is not tx.before
+    is_changed = bool(restored.names or number) or tx.state is not tx.before
     return ArchiveRepair(
-        restored,
-        tuple(kept.values()),
+        restored.names,
+        restored.copies,
         number,
         tx.before.archived.total,
         tx.state.archived.total,

@@ -133,21 +133,3 @@ def find_missing(crew: Crew) -> tuple[str, ...]:
     with files.convert_os_errors():
         names = filter(archive_files.is_archive_name, board_history.list_archive(crew.git))
         return tuple(name for name in names if not (crew.paths.archive / name).exists())
-
-
-def restore_missing(crew: Crew) -> tuple[str, ...]:
-    """Write the archive files that the history has and `.liza/archive` lacks. Return their names.
-
-    Raises GitFailed, WriteFailed.
-    """
-    restored = []
-    for name in find_missing(crew):
-        data = board_history.read_archive_file(crew.git, name)
-        if data is not None:
-            with files.convert_os_errors():
-                crew.paths.archive.mkdir(exist_ok=True)
-            files.replace_unsynced_via(crew.paths.tx, crew.paths.archive / name, data)
-            restored.append(name)
-    if restored:
-        files.fsync_directory(crew.paths.archive)
-    return tuple(restored)
