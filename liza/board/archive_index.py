@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from liza.board import archive_files, archive_tables
-from liza.board.archive_files import ArchivedEntry, ArchiveIntent
+from liza.board.archive_files import ArchivedEntry, ArchiveIntent, Stamp
 from liza.board.text.parse import NeedsSlowPath
 from liza.rules.digests import sha256_hex
 from liza.rules.errors import BoardInconsistent, LockTimeout, UnknownId
@@ -32,8 +32,6 @@ _TIMEOUT: Final = 10.0  # seconds to wait for another process that updates the i
 _MAX_LOOKS: Final = 100  # looks at files that another process is changing
 _COLUMNS: Final = "id, status, superseded_by, merge_commit, review_commit, error"
 _T = TypeVar("_T")
-Stamp = tuple[int, int, int]
-"""Inode, mtime in nanoseconds, size in bytes."""
 _INCOMPLETE: Final[Stamp] = (0, 0, 0)
 """Stamp of a file with a move under way: it is read again at the next use."""
 
@@ -227,12 +225,9 @@ class ArchiveIndex:
         raise BoardInconsistent("the files in .liza/archive keep changing", f"ls -l {self._paths.archive}")
 
     def _stamps(self) -> dict[str, Stamp]:
-        stamps = {}
-        for name in archive_files.list_names(self._paths):
-            with suppress(FileNotFoundError):
-                status = (self._paths.archive / name).lstat()
-                stamps[name] = status.st_ino, status.st_mtime_ns, status.st_size
-        return stamps
+        names = archive_files.list_names(self._paths)
+        stamps = ((name, archive_files.read_stamp(self._paths, name)) for name in names)
+        return {name: stamp for name, stamp in stamps if stamp is not None}
 
     def _index_changed(
         self, database: sqlite3.Connection, stamps: dict[str, Stamp], intent: ArchiveIntent | None

@@ -84,7 +84,8 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         if merge_alarm is not None:
             yield merge_alarm
     yield from lost_worktrees.worktree_alarms(crew, state)
-    if state.archived.total:
+    # A board that was edited may count no archived tasks.
+    if crew.paths.archive.exists() or crew.paths.archive_recorded.exists():
         yield from _archive_alarms(crew)
     # A board without the records of a crew, such as a sample board, never had pins.
     if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
@@ -114,14 +115,16 @@ def _archive_alarms(crew: Crew) -> Iterator[Alarm]:
     """Alarms for archive files that lost entries which the history has."""
     from liza.crew.archive import recorded_archive
 
-    # If the archive cannot be compared, `liza validate` reports why.
-    with suppress(LizaError, OSError):
+    damaged, cost = {}, "its tasks are not shown, and no task can be added"
+    try:
         damaged = recorded_archive.find_damaged(crew)
-        if damaged:
-            from liza.crew.archive import archive_damage
-        for name, loss in sorted(damaged.items()):
-            message = f".liza/archive/{name}: {loss.reason}; its tasks are not shown, and no task can be added"
-            yield Alarm(AlarmKind.ARCHIVE_DAMAGED, "archive", message, archive_damage.mending_command(crew, name))
+    except LizaError as error:
+        yield Alarm(AlarmKind.ARCHIVE_DAMAGED, "archive", f"{error.message}: {cost}", error.hint)
+    if damaged:
+        from liza.crew.archive import archive_damage
+    for name, loss in sorted(damaged.items()):
+        message = f".liza/archive/{name}: {loss.reason}; {cost}"
+        yield Alarm(AlarmKind.ARCHIVE_DAMAGED, name, message, archive_damage.mending_command(crew, name, loss))
 
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:

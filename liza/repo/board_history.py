@@ -114,10 +114,14 @@ def read_settings(git: Git) -> bytes | None:
     return _read_blob(git, SETTINGS_FILE)
 
 
-def list_archive(git: Git) -> tuple[str, ...]:
-    """Return the names of the recorded files of archived tasks. Raises GitFailed."""
-    done = git.run("ls-tree", "-z", "--name-only", f"{HISTORY_REF}:{ARCHIVE_DIRECTORY}", codes=(0, 128))
-    return tuple(filter(None, done.stdout.decode("utf-8", "surrogateescape").split("\0"))) if done.code == 0 else ()
+def list_archive(git: Git) -> dict[str, str]:
+    """Return the recorded files of archived tasks: their object ids by name. Raises GitFailed."""
+    return _list_objects(git, HISTORY_REF, f"{ARCHIVE_DIRECTORY}/")
+
+
+def read_object(git: Git, name: str) -> bytes:
+    """Return the content of a recorded file by its object id. Raises GitFailed."""
+    return git.raw("cat-file", "blob", name)
 
 
 def read_archive_file(git: Git, name: str) -> bytes | None:
@@ -132,10 +136,11 @@ def iter_archive_versions(git: Git, name: str) -> Iterator[bytes]:
     path = f"{ARCHIVE_DIRECTORY}/{name}"
     for commit in git.out("rev-list", HISTORY_REF, "--", path).splitlines():
         done = git.run("cat-file", "blob", f"{commit}:{path}", codes=(0, 128))
-        if done.code != 0:
+        if done.code == 0:
+            yield done.stdout
+        elif not _list_objects(git, commit, path):
             # The first revision of a crew has no archive: what is older belongs to another one.
             return
-        yield done.stdout
 
 
 def read_first(git: Git) -> str | None:
@@ -147,7 +152,22 @@ def read_first(git: Git) -> str | None:
 
 def _read_blob(git: Git, name: str) -> bytes | None:
     done = git.run("cat-file", "blob", f"{HISTORY_REF}:{name}", codes=(0, 128))
-    return done.stdout if done.code == 0 else None
+    if done.code == 0:
+        return done.stdout
+    # 128 is also the exit status for an object that is missing or damaged.
+    recorded = _list_objects(git, HISTORY_REF, name)
+    return git.raw("cat-file", "blob", *recorded.values()) if recorded else None
+
+
+def _list_objects(git: Git, commit: str, path: str) -> dict[str, str]:
+    """Return the object ids of the files at a path of a commit, by name; none without a history. Raises GitFailed."""
+    words = ("ls-tree", "-z", commit, "--", path)
+    done = git.run(*words, codes=(0, 128))
+    if done.code != 0 and _newest_commit(git) is None:
+        return {}
+    output = done.stdout if done.code == 0 else git.raw(*words)
+    lines = filter(None, output.decode("utf-8", "surrogateescape").split("\0"))
+    return {name.rpartition("/")[2]: entry.split()[2] for entry, _, name in (line.partition("\t") for line in lines)}
 
 
 def read_board_at(git: Git, commit: str) -> str:

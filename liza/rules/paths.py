@@ -141,6 +141,11 @@ class Paths(Value):
         return self.tx / "archive.stamps"
 
     @property
+    def archive_compared(self) -> Path:
+        """What archive files lost against the history; derived."""
+        return self.tx / "archive.compared"
+
+    @property
     def archive_failed(self) -> Path:
         """Exists while closed tasks cannot be archived and the alert log says so."""
         return self.tx / "archive.failed"

@@ -1077,7 +1077,7 @@ TABLE: dict[str, Defence] = {
     ),
     "recorded move": Defence(
         "the history has the files of a move to the archive with the revision that moved the tasks",
-        {"liza.crew.archive.recorded_archive:_end_move": gives(None)},
+        {"liza.crew.archive.recorded_archive:end_move": gives(None)},
         (f"{ARCHIVE}test_the_history_has_the_files_of_a_move_that_a_kill_interrupted[renamed.state.yaml#1]",),
     ),
     "text of the archive's intent": Defence(

@@ -23,8 +23,8 @@ from liza.crew.crew import SystemClock
 from liza.crew.recovery import findings, recorder
 from liza.repo import board_history
 from liza.rules import invariants
-from liza.rules.errors import BoardInconsistent, LockTimeout, Refused, UnknownId
-from liza.rules.model import Event, Status, Task
+from liza.rules.errors import BoardInconsistent, GitFailed, LockTimeout, Refused, UnknownId
+from liza.rules.model import ArchiveSummary, Event, Status, Task
 from liza.rules.paths import Paths
 from liza.rules.tasks import backlog, picking
 from liza.rules.tasks.backlog import RequestContext, TaskFields
@@ -355,7 +355,7 @@ def test_the_history_has_the_files_of_a_move_that_a_kill_interrupted(root: Path,
 
 
 def in_history(root: Path) -> tuple[str, ...]:
-    return board_history.list_archive(crew_of(root).git)
+    return tuple(board_history.list_archive(crew_of(root).git))
 
 
 # ── what is known of archived tasks ──────────────────────────────────────────────────────────────────────────────
@@ -1032,3 +1032,98 @@ def test_a_damaged_version_in_the_history_is_passed_over(root: Path, monkeypatch
     assert board_history.read_archive_file(crew_of(root).git, path.name) == b""
     restore_verb.restore(crew_of(root), last_good=True)
     assert path.read_text() == was
+
+
+def two_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Return two recorded archive files, of t1 and of t2."""
+    monkeypatch.setattr(archive_files, "MAX_FILE_SIZE", 300)
+    move(root)
+    close(root, "t2")
+    move(root)
+    recorder.record_history(crew_of(root))
+    first, second = archive_files.list_names(Paths(root))
+    return Paths(root).archive / first, Paths(root).archive / second
+
+
+def archive_alarms(root: Path) -> list[dict[str, object]]:
+    return [row for row in status_verb.status(crew_of(root))["alerts"] if row["kind"] == "archive_damaged"]
+
+
+def no_use(*values: object) -> bytes:
+    raise AssertionError(f"not to be called: {values}")
+
+
+def test_an_alarm_about_a_damaged_file_compares_it_once_and_searches_no_history(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recorded_two(root)
+    path.write_text(without_first(path.read_text()))
+    monkeypatch.setattr(board_history, "iter_archive_versions", no_use)
+    [first] = archive_alarms(root)
+    assert (first["about"], first["next"]) == (path.name, "liza archive --repair")
+    monkeypatch.setattr(board_history, "read_object", no_use)
+    assert archive_alarms(root) == [first]
+    # The board knows nothing of the archive.
+    with crew_of(root).change(ME, "test") as tx:
+        tx.state = replace(tx.state, archived=ArchiveSummary())
+    assert archive_alarms(root) == [first]
+
+
+def test_a_damaged_file_is_reported_although_git_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = recorded_two(root)
+    path.write_text("")
+
+    def fail(git: object) -> dict[str, str]:
+        raise GitFailed("git ls-tree took longer than 60 s and was killed", "git fsck")
+
+    monkeypatch.setattr(board_history, "list_archive", fail)
+    [alarm] = archive_alarms(root)
+    assert "cannot be compared with the history: git ls-tree took longer" in str(alarm["message"])
+
+
+def test_archive_files_that_a_person_renames_or_joins_are_not_missing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = two_files(root, monkeypatch)
+    add(root, "t3")
+    first = first.rename(first.with_name("2020-01.yaml"))
+    assert recorded_archive.find_damaged(crew_of(root)) == {}
+    close(root, "t3")
+    assert move(root) == ("t3",)
+    first.write_text(first.read_text() + second.read_text().partition("tasks:\n")[2])
+    second.unlink()
+    assert recorded_archive.find_damaged(crew_of(root)) == {}
+    assert archive_damage.restore_files(crew_of(root), ME).names == ()
+    assert task_verb.add(crew_of(root), [TaskFields("t9", "d")]).task == "t9"
+    recorder.record_history(crew_of(root))
+    assert recorded_archive._read_stamps(crew_of(root)).keys() == set(archive_files.list_names(Paths(root)))
+    first.unlink()
+    assert recorded_archive.find_damaged(crew_of(root)).keys() == {first.name}
+
+
+def test_a_damaged_object_of_git_does_not_look_like_a_file_that_was_never_recorded(root: Path) -> None:
+    path = recorded_two(root)
+    crew = crew_of(root)
+    before = board_history.list_archive(crew.git)
+    blob = root / ".git/objects" / before[path.name][:2] / before[path.name][2:]
+    blob.unlink()
+    path.write_text(without_first(path.read_text()))
+    with pytest.raises(GitFailed):
+        board_history.read_archive_file(crew.git, path.name)
+    say(opened(root), "a change")
+    recorder.record_history(crew_of(root))
+    assert board_history.list_archive(crew_of(root).git) == before
+    assert "cannot be compared" in recorded_archive.find_damaged(crew_of(root))[path.name].reason
+
+
+def test_a_torn_move_stops_no_new_task(root: Path) -> None:
+    path = recorded_two(root)
+    add(root, "t3")
+    close(root, "t3")
+    assert killed(child(lambda: move(root), f"written.{path.name}#1"))
+    path.write_text(path.read_text()[:-30])
+    assert Paths(root).archive_intent.exists()
+    assert archive_alarms(root) == []
+    assert task_verb.add(crew_of(root), [TaskFields("t9", "d")]).task == "t9"
+    assert not Paths(root).archive_intent.exists()
+    assert in_files(root) == ["t1", "t2"]

@@ -275,10 +275,10 @@ def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path
     (crew.paths.archive / "2026-01.yaml").write_text("tasks:\n")
     _revise(crew, 1)
     recorder.record_history(crew)
-    assert board_history.list_archive(crew.git) == ("2026-01.yaml",)
+    assert list(board_history.list_archive(crew.git)) == ["2026-01.yaml"]
     shutil.rmtree(crew.paths.liza)
     second = begun(repo, "y", clock)
-    assert board_history.list_archive(second.git) == ()
+    assert board_history.list_archive(second.git) == {}
     assert archive_damage.restore_files(second, "human:ann").names == ()
 
 

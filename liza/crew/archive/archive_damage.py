@@ -12,67 +12,96 @@ from pathlib import Path
 import msgspec
 
 from liza.board import archive_files
-from liza.crew.archive import archive_loss
+from liza.board.archive_index import ArchiveIndex
+from liza.crew.archive import archive_loss, recorded_archive
 from liza.crew.archive.archive_loss import ArchiveLoss
 from liza.crew.crew import Crew
 from liza.repo import board_history
-from liza.rules.errors import BoardInconsistent
-from liza.system import atomic, crash_points, files
+from liza.rules.errors import BoardInconsistent, GitFailed, LizaError
+from liza.system import atomic, crash_points, files, untrusted_files
 
 REPAIR = "liza archive --repair"
 """It restores files as `liza restore --last-good` does, and corrects the numbers on the board."""
 
 
-def find_losses(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
-    """Return which of these files are damaged, by name, and what they lost.
+class Comparison(msgspec.Struct, frozen=True):
+    """What the file with this stamp lost against the recorded version with this object id."""
 
-    An entry that is on the board or in another file is not lost. Raises GitFailed, BoardInconsistent.
+    stamp: archive_files.Stamp | None
+    recorded: str | None
+    loss: ArchiveLoss | None
+
+
+def find_losses(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
+    """Return which of these files are damaged or missing, by name, and what they lost.
+
+    An entry that is on the board or in another file is not lost. A file that cannot be compared counts as damaged.
+    Raises BoardInconsistent, LockTimeout.
     """
-    losses = {name: loss for name in names if (loss := _find_loss(crew, name)) is not None}
-    if not any(loss.ids for loss in losses.values()):
+    losses = _compare_all(crew, names)
+    ids = frozenset[str]().union(*(loss.ids for loss in losses.values()))
+    if not ids:
         return losses
-    present = _list_present_ids(crew)
-    for name, loss in tuple(losses.items()):
-        gone = loss.ids - present
-        if gone != loss.ids and archive_loss.is_readable(_read(crew, name)):
-            # A person moved entries: the file is an edited one, not a damaged one.
-            losses.pop(name)
-            if gone:
-                losses[name] = archive_loss.lost_entries(gone)
+    present = {task.id for task in crew.board.read().tasks} | ArchiveIndex(crew.paths).find(ids).keys()
+    return {
+        name: remaining
+        for name, loss in losses.items()
+        if (remaining := archive_loss.subtract(loss, present)) is not None
+    }
+
+
+def _compare_all(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
+    """Compare files with the history. Only what changed since the last comparison is read and parsed."""
+    try:
+        recorded = board_history.list_archive(crew.git)
+    except GitFailed as error:
+        return {name: _incomparable(error) for name in names}
+    before, losses = _read_comparisons(crew), dict[str, ArchiveLoss]()
+    now = dict(before)
+    for name in names:
+        try:
+            stamp, version = archive_files.read_stamp(crew.paths, name), recorded.get(name)
+            previous = before.get(name)
+            if previous is None or (previous.stamp, previous.recorded) != (stamp, version):
+                now[name] = Comparison(stamp, version, _compare(crew, name, stamp, version))
+            if (loss := now[name].loss) is not None:
+                losses[name] = loss
+        except BoardInconsistent as error:
+            losses[name] = ArchiveLoss(error.message, is_recorded=name in recorded)
+        except (GitFailed, OSError) as error:
+            losses[name] = _incomparable(error)
+    if now != before:
+        with suppress(OSError):
+            atomic.write(crew.paths.archive_compared, msgspec.json.encode(now), sync=False)
     return losses
 
 
-def _find_loss(crew: Crew, name: str) -> ArchiveLoss | None:
-    if not os.path.lexists(crew.paths.archive / name):
-        return archive_loss.MISSING
-    try:
-        present = _read(crew, name)
-    except BoardInconsistent as error:
-        return ArchiveLoss(error.message)
-    if (recorded := board_history.read_archive_file(crew.git, name)) is None and crew.paths.archive_intent.exists():
-        # The first move to it is under way.
-        return None
-    return archive_loss.find_loss(recorded, present)
+def _incomparable(error: Exception) -> ArchiveLoss:
+    return ArchiveLoss(f"it has changed and cannot be compared with the history: {error}")
+
+
+def _compare(crew: Crew, name: str, stamp: archive_files.Stamp | None, version: str | None) -> ArchiveLoss | None:
+    recorded = None if version is None else board_history.read_object(crew.git, version)
+    if stamp is None:
+        return archive_loss.find_missing_loss(recorded)
+    return archive_loss.find_loss(recorded, _read(crew, name))
+
+
+def _read_comparisons(crew: Crew) -> dict[str, Comparison]:
+    with suppress(OSError, LizaError, ValueError, RecursionError):
+        data = untrusted_files.read(crew.paths.archive_compared)
+        return msgspec.json.decode(data, type=dict[str, Comparison])
+    return {}
 
 
 def _read(crew: Crew, name: str) -> bytes:
     return archive_files.read_bytes(crew.paths, name)
 
 
-def _list_present_ids(crew: Crew) -> frozenset[str]:
-    ids = {task.id for task in crew.board.read().tasks}
-    for name in archive_files.list_names(crew.paths):
-        try:
-            ids |= archive_loss.list_ids(_read(crew, name))
-        except BoardInconsistent:
-            continue
-    return frozenset(ids)
-
-
-def mending_command(crew: Crew, name: str) -> str:
-    """Return the command that leads out of the damage of a file."""
+def mending_command(crew: Crew, name: str, loss: ArchiveLoss) -> str:
+    """Return the command that leads out of the damage of a file. The history is not searched here."""
     path = crew.paths.archive / name
-    if read_good_version(crew, name) is not None:
+    if loss.is_recorded or not os.path.lexists(path):
         return REPAIR
     if path.is_file() and not path.is_symlink():
         return f"$EDITOR {shlex.quote(str(path))}"
@@ -84,11 +113,11 @@ def refuse_damaged(crew: Crew, losses: Mapping[str, ArchiveLoss]) -> None:
     for name, loss in sorted(losses.items()):
         raise BoardInconsistent(
             f"no task can be added: its id may be in .liza/archive/{name}, which is damaged: {loss.reason}",
-            mending_command(crew, name),
+            mending_command(crew, name, loss),
         )
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoredArchive(msgspec.Struct, frozen=True):
     """The files that were written from the history, and where the damaged ones are kept."""
 
     names: tuple[str, ...] = ()
@@ -103,21 +132,23 @@ class Mending(msgspec.Struct, frozen=True):
     after: bytes
 
 
-def restore_files(crew: Crew, by: str) -> Restored:
+def restore_files(crew: Crew, by: str) -> RestoredArchive:
     """Give the damaged and missing files what they lost, from the newest good version in the history.
 
     A file without a good version stays. The history is read before the lock is taken.
     Raises GitFailed, BoardInconsistent, WriteFailed.
     """
+    if crew.paths.archive_intent.exists():
+        recorded_archive.end_move(crew, by)
     recorded = filter(archive_files.is_archive_name, board_history.list_archive(crew.git))
     names = sorted({*recorded, *archive_files.list_names(crew.paths)})
     plans = [plan for name, loss in find_losses(crew, names).items() if (plan := _plan_mending(crew, name, loss))]
     if not plans:
-        return Restored()
+        return RestoredArchive()
     # Under the lock: a move appends to a file.
     with crew.board.transaction(by, "restore"):
         copies = [_mend(crew, plan) for plan in plans]
-    return Restored(tuple(plan.name for plan in plans), tuple(filter(None, copies)))
+    return RestoredArchive(tuple(plan.name for plan in plans), tuple(filter(None, copies)))
 
 
 def _plan_mending(crew: Crew, name: str, loss: ArchiveLoss) -> Mending | None:
@@ -126,7 +157,8 @@ def _plan_mending(crew: Crew, name: str, loss: ArchiveLoss) -> Mending | None:
         return None
     # A file with other edits of a person keeps them.
     is_edited = before is not None and archive_loss.is_readable(before) and not good.startswith(before)
-    return Mending(name, before, archive_loss.add_entries(before, good, loss.ids) if before and is_edited else good)
+    after = archive_loss.add_entries(before, good, loss.ids) if before and is_edited else good
+    return Mending(name, before, after) if after != before else None
 
 
 def _read_if_readable(crew: Crew, name: str) -> bytes | None:
@@ -170,6 +202,9 @@ def _keep_copy(crew: Crew, plan: Mending, mode: int) -> Path | None:
 
 def read_good_version(crew: Crew, name: str) -> bytes | None:
     """Return the newest recorded version of a file that can be read as an archive; None if there is none."""
+    newest = board_history.read_archive_file(crew.git, name)
+    if newest is not None and archive_loss.is_readable(newest):
+        return newest
     for data in board_history.iter_archive_versions(crew.git, name):
         if archive_loss.is_readable(data):
             return data

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from liza.board import archive_files
 from liza.board.text.parse import NeedsSlowPath
@@ -22,13 +23,36 @@ _FORMER_COPY: Final = lazy_pattern(r"^# A former copy of ([\w.-]+);", re.MULTILI
 
 
 class ArchiveLoss(msgspec.Struct, frozen=True):
-    """Why a file is damaged, and the ids of the entries that are gone, as far as the recorded version has them."""
+    """Why a file is damaged, and the ids of the entries that are gone, as far as the recorded version has them.
+
+    ``is_complete``: the file lost these entries and nothing else. ``is_recorded``: the history has a version of it.
+    """
 
     reason: str
     ids: frozenset[str] = frozenset()
+    is_complete: bool = False
+    is_recorded: bool = True
 
 
-MISSING: Final = ArchiveLoss("it is missing")
+_MISSING: Final = "it is missing"
+
+
+def find_missing_loss(recorded: bytes | None) -> ArchiveLoss | None:
+    """Return what is lost with a missing file; None if its recorded version has no entries."""
+    if recorded is None or not is_readable(recorded):
+        return ArchiveLoss(_MISSING)
+    ids = list_ids(recorded)
+    return ArchiveLoss(_MISSING, ids, is_complete=True) if ids else None
+
+
+def subtract(loss: ArchiveLoss, present: Container[str]) -> ArchiveLoss | None:
+    """Return the loss without the entries ``present``, which are elsewhere; None if nothing is left of it."""
+    gone = frozenset(task_id for task_id in loss.ids if task_id not in present)
+    if not loss.is_complete or gone == loss.ids:
+        return loss
+    if not gone:
+        return None
+    return replace(loss, ids=gone) if loss.reason == _MISSING else lost_entries(gone)
 
 
 def find_loss(recorded: bytes | None, present: bytes) -> ArchiveLoss | None:
@@ -42,11 +66,12 @@ def find_loss(recorded: bytes | None, present: bytes) -> ArchiveLoss | None:
     try:
         now = {entry.id: entry.task for entry in archive_files.split_file(present) if entry.id}
     except NeedsSlowPath as error:
-        return ArchiveLoss(f"it cannot be read as an archive: {error}", frozenset(before))
+        text = f"it cannot be read as an archive: {error}"
+        return ArchiveLoss(text, frozenset(before), is_recorded=recorded is not None)
     gone = before.keys() - now.keys() - _find_commented(present.decode(errors="replace"))
     if recorded is not None and recorded.startswith(present) and before != now:
         text = f"it is cut off after {count_noun(len(present), 'byte')} of {len(recorded)}"
-        return ArchiveLoss(text, frozenset(gone))
+        return ArchiveLoss(text, frozenset(gone), is_complete=bool(gone))
     return lost_entries(gone) if gone else None
 
 
@@ -70,7 +95,7 @@ def lost_entries(ids: Iterable[str]) -> ArchiveLoss:
     """Return the loss of these entries."""
     gone = sorted(ids)
     more = f" and {len(gone) - MAX_NAMES} more" if len(gone) > MAX_NAMES else ""
-    return ArchiveLoss(f"it lacks {', '.join(gone[:MAX_NAMES])}{more}, which the history has", frozenset(gone))
+    return ArchiveLoss(f"it lacks {', '.join(gone[:MAX_NAMES])}{more}, which the history has", frozenset(gone), True)
 
 
 def is_readable(data: bytes) -> bool:

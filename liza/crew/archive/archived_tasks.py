@@ -91,6 +91,8 @@ def refuse_damaged(crew: Crew) -> None:
     """Raise BoardInconsistent if an archive file is damaged: an id that seems free may be that of a task in it."""
     from liza.crew.archive import recorded_archive
 
+    if crew.paths.archive_intent.exists():
+        recorded_archive.end_move(crew, "add")
     damaged = recorded_archive.find_damaged(crew)
     if damaged:
         from liza.crew.archive import archive_damage
@@ -189,7 +191,8 @@ def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
     if damaged:
         from liza.crew.archive import archive_damage
     for name, loss in sorted(damaged.items()):
-        expected, command = "a file with the entries that the history has", archive_damage.mending_command(crew, name)
+        command = archive_damage.mending_command(crew, name, loss)
+        expected = "a file with the entries that the history has"
         yield ArchiveFault(f"archive/{name}", f"damaged: {loss.reason}", expected, command, "the file")
     index = open_index(crew)
     totals = ArchiveTotals()

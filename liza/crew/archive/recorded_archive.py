@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,8 @@ def find_changed(crew: Crew) -> ChangedArchive:
     """
     for _ in range(_MAX_LOOKS):
         if crew.paths.archive_intent.exists():
-            _end_move(crew)
+            with suppress(LizaError, OSError):
+                end_move(crew, "recorder")
         archive = _read_changed(crew)
         # Read before this look, so that a move that began meanwhile is not recorded in half.
         if not crew.paths.archive_intent.exists():
@@ -44,9 +45,9 @@ def find_changed(crew: Crew) -> ChangedArchive:
     return ChangedArchive()
 
 
-def _end_move(crew: Crew) -> None:
-    """Wait for the end of a move to the archive, or repair it. A failure is also one of the next command."""
-    with suppress(LizaError, OSError), crew.board.transaction("recorder", "archive"):
+def end_move(crew: Crew, by: str) -> None:
+    """Wait for the end of a move to the archive, or repair it. Raises LizaError, OSError."""
+    with crew.board.transaction(by, "archive"):
         # Nothing is changed: opening a transaction repairs.
         pass
 
@@ -57,50 +58,40 @@ def _read_changed(crew: Crew) -> ChangedArchive:
     from liza.board import archive_files
 
     with suppress(LizaError, OSError):
-        recorded, stamps = _read_stamps(crew), Stamps()
-        names = archive_files.list_names(crew.paths)
-        for name in names:
-            with suppress(FileNotFoundError):
-                stamps[name] = _stamp_of(crew, name)
-        changed = [name for name in names if name in stamps and recorded.get(name) != stamps[name]]
+        recorded, names = _read_stamps(crew), archive_files.list_names(crew.paths)
+        stamps = {name: stamp for name in names if (stamp := archive_files.read_stamp(crew.paths, name)) is not None}
+        changed = [name for name, stamp in stamps.items() if recorded.get(name) != stamp]
+        missing = recorded.keys() - stamps.keys()
         # The history keeps the version before the damage: `restore` writes that one.
-        damaged = _find_losses(crew, changed)
-        # Of a missing file the stamp of before stays: so it is known that there was one.
-        intact = {name: stamp for name, stamp in stamps.items() if name not in damaged}
+        damaged = _find_losses(crew, [*changed, *missing])
         good = [name for name in changed if name not in damaged]
         files_now = {name: archive_files.read_bytes(crew.paths, name) for name in good}
-        if any(_stamp_of(crew, name) != stamps[name] for name in good):
+        if any(archive_files.read_stamp(crew.paths, name) != stamps[name] for name in good):
             return ChangedArchive()
-        return ChangedArchive(files_now, {**recorded, **intact})
+        # A file keeps its stamp as long as it is damaged or missing. One whose entries are elsewhere is not missing.
+        kept = {name: stamp for name, stamp in recorded.items() if name in damaged}
+        return ChangedArchive(files_now, {name: stamps[name] for name in stamps if name not in damaged} | kept)
     return ChangedArchive()
-
-
-def _stamp_of(crew: Crew, name: str) -> tuple[int, int, int]:
-    status = (crew.paths.archive / name).lstat()
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def find_damaged(crew: Crew) -> dict[str, ArchiveLoss]:
     """Return the archive files that are missing or damaged since they were recorded, by name, and what they lost.
 
-    Files that are unchanged since then are not read. Raises GitFailed, BoardInconsistent.
+    Files that are unchanged since then are not read, nor is one with a move under way. Raises LizaError.
     """
     recorded = _read_stamps(crew)
     if not recorded and not crew.paths.archive.exists():
         return {}
     from liza.board import archive_files
-    from liza.crew.archive import archive_loss
 
-    names, changed = archive_files.list_names(crew.paths), []
-    for name in names:
-        with suppress(FileNotFoundError):
-            if recorded.get(name) != _stamp_of(crew, name):
-                changed.append(name)
-    missing = dict.fromkeys(recorded.keys() - set(names), archive_loss.MISSING)
-    return {**missing, **_find_losses(crew, changed)}
+    moving = archive_files.read_intent(crew.paths)
+    names = {*recorded, *archive_files.list_names(crew.paths)} - {moving and moving.name}
+    with files.convert_os_errors():
+        changed = sorted(name for name in names if recorded.get(name) != archive_files.read_stamp(crew.paths, name))
+    return _find_losses(crew, changed)
 
 
-def _find_losses(crew: Crew, names: list[str]) -> dict[str, ArchiveLoss]:
+def _find_losses(crew: Crew, names: Sequence[str]) -> dict[str, ArchiveLoss]:
     if not names:
         return {}
     from liza.crew.archive import archive_damage
@@ -124,7 +115,7 @@ def _read_stamps(crew: Crew) -> Stamps:
 
 
 def find_missing(crew: Crew) -> tuple[str, ...]:
-    """Return the names of the archive files that the history has and `.liza/archive` lacks.
+    """Return the names of the archive files that the history has and whose entries are nowhere in `.liza/archive`.
 
     Raises GitFailed, WriteFailed.
     """
@@ -132,4 +123,4 @@ def find_missing(crew: Crew) -> tuple[str, ...]:
 
     with files.convert_os_errors():
         names = filter(archive_files.is_archive_name, board_history.list_archive(crew.git))
-        return tuple(name for name in names if not (crew.paths.archive / name).exists())
+        return tuple(_find_losses(crew, [name for name in names if not (crew.paths.archive / name).exists()]))

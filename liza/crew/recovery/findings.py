@@ -207,7 +207,7 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
 def _check_archive(crew: Crew, state: State) -> Iterator[Finding]:
     for name, loss in sorted(recorded_archive.find_damaged(crew).items()):
         yield Finding(
-            "archive", f".liza/archive/{name}: {loss.reason}", False, archive_damage.mending_command(crew, name)
+            "archive", f".liza/archive/{name}: {loss.reason}", False, archive_damage.mending_command(crew, name, loss)
         )
 
 
