@@ -354,8 +354,11 @@ def comment_out(paths: Paths, name: str, offsets: Iterable[int]) -> Rewrite:
     """
     unwanted = set(offsets)
     before = read_bytes(paths, name)
-    entries = split_file(before)
-    after = before[: entries[0].offset]
+    try:
+        entries = split_file(before)
+    except NeedsSlowPath as error:
+        raise BoardInconsistent(f".liza/archive/{name} has changed meanwhile: {error}", "liza validate") from None
+    after = before[: entries[0].offset] if entries else before
     for entry in entries:
         piece = before[entry.offset : entry.offset + entry.length]
         after += _as_comment(entry.id, piece) if entry.offset in unwanted else piece

@@ -81,7 +81,7 @@ class ArchiveIndex:
     def read_task(self, task_id: str) -> Task:
         """Return an archived task from its file. Raises UnknownId."""
         query = "SELECT name, offset, length FROM entries WHERE id = ? ORDER BY place DESC, offset DESC LIMIT 1"
-        rows = self._select(query, task_id)
+        rows = self._select(query, task_id) if archive_tables.is_storable(task_id) else []
         if not rows:
             raise UnknownId(f"there is no task {task_id!r} in the archive", "liza task list")
         name, offset, length = rows[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from liza.board import archive_files
@@ -126,7 +127,7 @@ def repeated_ids(database: sqlite3.Connection) -> list[tuple[str, str]]:
 
 def select_in(database: sqlite3.Connection, query: str, values: Iterable[str]) -> list[tuple[Any, ...]]:
     """Return the rows of a query with ``IN (?)`` for many values."""
-    wanted = sorted(set(values))
+    wanted = sorted(filter(is_storable, set(values)))
     return [
         row
         for start in range(0, len(wanted), _MAX_IDS)
@@ -134,6 +135,14 @@ def select_in(database: sqlite3.Connection, query: str, values: Iterable[str]) -
             query.replace("?", marks(len(wanted[start : start + _MAX_IDS]))), wanted[start : start + _MAX_IDS]
         )
     ]
+
+
+def is_storable(text: str) -> bool:
+    """Return whether the database can have the text: bytes of a command line that are not UTF-8 cannot be stored."""
+    with suppress(UnicodeEncodeError):
+        text.encode()
+        return True
+    return False
 
 
 def marks(number: int) -> str:

@@ -49,11 +49,21 @@ def repair(crew: Crew) -> Result:
     if done.restored:
         lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in done.restored)}")
     lines += [f"the damaged file is kept in {path.relative_to(crew.paths.root)}" for path in done.kept]
+    for name in done.forgotten:
+        lines.append(
+            f".liza/archive/{name} is missing, the history does not have it, and it is not waited for any more"
+        )
     if done.copies:
         lines.append(f"{count_noun(done.copies, 'former copy', 'former copies')} of archived tasks became comments")
     if done.counted != done.counts:
         lines.append(f"the board counts {count_noun(done.counts, 'archived task')}; it counted {done.counted}")
+    if done.vanished:
+        lines.append(
+            f"no file has {', '.join(done.vanished)} any more, which had been archived;"
+            f" its last entry: liza history {done.vanished[0]} -p"
+        )
     details = {"restored": list(done.restored), "copies": done.copies, "total": done.counts, "counted": done.counted}
+    details |= {"forgotten": list(done.forgotten), "vanished": list(done.vanished)}
     if done.is_changed and not lines:
         lines.append("the board has the numbers and outcomes of the files")
     if done.faults:

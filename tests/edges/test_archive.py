@@ -23,7 +23,7 @@ from liza.crew.crew import SystemClock
 from liza.crew.recovery import findings, recorder
 from liza.repo import board_history
 from liza.rules import invariants
-from liza.rules.errors import BoardInconsistent, GitFailed, LockTimeout, Refused, UnknownId
+from liza.rules.errors import BoardInconsistent, GitFailed, LockTimeout, Refused, UnknownId, UsageError
 from liza.rules.model import ArchiveSummary, Event, Status, Task
 from liza.rules.paths import Paths
 from liza.rules.tasks import backlog, picking
@@ -35,6 +35,7 @@ from liza.verbs import status as status_verb
 from liza.verbs import task as task_verb
 from liza.verbs import validate as validate_verb
 from tests.campaign.small_board import FIRST, check, child, crew_of, killed, opened, passed, repository, say
+from tests.conftest import git
 
 ME = "human:me"
 OLD = FIRST.replace("    scope: all\n", "    scope: all\n    colour: blue # of people\n", 1)
@@ -1127,3 +1128,60 @@ def test_a_torn_move_stops_no_new_task(root: Path) -> None:
     assert task_verb.add(crew_of(root), [TaskFields("t9", "d")]).task == "t9"
     assert not Paths(root).archive_intent.exists()
     assert in_files(root) == ["t1", "t2"]
+
+
+def test_an_id_that_is_not_utf8_is_refused_as_one(root: Path) -> None:
+    move(root)
+    crew = crew_of(root)
+    state = crew.board.read()
+    archived_tasks.refuse_archived(crew, state, ["\udcff"])
+    with pytest.raises(UsageError):
+        archived_tasks.with_archived(crew, state, "\udcff")
+
+
+def test_a_repair_forgets_a_missing_file_that_the_history_does_not_have_either(root: Path) -> None:
+    path = recorded_two(root)
+    git(root, "update-ref", "-d", "refs/liza/blackboard")
+    path.unlink()
+    [alarm] = archive_alarms(root)
+    assert alarm["next"] == "liza archive --repair"
+    with pytest.raises(BoardInconsistent, match="no task can be added"):
+        task_verb.add(crew_of(root), [TaskFields("t9", "d")])
+    done = archive_verb.repair(crew_of(root))
+    assert done.details["forgotten"] == [path.name]
+    assert done.details["vanished"] == ["t1", "t2"]
+    assert f"{path.name} is missing" in done.message
+    assert archive_alarms(root) == []
+    assert task_verb.add(crew_of(root), [TaskFields("t9", "d")]).task == "t9"
+
+
+def test_a_repair_names_a_task_that_vanished_before_it_was_recorded(root: Path) -> None:
+    move(root)
+    path = the_file(root)
+    before = path.read_text()
+    merged(root, "t2")
+    move(root)
+    # The buffer of an editor from before the second move.
+    path.write_text(before)
+    done = archive_verb.repair(crew_of(root))
+    assert done.details["vanished"] == ["t2"]
+    assert "liza history t2 -p" in done.message
+    assert archive_verb.repair(crew_of(root)).details["vanished"] == []
+
+
+def test_the_last_lines_of_the_last_entry_may_be_deleted(root: Path) -> None:
+    path = recorded_two(root)
+    text = path.read_text()
+    path.write_text(text[: text.rindex("    merge_commit:")])
+    assert_recorded(root, path)
+
+
+def test_a_file_that_is_emptied_before_its_copies_become_comments_is_reported(root: Path) -> None:
+    archived_twice(root)
+    path = the_file(root)
+    [(name, offsets)] = ArchiveIndex(Paths(root)).find_copies().items()
+    path.write_text("")
+    with pytest.raises(BoardInconsistent, match="has changed meanwhile"):
+        archive_files.comment_out(Paths(root), name, offsets)
+    path.write_text("tasks:\n")
+    assert archive_files.comment_out(Paths(root), name, offsets).after == b"tasks:\n"

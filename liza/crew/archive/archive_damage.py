@@ -140,8 +140,7 @@ def restore_files(crew: Crew, by: str) -> RestoredArchive:
     """
     if crew.paths.archive_intent.exists():
         recorded_archive.end_move(crew, by)
-    recorded = filter(archive_files.is_archive_name, board_history.list_archive(crew.git))
-    names = sorted({*recorded, *archive_files.list_names(crew.paths)})
+    names = sorted({*recorded_archive.list_recorded(crew), *archive_files.list_names(crew.paths)})
     plans = [plan for name, loss in find_losses(crew, names).items() if (plan := _plan_mending(crew, name, loss))]
     if not plans:
         return RestoredArchive()

@@ -14,6 +14,7 @@ from liza.board import archive_files
 from liza.board.text.parse import NeedsSlowPath
 from liza.rules.formatting.counts import count_noun
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.model import FINAL_STATUSES
 
 MAX_NAMES: Final = 5
 """Lost entries that a message names."""
@@ -68,11 +69,20 @@ def find_loss(recorded: bytes | None, present: bytes) -> ArchiveLoss | None:
     except NeedsSlowPath as error:
         text = f"it cannot be read as an archive: {error}"
         return ArchiveLoss(text, frozenset(before), is_recorded=recorded is not None)
-    gone = before.keys() - now.keys() - _find_commented(present.decode(errors="replace"))
-    if recorded is not None and recorded.startswith(present) and before != now:
+    gone = before.keys() - now.keys() - find_commented(present.decode(errors="replace"))
+    is_cut = recorded is not None and recorded.startswith(present) and before != now
+    if recorded is not None and is_cut and (gone or not _is_whole(present)):
         text = f"it is cut off after {count_noun(len(present), 'byte')} of {len(recorded)}"
-        return ArchiveLoss(text, frozenset(gone), is_complete=bool(gone))
+        is_between = all(before.get(task_id) == task for task_id, task in now.items())
+        return ArchiveLoss(text, frozenset(gone), is_complete=is_between)
     return lost_entries(gone) if gone else None
+
+
+def _is_whole(data: bytes) -> bool:
+    """Return whether the last entry is one of a closed task, as after a person deleted its last lines."""
+    entries = archive_files.split_file(data)
+    last = entries[-1].task if entries else None
+    return data.endswith(b"\n") and last is not None and last.status in FINAL_STATUSES
 
 
 def _is_appended(recorded: bytes, present: bytes) -> bool:
@@ -86,7 +96,7 @@ def _is_appended(recorded: bytes, present: bytes) -> bool:
     return True
 
 
-def _find_commented(text: str) -> set[str]:
+def find_commented(text: str) -> set[str]:
     """Return the ids of the entries that a person turned into comments. `liza archive --repair` does it with copies."""
     return set(_COMMENTED_ID.findall(text)) - set(_FORMER_COPY.findall(text))
 

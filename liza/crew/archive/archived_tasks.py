@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -234,5 +235,6 @@ def find_changed_outcomes(crew: Crew, state: State) -> dict[str, Status]:
 def _mending_command(path: Path) -> str:
     if path.is_file() and not path.is_symlink():
         return f"$EDITOR {shlex.quote(str(path))}"
-    # Then the file is missing, and the next command is that of a missing file.
+    if not os.path.lexists(path):
+        return REPAIR
     return shlex.join(["mv", str(path), f"{path}.odd"])

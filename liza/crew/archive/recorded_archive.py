@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -104,6 +105,27 @@ def mark_recorded(crew: Crew, archive: ChangedArchive) -> None:
     if archive.files and archive.stamps is not None:
         with suppress(LizaError):
             files.replace_unsynced(crew.paths.archive_recorded, msgspec.json.encode(archive.stamps))
+
+
+def forget_missing(crew: Crew) -> tuple[str, ...]:
+    """Forget the missing files, after `restore_files`: the history cannot restore them. Return their names.
+
+    Raises LizaError.
+    """
+    gone = tuple(name for name in find_damaged(crew) if not os.path.lexists(crew.paths.archive / name))
+    if gone:
+        stamps = {name: stamp for name, stamp in _read_stamps(crew).items() if name not in gone}
+        files.replace_unsynced(crew.paths.archive_recorded, msgspec.json.encode(stamps))
+    return gone
+
+
+def list_recorded(crew: Crew) -> frozenset[str]:
+    """Return the names of the files that were recorded, and those in the history. Raises GitFailed."""
+    from liza.board import archive_files
+
+    return frozenset(
+        filter(archive_files.is_archive_name, {*_read_stamps(crew), *board_history.list_archive(crew.git)})
+    )
 
 
 def _read_stamps(crew: Crew) -> Stamps:
