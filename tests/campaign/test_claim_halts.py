@@ -61,7 +61,7 @@ def wrong(crew: Crew) -> list[str]:
 
 @pytest.mark.parametrize(
     "point",
-    ["claim.prepared", *_at_length("claim.reserved", "git.worktree", "claim.confirmed", "git.switch")],
+    ["claim.prepared", "git.worktree", *_at_length("claim.reserved", "claim.confirmed", "git.switch")],
 )
 def test_a_claim_that_stands_still_for_longer_than_a_lease_is_nobodys_to_take_and_goes_on(
     crew: Crew, point: str

@@ -16,6 +16,9 @@ from liza.system.flock import lock_path
 def separate_slots(crew: Crew) -> tuple[str, ...]:
     """Repair slots of which git has several records with one path. Return what was done. Raises OSError, LizaError."""
     common = relocate.find_common_dir(crew.paths.root)
+    # Nearly always there is nothing to do: a frozen claim that holds the lock must not stop a start.
+    if not relocate.shares_path(common):
+        return ()
     recorded = {slot.parent for slot in relocate.recorded_slots(common).values()}
     directories = slots_directory.list_directories(crew.paths.root, recorded, os.environ)
     with lock_path(crew.paths.worktree_lock):

@@ -82,6 +82,12 @@ def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[st
     return tuple(changed)
 
 
+def shares_path(common: Path) -> bool:
+    """Return whether several records name one path. Raises OSError."""
+    paths = list(list_worktrees(common).values())
+    return len(set(paths)) < len(paths)
+
+
 def separate_records(common: Path, directories: Iterable[Path]) -> dict[Path, Path]:
     """Make records of slots that name one path name different paths: else git refuses every command for that path.
 
