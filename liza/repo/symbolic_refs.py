@@ -26,7 +26,7 @@ def symbolic_target(git: Git, ref: str) -> str | None:
 
 
 class RefValue(Value):
-    """What a ref names: a commit, or None if there is none, and the target of a symbolic ref, or None."""
+    """What a ref names. ``commit`` is None for a missing ref, ``target`` is None for a ref that is not symbolic."""
 
     commit: str | None
     target: str | None

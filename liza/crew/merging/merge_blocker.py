@@ -20,7 +20,8 @@ MAX_COMMAND_LENGTH = 100
 def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
     """Return an alarm if a merge is due, and another program holds the turn or the merge lock.
 
-    A git of a killed merger is none: it ends by itself, and must not be killed while it moves a ref.
+    There is no alarm about a git that a killed merger left. It ends by itself, and must not be killed while it moves a
+    ref.
     """
     if merge_rules.next_to_merge(state, crew.clock.now()) is None:
         return None
