@@ -1,0 +1,203 @@
+"""The requests of the worker API. An unknown field is refused by its name.
+
+``run_id`` is a run of Liza, ``coder-1.7``: one session of one agent, from its start to its end.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from liza.rules.model import AwareDatetime
+
+MAX_CONTENT = 64_000
+"""Maximum length of a prompt, in characters."""
+MAX_EVENTS = 1_000
+"""Maximum number of telemetry events in a request."""
+
+RunId = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z-]{0,40}-\d{1,9}\.\d{1,9}$", examples=["coder-1.7"])]
+Label = Annotated[str, msgspec.Meta(max_length=200)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base class of the requests."""
+
+
+class LifecycleEvent(StrEnum):
+    """A transition that a runtime reports. ``busy``: it works on a prompt; ``idle``: the turn is over."""
+
+    STARTED = "started"
+    READY = "ready"
+    BUSY = "busy"
+    IDLE = "idle"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class PromptPriority(StrEnum):
+    """When a prompt reaches the model: ``system`` at the next edge of a turn, ``urgent`` at once, by interrupting the
+    turn, ``normal`` when the agent is idle."""
+
+    SYSTEM = "system"
+    URGENT = "urgent"
+    NORMAL = "normal"
+
+
+class ContextMode(StrEnum):
+    """``full``: for a new conversation; ``compact``: after the program compacted its context; ``resume``: for a
+    conversation that goes on."""
+
+    FULL = "full"
+    COMPACT = "compact"
+    RESUME = "resume"
+
+
+class SectionType(StrEnum):
+    """The sections of a context."""
+
+    ROLE = "role"
+    WORK = "work"
+    MAIL = "mail"
+    CHECKPOINT = "checkpoint"
+    DIRECTIVE = "directive"
+
+
+class LifecycleRequest(WorkerRequest, frozen=True, kw_only=True):
+    """``session_id`` is the program's own id of its conversation. ``metadata`` of ``stopped``: ``exit_code``."""
+
+    event: LifecycleEvent
+    run_id: RunId
+    timestamp: AwareDatetime
+    session_id: Label | None = None
+    metadata: dict[str, Any] = {}
+
+
+class PromptMetadata(WorkerRequest, frozen=True, kw_only=True):
+    """``sender`` is ``from`` in JSON: who wrote the prompt; ``task_id``: the task that it is about."""
+
+    sender: Label | None = msgspec.field(default=None, name="from")
+    task_id: Label | None = None
+
+
+class PromptRequest(WorkerRequest, frozen=True, kw_only=True):
+    """A prompt for a run. ``source`` names the kind of sender, for example ``note`` or ``mail``."""
+
+    run_id: RunId
+    content: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_CONTENT)]
+    priority: PromptPriority = PromptPriority.NORMAL
+    source: Label = "note"
+    metadata: PromptMetadata = PromptMetadata()
+
+
+class AcknowledgeRequest(WorkerRequest, frozen=True, kw_only=True):
+    """The ids of events of the run's stream that the runtime has taken over: they are not delivered again."""
+
+    run_id: RunId
+    ids: Annotated[tuple[Label, ...], msgspec.Meta(max_length=MAX_EVENTS)]
+
+
+class ContextRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Ask for the sections of a run's context."""
+
+    run_id: RunId
+    mode: ContextMode = ContextMode.FULL
+
+
+class ToolContext(WorkerRequest, frozen=True, kw_only=True):
+    """What the runtime believes about its run. A value that contradicts the board is refused."""
+
+    role: Label | None = None
+    repository: Annotated[str, msgspec.Meta(max_length=4096)] | None = None
+    task_id: Label | None = None
+
+
+class AuthorizeRequest(WorkerRequest, frozen=True, kw_only=True):
+    """A tool that is about to run. ``tool`` is the runtime's own name, ``input`` the tool's arguments."""
+
+    run_id: RunId
+    tool: Label
+    input: dict[str, Any] = {}
+    context: ToolContext = ToolContext()
+
+
+class TurnUsage(WorkerRequest, frozen=True, kw_only=True):
+    """Tokens and cost of one turn, counted once. ``cost_usd`` None: the runtime knows no price."""
+
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cache_read_tokens: Count = 0
+    cache_creation_tokens: Count = 0
+    model: Label | None = None
+    cost_usd: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+
+
+class ToolCall(WorkerRequest, frozen=True, kw_only=True):
+    """A tool call of a turn."""
+
+    name: Label
+    success: bool = True
+    duration_ms: Count = 0
+
+
+class TelemetryEvent(WorkerRequest, frozen=True, kw_only=True, tag_field="type", tag="turn_complete"):
+    """A turn is complete. Of two events with one ``id`` the second is not counted; without an ``id``, two events with
+    the same content are one. ``context_usage`` is the used part of the context window, 0 to 1."""
+
+    timestamp: AwareDatetime
+    usage: TurnUsage = TurnUsage()
+    tools_called: Annotated[tuple[ToolCall, ...], msgspec.Meta(max_length=10_000)] = ()
+    id: Label | None = None
+    context_usage: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+class TelemetryRequest(WorkerRequest, frozen=True, kw_only=True):
+    """What a run has used since its last report."""
+
+    run_id: RunId
+    events: Annotated[tuple[TelemetryEvent, ...], msgspec.Meta(min_length=1, max_length=MAX_EVENTS)]
+
+
+class IdentityRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Exchange the one-time token of the run's environment (``LIZA_TOKEN``) for the run's identity."""
+
+    token: Annotated[str, msgspec.Meta(max_length=200)]
+    session_id: Label | None = None
+
+
+class WorkerState(StrEnum):
+    """The states of a worker that is asked for its health."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    STOPPING = "stopping"
+
+
+class HealthStatus(StrEnum):
+    """``degraded``: it works, with a limit that a person should know; ``unhealthy``: it does not work."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    UNHEALTHY = "unhealthy"
+
+
+class HealthReport(WorkerRequest, frozen=True, kw_only=True):
+    """A worker's answer to a question for its health on its stream. ``question`` is the id of that question."""
+
+    run_id: RunId
+    status: HealthStatus
+    current_state: WorkerState
+    last_activity: AwareDatetime
+    question: Label | None = None
+    uptime_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    context_usage: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    error: Annotated[str, msgspec.Meta(max_length=4000)] | None = None
+
+
+class CredentialExpiry(WorkerRequest, frozen=True, kw_only=True):
+    """A worker reports when a credential that it uses ends, before it ends."""
+
+    run_id: RunId
+    name: Label
+    expires_at: datetime
