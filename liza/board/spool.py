@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -65,6 +65,21 @@ def _read_now(path: Path) -> bytes:
         if isinstance(error, OSError) and error.errno in _PROCESS_LIMITS:
             raise
         raise _Unreadable from error
+
+
+class RecordedRevisions:
+    """The revisions of a batch that were recorded, and the text of the newest. Add them in ascending order."""
+
+    def __init__(self, revisions: Iterable[tuple[int, str]] = ()) -> None:
+        self.numbers: set[int] = set()
+        self.newest_text = ""
+        for revision, text in revisions:
+            self.add(revision, text)
+
+    def add(self, revision: int, text: str) -> None:
+        """Add a revision that is newer than the others."""
+        self.numbers.add(revision)
+        self.newest_text = text
 
 
 class Spool:
@@ -194,23 +209,22 @@ class Spool:
             return None
 
     @files.convert_os_errors()
-    def drop_through(self, revision: int, texts: Mapping[int, str]) -> list[int]:
-        """Drop the revisions up to ``revision``; the newest of the recorded ``texts`` becomes the base.
+    def drop_through(self, revision: int, recorded: RecordedRevisions) -> list[int]:
+        """Drop the revisions up to ``revision``; the text of the newest recorded one becomes the base.
 
-        A revision without a text could not be read or rebuilt, so it is not recorded. It is not deleted: its file gets
+        A revision that is not recorded could not be read or rebuilt. It is not deleted: its file gets
         another name, so that it does not stop the others. Return these revisions.
         """
         dropped = self._base_revision() or 0
         waiting = [number for number in self.revisions() if number <= revision]
-        odd = [number for number in waiting if number > dropped and number not in texts]
+        odd = [number for number in waiting if number > dropped and number not in recorded.numbers]
         # Before the base is written: after a crash everything up to the base can be deleted.
         for number in odd:
             with suppress(FileNotFoundError):
                 (self._directory / str(number)).rename(self.unrecorded_path(number))
             crash_points.point("unrecorded", "spool")
-        newest = max((number for number in texts if number <= revision), default=None)
-        if newest is not None:
-            self.write_base(newest, texts[newest])
+        if recorded.numbers:
+            self.write_base(max(recorded.numbers), recorded.newest_text)
         for number in waiting:
             if number not in odd:
                 (self._directory / str(number)).unlink(missing_ok=True)

@@ -6,17 +6,21 @@ branch`` and ``git push --all`` ignore it. The index and HEAD are not touched.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import pairwise
+from typing import BinaryIO
 
 from liza.repo import history_packs, symbolic_refs
+from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import HISTORY_REF
 from liza.rules.value_classes import Value, field
+from liza.system import files, untrusted_files
 
 BOARD_FILE = "state.yaml"
 GOAL_FILE = "goal.md"
@@ -26,6 +30,8 @@ _TRAILER = "Liza-Revision"
 _REVISION = lazy_pattern(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
 _FAST_IMPORT = ("fast-import", "--quiet", "--done", "--date-format=raw")
+_INPUT_FILE = "liza-history-input"
+"""Name in the git directory that the input of git fast-import has while it is opened."""
 _PACK_ANY_SIZE = {"GIT_CONFIG_PARAMETERS": "'fastimport.unpackLimit=1'"}
 """What ``git -c fastimport.unpackLimit=1`` gives to the git that it starts."""
 
@@ -61,41 +67,74 @@ class Revision(Value):
     commit: str
 
 
-def record_revisions(git: Git, commits: Sequence[NewRevision]) -> int:
+def record_revisions(git: Git, commits: Iterable[NewRevision]) -> int:
     """Commit revisions in one batch and return their number. Revisions up to the recorded tip are skipped.
 
-    Raises ValueError if the revisions do not ascend, GitFailed if git fails; then none was recorded.
+    One text at a time is in memory. Raises ValueError if the revisions do not ascend, GitFailed if git fails,
+    WriteFailed if the disk is full; then none was recorded.
     """
-    count, stream = _new_commits(git, commits)
-    if stream:
-        git.raw(*_FAST_IMPORT, stdin=stream, timeout=600)
+    with _fast_import_input(git) as file:
+        count = _write_stream(git, commits, file)
+        if count:
+            git.raw(*_FAST_IMPORT, stdin=file, timeout=600)
     return count
 
 
-def record_packed(git: Git, commits: Sequence[NewRevision]) -> tuple[int, tuple[str, ...]]:
+def record_packed(git: Git, commits: Iterable[NewRevision]) -> tuple[int, tuple[str, ...]]:
     """As ``record_revisions``, but write a pack also for a small batch, which git would write as loose objects.
 
     Return the number of revisions and the names of the packs.
     """
-    count, stream = _new_commits(git, commits)
-    if not stream:
-        return 0, ()
-    packing = git.with_environment(**_PACK_ANY_SIZE)
-    output = packing.raw(*_FAST_IMPORT, "--export-pack-edges=/dev/stdout", stdin=stream, timeout=600)
+    with _fast_import_input(git) as file:
+        count = _write_stream(git, commits, file)
+        if not count:
+            return 0, ()
+        packing = git.with_environment(**_PACK_ANY_SIZE)
+        output = packing.raw(*_FAST_IMPORT, "--export-pack-edges=/dev/stdout", stdin=file, timeout=600)
     return count, history_packs.parse_pack_edges(output)
 
 
-def _new_commits(git: Git, commits: Sequence[NewRevision]) -> tuple[int, bytes]:
-    """Return the number of revisions after the recorded tip, and the input of git fast-import for them."""
-    if any(first.revision >= second.revision for first, second in pairwise(commits)):
-        raise ValueError(f"revisions do not ascend: {[commit.revision for commit in commits]}")
+@contextmanager
+def _fast_import_input(git: Git) -> Iterator[BinaryIO]:
+    """Open an empty file without a name, for the input of git: a batch of texts may be too large for the memory."""
+    path = git_dirs(git)[1] / _INPUT_FILE
+    with files.convert_os_errors():
+        path.unlink(missing_ok=True)
+        descriptor = untrusted_files.open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        path.unlink()
+    with os.fdopen(descriptor, "w+b") as file:
+        yield file
+
+
+def _write_stream(git: Git, commits: Iterable[NewRevision], file: BinaryIO) -> int:
+    """Write the input of git fast-import for the revisions after the recorded tip; return their number."""
     newest = _newest_commit(git)
-    new = [commit for commit in commits if newest is None or commit.revision > newest[1]]
-    if not new:
-        return 0, b""
-    # fast-import would follow a symbolic ref.
-    symbolic_refs.refuse_symbolic(git, HISTORY_REF)
-    return len(new), b"".join(_fast_import_stream(new, newest[0] if newest else None))
+    recorded = newest[1] if newest is not None else 0
+    parent = newest[0] if newest is not None else None
+    count = 0
+    for commit in _ascending(commits):
+        if newest is not None and commit.revision <= recorded:
+            continue
+        with files.convert_os_errors():
+            file.writelines(_commit_commands(commit, parent))
+        parent, count = None, count + 1
+    if count:
+        # fast-import would follow a symbolic ref.
+        symbolic_refs.refuse_symbolic(git, HISTORY_REF)
+        with files.convert_os_errors():
+            file.write(b"done\n")
+            file.seek(0)
+    return count
+
+
+def _ascending(commits: Iterable[NewRevision]) -> Iterator[NewRevision]:
+    """Yield the revisions. Raises ValueError if they do not ascend."""
+    before: int | None = None
+    for commit in commits:
+        if before is not None and commit.revision <= before:
+            raise ValueError(f"revisions do not ascend: {commit.revision} after {before}")
+        yield commit
+        before = commit.revision
 
 
 def read_newest(git: Git) -> tuple[int, str] | None:
@@ -226,34 +265,29 @@ def _parse_entry(entry_text: str) -> Revision:
     return Revision(_parse_revision(message, commit), subject, body, time, author, commit)
 
 
-def _fast_import_stream(commits: Sequence[NewRevision], parent: str | None) -> Iterator[bytes]:
-    """Yield the input of git fast-import."""
-    for commit in commits:
-        seconds = int(commit.time.timestamp())
-        author = re.sub(r"[<>\x00-\x1f]", "", commit.author).strip() or "liza"
-        address = re.sub(r"[^A-Za-z0-9._-]", "-", author)
-        body = f"{commit.body.strip()}\n\n" if commit.body.strip() else ""
-        subject = " ".join(commit.subject.split()) or "revision"
-        yield f"commit {HISTORY_REF}\nauthor {author} <{address}@liza> {seconds} +0000\n".encode()
-        yield f"committer {_COMMITTER} {seconds} +0000\n".encode()
-        yield _data_command(f"{subject}\n\n{body}{_TRAILER}: {commit.revision}\n")
-        if parent is not None:
-            yield f"from {parent}\n".encode()
-            parent = None
-        if commit.is_first:
-            yield f"D {ARCHIVE_DIRECTORY}\n".encode()
-        yield f"M 100644 inline {BOARD_FILE}\n".encode() + _data_command(commit.text)
-        if commit.goal is not None:
-            yield f"M 100644 inline {GOAL_FILE}\n".encode() + _data_command(
-                commit.goal.decode("utf-8", "surrogateescape")
-            )
-        if commit.settings is not None:
-            yield f"M 100644 inline {SETTINGS_FILE}\n".encode() + _data_command(commit.settings.decode())
-        for name, content in commit.archive.items():
-            yield f"M 100644 inline {ARCHIVE_DIRECTORY}/{name}\n".encode() + _data_command(
-                content.decode("utf-8", "surrogateescape")
-            )
-    yield b"done\n"
+def _commit_commands(commit: NewRevision, parent: str | None) -> Iterator[bytes]:
+    """Yield the commands of git fast-import for one revision. ``parent`` None: the commit before it in the input."""
+    seconds = int(commit.time.timestamp())
+    author = re.sub(r"[<>\x00-\x1f]", "", commit.author).strip() or "liza"
+    address = re.sub(r"[^A-Za-z0-9._-]", "-", author)
+    body = f"{commit.body.strip()}\n\n" if commit.body.strip() else ""
+    subject = " ".join(commit.subject.split()) or "revision"
+    yield f"commit {HISTORY_REF}\nauthor {author} <{address}@liza> {seconds} +0000\n".encode()
+    yield f"committer {_COMMITTER} {seconds} +0000\n".encode()
+    yield _data_command(f"{subject}\n\n{body}{_TRAILER}: {commit.revision}\n")
+    if parent is not None:
+        yield f"from {parent}\n".encode()
+    if commit.is_first:
+        yield f"D {ARCHIVE_DIRECTORY}\n".encode()
+    yield f"M 100644 inline {BOARD_FILE}\n".encode() + _data_command(commit.text)
+    if commit.goal is not None:
+        yield f"M 100644 inline {GOAL_FILE}\n".encode() + _data_command(commit.goal.decode("utf-8", "surrogateescape"))
+    if commit.settings is not None:
+        yield f"M 100644 inline {SETTINGS_FILE}\n".encode() + _data_command(commit.settings.decode())
+    for name, content in commit.archive.items():
+        yield f"M 100644 inline {ARCHIVE_DIRECTORY}/{name}\n".encode() + _data_command(
+            content.decode("utf-8", "surrogateescape")
+        )
 
 
 def _data_command(text: str) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from liza.system import program_path
 
@@ -21,17 +21,22 @@ _PRESERVED_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NO
 
 class _Start(Protocol):
     def __call__(
-        self, command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
+        self,
+        command: list[str],
+        directory: Path,
+        env: Mapping[str, str],
+        stdin: int | BinaryIO,
+        descriptors: Sequence[int],
     ) -> subprocess.Popen[bytes]: ...
 
 
 def start(
-    command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
+    command: list[str], directory: Path, env: Mapping[str, str], stdin: int | BinaryIO, descriptors: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     """Start ``command`` in a session of its own, with pipes for its output.
 
     ``env`` is added to the environment of this process, from which ``GIT_*`` is removed. ``stdin`` is PIPE or DEVNULL
-    of `subprocess`; ``descriptors`` are inherited. Raises FileNotFoundError if the program does not exist.
+    of `subprocess`, or a file; ``descriptors`` are inherited. Raises FileNotFoundError if the program does not exist.
     """
     return _starters[-1](command, directory, env, stdin, descriptors)
 
@@ -51,7 +56,7 @@ def use_library() -> None:
 
 
 def _start_directly(
-    command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
+    command: list[str], directory: Path, env: Mapping[str, str], stdin: int | BinaryIO, descriptors: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     import subprocess
 
@@ -70,7 +75,7 @@ def _start_directly(
 
 
 def _start_with_library(
-    command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
+    command: list[str], directory: Path, env: Mapping[str, str], stdin: int | BinaryIO, descriptors: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     from git.cmd import Git as Library
     from git.exc import GitCommandNotFound

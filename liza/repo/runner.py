@@ -15,7 +15,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from liza.repo import git_start
 from liza.repo.git_dir_check import check_git_dir
@@ -152,7 +152,7 @@ class Git(Value):
     def raw(
         self,
         *args: str,
-        stdin: str | bytes | None = None,
+        stdin: str | bytes | BinaryIO | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> bytes:
@@ -181,12 +181,13 @@ class Git(Value):
     def run(
         self,
         *args: str,
-        stdin: str | bytes | None = None,
+        stdin: str | bytes | BinaryIO | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         codes: Sequence[int] | None = None,
     ) -> GitResult:
-        """Run git. ``codes`` are the accepted exit statuses; None accepts any. Raises GitFailed, Missing."""
+        """Run git. ``codes`` are the accepted exit statuses; None accepts any. ``stdin`` may
+        be an open file. Raises GitFailed, Missing."""
         _refuse_writing(args)
         environment = {**self._environment(), **self.extra_environment, **(env or {})}
         result = self._spawn(
@@ -245,7 +246,9 @@ class Git(Value):
             environment[f"GIT_CONFIG_VALUE_{number}"] = value
         return environment
 
-    def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> GitResult:
+    def _spawn(
+        self, args: Sequence[str], stdin: bytes | BinaryIO | None, env: Mapping[str, str], timeout: float
+    ) -> GitResult:
         import subprocess  # not loaded by the short commands that need no git
 
         check_git_dir(args, self.directory, self.git_dir, self.common_dir)
@@ -257,13 +260,14 @@ class Git(Value):
                 shlex.join(["ls", "-ld", str(self.git_dir)]),
             )
         command = [program_path.find_program("git"), "--no-pager", "-C", str(self.directory), *args]
-        stream = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+        text = stdin if isinstance(stdin, bytes) else None
+        stream = subprocess.PIPE if isinstance(stdin, bytes) else subprocess.DEVNULL if stdin is None else stdin
         try:
             process = git_start.start(command, self.directory, env, stream, self.inherited_fds)
         except FileNotFoundError as error:
             raise Missing("git is not installed, or not in PATH", "liza doctor") from error
         try:
-            out, err = process.communicate(stdin, timeout=timeout)
+            out, err = process.communicate(text, timeout=timeout)
         except subprocess.TimeoutExpired:
             _kill_group(process)
             raise GitFailed(
@@ -311,7 +315,7 @@ def _add_safe_switches(args: Sequence[str]) -> list[str]:
     return list(args)
 
 
-def _encode(text: str | bytes | None) -> bytes | None:
+def _encode(text: str | bytes | BinaryIO | None) -> bytes | BinaryIO | None:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 

@@ -73,7 +73,11 @@ def _as_listed(was: Callable[..., Any]) -> Any:
 
 
 def _drops_all(was: Callable[..., Any]) -> Any:
-    return lambda self, revision, texts: was(self, revision, dict.fromkeys(range(1, revision + 1), "") | dict(texts))
+    def drop_through(self: Any, revision: int, recorded: Any) -> Any:
+        recorded.numbers |= set(range(1, revision + 1))
+        return was(self, revision, recorded)
+
+    return drop_through
 
 
 def _behind_links(was: Callable[..., Any]) -> Any:

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from liza.board import commit_steps, revision_journal, write_intent
+from liza.board.spool import RecordedRevisions
 from liza.board.store import Board, Transaction
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
 from liza.rules.model import Agent, Event, HumanNote, State, Status, Task
@@ -53,6 +54,13 @@ def priority(tx: Transaction, number: int, task: str = "t1") -> None:
     found = tx.state.task(task)
     assert found is not None
     tx.state = tx.state.with_task(replace(found, priority=number))
+
+
+def drop_through(board: Board, revision: int) -> None:
+    texts = board.spool.rebuild_texts()
+    board.spool.drop_through(
+        revision, RecordedRevisions((number, text) for number, text in texts if number <= revision)
+    )
 
 
 def say(board: Board, text: str) -> None:
@@ -141,11 +149,11 @@ def test_a_heartbeat_is_sealed_but_no_revision_and_history_can_still_be_rebuilt(
 def test_the_recorder_may_drop_what_it_has_and_the_rest_can_still_be_rebuilt(board: Board) -> None:
     for number in range(4):
         say(board, f"{number}")
-    board.spool.drop_through(3, dict(board.spool.rebuild_texts()))
+    drop_through(board, 3)
     assert board.spool.revisions() == [4, 5]
     assert [revision for revision, _ in board.spool.rebuild_texts()] == [3, 4, 5]
     assert board.last_good_text() == board.read_text()
-    board.spool.drop_through(5, dict(board.spool.rebuild_texts()))
+    drop_through(board, 5)
     assert board.last_good_text() == board.read_text()
 
 
@@ -266,7 +274,7 @@ def test_behind_a_hole_between_the_base_and_the_spool_the_next_revision_is_kept_
 ) -> None:
     for message in ("one", "two", "three"):
         say(board, message)
-    board.spool.drop_through(2, dict(board.spool.rebuild_texts()))
+    drop_through(board, 2)
     (paths.tx / lost).unlink()
     for message in ("four", "five"):
         say(board, message)
@@ -281,7 +289,7 @@ def test_no_revision_is_kept_whole_beside_a_complete_spool_or_what_a_crash_left_
     # The first note has the whole text, too: the board had no section for it.
     assert [item.full is None for item in board.spool.read_items()] == [False, False, True, True]
     dropped = (paths.spool / "3").read_bytes()
-    board.spool.drop_through(3, dict(board.spool.rebuild_texts()))
+    drop_through(board, 3)
     (paths.spool / "3").write_bytes(dropped)
     say(board, "four")
     assert [item.full is None for item in board.spool.read_items()] == [True] * 3
@@ -387,7 +395,7 @@ def test_an_old_copy_whose_end_was_cut_off_takes_away_neither_entries_nor_what_h
         tx.state = replace(tx.state, tasks=(*tx.state.tasks, replace(tx.state.tasks[1], id="t3")))
     known = board.read()
     if not kept:
-        board.spool.drop_through(3, dict(board.spool.rebuild_texts()))
+        drop_through(board, 3)
     bytes_of = {file: file.read_bytes() for file in (paths.write_intent, paths.journal, *paths.spool.iterdir())}
     lines = old.splitlines(keepends=True)
     for number in range(5, len(lines)):
@@ -452,7 +460,7 @@ def test_the_same_without_the_base_in_the_spool_and_the_end_of_the_journal(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
         )
     say(board, "a note")
-    board.spool.drop_through(3, dict(board.spool.rebuild_texts()))
+    drop_through(board, 3)
     kept = paths.journal.read_bytes().splitlines(keepends=True)
     paths.journal.write_bytes(b"".join(kept[: len(kept) - cut]))
     paths.state.write_text(old.replace("The first", "The first, by hand"))

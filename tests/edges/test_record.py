@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from liza.crew.archive import archive_damage
 from liza.crew.crew import Crew, find_crew
 from liza.crew.recovery import findings, recorder
 from liza.repo import board_history, history_packs
+from liza.repo.board_history import NewRevision
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, NoCrew, Refused, WriteFailed
@@ -209,7 +210,12 @@ def test_a_long_spool_is_recorded_in_several_batches_so_that_few_boards_are_in_m
     monkeypatch.setattr(recorder, "BATCH_COUNT", 4)
     sizes: list[int] = []
     record = board_history.record_revisions
-    monkeypatch.setattr(board_history, "record_revisions", lambda git, new: sizes.append(len(new)) or record(git, new))
+
+    def record_and_count(git: Git, new: Iterable[NewRevision]) -> int:
+        sizes.append(record(git, new))
+        return sizes[-1]
+
+    monkeypatch.setattr(board_history, "record_revisions", record_and_count)
     for number in range(10):
         _revise(crew, number)
     assert recorder.record_history(crew) == 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -112,3 +113,19 @@ def test_a_persons_index_and_a_bare_repository_are_no_matter(repo: Path, tmp_pat
     board_history.record_revisions(Git(repo), [revision(n) for n in range(1, 150)])
     assert git(repo, "status", "--porcelain") == "A  staged"
     assert board_history.read_newest(Git(repo)) == (149, "revision: 149\n")
+
+
+def test_a_batch_of_large_boards_is_never_in_memory_as_a_whole(repo: Path) -> None:
+    size, number = 1 << 20, 24
+    opened = Git(repo)
+    board_history.record_revisions(opened, [revision(1)])
+    tracemalloc.start()
+    try:
+        boards = (revision(n, text=f"revision: {n}\n".ljust(size, "x")) for n in range(2, number + 2))
+        assert board_history.record_revisions(opened, boards) == number
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < size * number / 2
+    assert board_history.read_newest(opened) == (number + 1, f"revision: {number + 1}\n".ljust(size, "x"))
+    assert not (repo / ".git" / "liza-history-input").exists()

@@ -13,7 +13,7 @@ from itertools import takewhile
 
 import msgspec
 
-from liza.board.spool import Spool, SpoolItem
+from liza.board.spool import RecordedRevisions, Spool, SpoolItem
 from liza.crew.archive import recorded_archive
 from liza.crew.archive.recorded_archive import ChangedArchive
 from liza.crew.crew import Crew
@@ -86,43 +86,60 @@ def _recordable_revisions(crew: Crew) -> list[int]:
 
 def _record_batch(crew: Crew, packed: bool) -> int:
     spool = Spool(crew.paths.spool)
-    # Every text of a batch is in memory; `record_history` continues with the rest.
+    # `record_history` continues with the rest.
     waiting = _recordable_revisions(crew)[:BATCH_COUNT]
     if not waiting:
         return 0
     if spool.lacks_base() and (newest := board_history.read_newest(crew.git)) is not None:
         # The base is not synced: after a power cut it may be empty.
         spool.write_base(*newest)
-    revisions = [
-        NewRevision(
-            revision=item.revision,
-            subject=item.subject,
-            body="",
-            time=datetime.fromisoformat(item.time),
-            author=item.actor,
-            text=text,
-            is_first=item.subject == _FIRST_SUBJECT,
-        )
-        for item, text in takewhile(lambda board: board[0].revision <= waiting[-1], _spooled_boards(spool))
-    ]
-    archive = ChangedArchive()
-    if revisions:
-        archive = recorded_archive.find_changed(crew)
-        # Not fields of the board, but a person's data, too: `git clean -x` would delete them with .liza.
-        revisions[-1] = replace(
-            revisions[-1],
-            goal=_read_goal(crew),
-            settings=confirmed_settings.export_settings(crew.paths),
-            archive=archive.files,
-        )
+    recorded, archive = RecordedRevisions(), ChangedArchive()
+
+    def new_revisions() -> Iterator[NewRevision]:
+        nonlocal archive
+        previous = None
+        for item, text in takewhile(lambda board: board[0].revision <= waiting[-1], _spooled_boards(spool)):
+            if previous is not None:
+                yield previous
+            previous = _new_revision(item, text)
+            recorded.add(item.revision, text)
+        if previous is not None:
+            archive = recorded_archive.find_changed(crew)
+            yield _with_files(crew, previous, archive)
+
     # Drop only what was read here: newer revisions are not recorded yet.
-    count, packs = _write_batch(crew, revisions, packed) if revisions else (0, ())
+    count, packs = _write_batch(crew, new_revisions(), packed)
     if count:
         recorded_archive.mark_recorded(crew, archive)
-    _report_unrecorded(crew, spool.drop_through(waiting[-1], {new.revision: new.text for new in revisions}))
+    _report_unrecorded(crew, spool.drop_through(waiting[-1], recorded))
     if packs:
         _keep_packs_few(crew, packs)
     return count
+
+
+def _new_revision(item: SpoolItem, text: str) -> NewRevision:
+    return NewRevision(
+        revision=item.revision,
+        subject=item.subject,
+        body="",
+        time=datetime.fromisoformat(item.time),
+        author=item.actor,
+        text=text,
+        is_first=item.subject == _FIRST_SUBJECT,
+    )
+
+
+def _with_files(crew: Crew, last: NewRevision, archive: ChangedArchive) -> NewRevision:
+    """Return the last revision of a batch with the files beside the board.
+
+    They are not fields of the board, but a person's data, too: `git clean -x` would delete them with .liza.
+    """
+    return replace(
+        last,
+        goal=_read_goal(crew),
+        settings=confirmed_settings.export_settings(crew.paths),
+        archive=archive.files,
+    )
 
 
 def _report_unrecorded(crew: Crew, revisions: list[int]) -> None:
@@ -134,7 +151,7 @@ def _report_unrecorded(crew: Crew, revisions: list[int]) -> None:
             crew.append_alert_log(lines)
 
 
-def _write_batch(crew: Crew, revisions: list[NewRevision], packed: bool) -> tuple[int, tuple[str, ...]]:
+def _write_batch(crew: Crew, revisions: Iterator[NewRevision], packed: bool) -> tuple[int, tuple[str, ...]]:
     if packed:
         return board_history.record_packed(crew.git, revisions)
     return board_history.record_revisions(crew.git, revisions), ()
