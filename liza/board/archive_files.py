@@ -40,8 +40,6 @@ HEAD: Final = (
     "# The file may be edited; it is read again then. `liza validate` checks it.\n"
     "tasks:\n"
 )
-Stamp = tuple[int, int, int]
-"""Inode, mtime in nanoseconds, size in bytes."""
 _NAME: Final = lazy_pattern(r"(\d{4}-\d\d)(?:\.([1-9]\d{0,5}))?\.yaml")
 
 
@@ -389,14 +387,6 @@ def _as_comment(task_id: str, piece: bytes) -> bytes:
     lines = piece.rstrip(b"\n").split(b"\n")
     head = f"# A former copy of {task_id}; its last entry counts:\n".encode()
     return head + b"".join(b"#" + line + b"\n" for line in lines)
-
-
-def read_stamp(paths: Paths, name: str) -> Stamp | None:
-    """Return the stamp of an archive file, by which a change is noticed; None if it is missing. Raises OSError."""
-    with suppress(FileNotFoundError):
-        status = (paths.archive / name).lstat()
-        return status.st_ino, status.st_mtime_ns, status.st_size
-    return None
 
 
 def read_bytes(paths: Paths, name: str) -> bytes:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from liza.board import archive_files, archive_tables
-from liza.board.archive_files import ArchivedEntry, ArchiveIntent, Stamp
+from liza.board.archive_files import ArchivedEntry, ArchiveIntent
 from liza.board.text.parse import NeedsSlowPath
 from liza.rules.digests import sha256_hex
 from liza.rules.errors import BoardInconsistent, LockTimeout, UnknownId
@@ -27,12 +27,13 @@ from liza.rules.model import Status, Task
 from liza.rules.paths import Paths
 from liza.rules.reports.timings import Span
 from liza.rules.tasks.archiving import ArchiveTotals
+from liza.system import files
 
 _TIMEOUT: Final = 10.0  # seconds to wait for another process that updates the index
 _MAX_LOOKS: Final = 100  # looks at files that another process is changing
 _COLUMNS: Final = "id, status, superseded_by, merge_commit, review_commit, error"
 _T = TypeVar("_T")
-_INCOMPLETE: Final[Stamp] = (0, 0, 0)
+_INCOMPLETE: Final[files.Stamp] = (0, 0, 0)
 """Stamp of a file with a move under way: it is read again at the next use."""
 
 
@@ -224,13 +225,13 @@ class ArchiveIndex:
             stamps = again
         raise BoardInconsistent("the files in .liza/archive keep changing", f"ls -l {self._paths.archive}")
 
-    def _stamps(self) -> dict[str, Stamp]:
+    def _stamps(self) -> dict[str, files.Stamp]:
         names = archive_files.list_names(self._paths)
-        stamps = ((name, archive_files.read_stamp(self._paths, name)) for name in names)
+        stamps = ((name, files.read_stamp(self._paths.archive / name)) for name in names)
         return {name: stamp for name, stamp in stamps if stamp is not None}
 
     def _index_changed(
-        self, database: sqlite3.Connection, stamps: dict[str, Stamp], intent: ArchiveIntent | None
+        self, database: sqlite3.Connection, stamps: dict[str, files.Stamp], intent: ArchiveIntent | None
     ) -> None:
         if intent is not None:
             stamps = {**stamps, intent.name: _INCOMPLETE}
@@ -251,7 +252,7 @@ class ArchiveIndex:
             raise
 
     def _index_file(
-        self, database: sqlite3.Connection, name: str, stamp: Stamp | None, intent: ArchiveIntent | None
+        self, database: sqlite3.Connection, name: str, stamp: files.Stamp | None, intent: ArchiveIntent | None
     ) -> None:
         """Index one file: the entries behind the indexed part if that is unchanged, else all."""
         indexed = database.execute("SELECT size, sha FROM files WHERE name = ? AND error = ''", (name,)).fetchone()
@@ -282,7 +283,7 @@ def _split_from(data: bytes, start: int) -> tuple[int, list[ArchivedEntry]]:
     return 0, archive_files.split_file(data)
 
 
-def _recorded_stamps(database: sqlite3.Connection) -> dict[str, Stamp]:
+def _recorded_stamps(database: sqlite3.Connection) -> dict[str, files.Stamp]:
     return {row[0]: row[1:] for row in database.execute("SELECT name, inode, mtime, size FROM files")}
 
 

@@ -202,7 +202,7 @@ def describe_holder(path: Path) -> str:
         words = line.split()
         if len(words) > 5 and words[1] == "FLOCK" and words[5].endswith(f":{wanted.st_ino}"):
             pid = int(words[4])
-            if not _may_have_open(pid, wanted):
+            if proc_stat.has_open(pid, wanted) is False:
                 continue
             return f"process {pid} (started at tick {_start_ticks(pid)}) holds it: {_command_line(pid)}"
     try:
@@ -210,23 +210,6 @@ def describe_holder(path: Path) -> str:
     except (OSError, ValueError):
         return "its holder is unknown"
     return f"last taken by process {pid_text} (started at tick {start}): {command.strip()}"
-
-
-def _may_have_open(pid: int, wanted: os.stat_result) -> bool:
-    """Return whether a process has this file open, or True if that is unknown.
-
-    /proc/locks has inode numbers, and another file system can have a file with the same one. Its device numbers are
-    no help: on some file systems they differ from those of stat(2).
-    """
-    try:
-        handles = list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return True
-    for handle in handles:
-        with suppress(OSError):
-            if os.path.samestat(handle.stat(), wanted):
-                return True
-    return False
 
 
 def last_holder_pid(path: Path) -> int | None:

@@ -127,6 +127,18 @@ def is_being_written(path: Path) -> bool:
     return False
 
 
+Stamp = tuple[int, int, int]
+"""Inode, mtime in nanoseconds and size in bytes of a file: a changed file has another one."""
+
+
+def read_stamp(path: Path) -> Stamp | None:
+    """Return the stamp of a file; None if it is missing. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        status = path.lstat()
+        return status.st_ino, status.st_mtime_ns, status.st_size
+    return None
+
+
 @convert_os_errors()
 def append_synced(path: Path, data: bytes) -> None:
     """Append with fdatasync. Raises WriteFailed."""

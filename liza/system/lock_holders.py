@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-from liza.system import processes
+from liza.system import proc_stat, processes
 
 _PROC = Path("/proc")
 
@@ -27,10 +26,10 @@ def find_holders(path: Path) -> tuple[int, ...]:
     takers = {
         int(row[4]) for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[5].endswith(f":{wanted.st_ino}")
     }
-    holders = tuple(pid for pid in sorted(takers) if _has_open(pid, wanted))
+    holders = tuple(pid for pid in sorted(takers) if proc_stat.has_open(pid, wanted))
     if holders:
         return holders
-    return tuple(pid for pid in sorted(_find_heirs(takers)) if _has_open(pid, wanted))
+    return tuple(pid for pid in sorted(_find_heirs(takers)) if proc_stat.has_open(pid, wanted))
 
 
 def read_command(pid: int) -> tuple[str, ...]:
@@ -61,16 +60,3 @@ def _find_heirs(takers: set[int]) -> set[int]:
 
 def _iter_pids() -> Iterator[int]:
     yield from (int(path.name) for path in _PROC.iterdir() if path.name.isdecimal())
-
-
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
-    """Return whether a process has this file open: another file system can have a file with the same inode number."""
-    try:
-        handles = list((_PROC / str(pid) / "fd").iterdir())
-    except OSError:
-        return False
-    for handle in handles:
-        with suppress(OSError):
-            if os.path.samestat(handle.stat(), wanted):
-                return True
-    return False

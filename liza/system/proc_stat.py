@@ -1,6 +1,11 @@
-"""Fields of ``/proc/<pid>/stat``. Hooks load this module, so it imports nothing that is slow to load."""
+"""What ``/proc/<pid>`` says of a process: the fields of ``stat``, and its open files.
+
+Hooks load this module, so it imports nothing that is slow to load.
+"""
 
 from __future__ import annotations
+
+import os
 
 STATE, PARENT, GROUP, TERMINAL_GROUP, USER_TICKS, SYSTEM_TICKS, START_TIME = 0, 1, 2, 5, 11, 12, 19
 """Indices of fields of ``read_stat``: state, pid of the parent, process group, foreground group of its terminal, CPU
@@ -24,3 +29,23 @@ def read_stat(pid: int | str) -> list[bytes] | None:
 def is_ended(fields: list[bytes]) -> bool:
     """Return whether these fields of ``read_stat`` are those of a zombie, or of a process that has just ended."""
     return fields[0] in (b"Z", b"X")
+
+
+def has_open(pid: int, wanted: os.stat_result) -> bool | None:
+    """Return whether a process has this file open; None if that is hidden, or there is no such process.
+
+    /proc/locks has inode numbers, and another file system can have a file with the same one. Its device numbers are
+    no help: on some file systems they differ from those of stat(2).
+    """
+    directory = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - pathlib is slow to import
+    except OSError:
+        return None
+    for name in names:
+        try:
+            if os.path.samestat(os.stat(f"{directory}/{name}"), wanted):  # noqa: PTH116
+                return True
+        except OSError:
+            continue  # it was closed meanwhile
+    return False

@@ -24,7 +24,7 @@ from liza.board.store import Board, Transaction
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
 from liza.rules.model import Agent, Event, HumanNote, State, Status, Task
 from liza.rules.paths import Paths
-from liza.system import file_lock
+from liza.system import file_lock, proc_stat
 from liza.system.file_lock import Lock
 from liza.system.library_lock import LibraryHold
 from tests.campaign.small_board import FIRST
@@ -807,8 +807,8 @@ def test_a_process_that_has_a_file_of_the_same_number_on_another_disk_is_not_nam
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.touch()
     with theirs.open("w") as file:
-        assert file_lock._may_have_open(os.getpid(), os.fstat(file.fileno()))
-        assert not file_lock._may_have_open(os.getpid(), ours.stat())
+        assert proc_stat.has_open(os.getpid(), os.fstat(file.fileno()))
+        assert proc_stat.has_open(os.getpid(), ours.stat()) is False
 
 
 def test_the_holder_that_died_leaves_no_lock(board: Board, paths: Paths) -> None:

@@ -33,7 +33,7 @@ from liza.supervisor import jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
-from liza.system import ancestors, flock, lock_holders
+from liza.system import ancestors, flock, lock_holders, proc_stat
 from liza.system.file_lock import Lock
 from liza.verbs import down
 from liza.verbs.init import InitOptions, init
@@ -174,13 +174,13 @@ def test_only_the_heirs_of_a_living_process_are_asked_whether_they_hold_its_lock
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, asked = tmp_path / "turn.lock", list[int]()
-    has_open = lock_holders._has_open
+    has_open = proc_stat.has_open
 
-    def ask(pid: int, wanted: os.stat_result) -> bool:
+    def ask(pid: int, wanted: os.stat_result) -> bool | None:
         asked.append(pid)
         return has_open(pid, wanted)
 
-    monkeypatch.setattr(lock_holders, "_has_open", ask)
+    monkeypatch.setattr(proc_stat, "has_open", ask)
     # The child of the one that took the lock has a child that inherits it.
     heir = ["sh", "-c", "echo held; read line; exit 0"]
     take = "import fcntl, os, subprocess, sys; fcntl.flock(file := os.open(sys.argv[1], 66), 2); "

@@ -27,7 +27,7 @@ REPAIR = "liza archive --repair"
 class Comparison(msgspec.Struct, frozen=True):
     """What the file with this stamp lost against the recorded version with this object id."""
 
-    stamp: archive_files.Stamp | None
+    stamp: files.Stamp | None
     recorded: str | None
     loss: ArchiveLoss | None
 
@@ -60,7 +60,7 @@ def _compare_all(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
     now = dict(before)
     for name in names:
         try:
-            stamp, version = archive_files.read_stamp(crew.paths, name), recorded.get(name)
+            stamp, version = files.read_stamp(crew.paths.archive / name), recorded.get(name)
             previous = before.get(name)
             if previous is None or (previous.stamp, previous.recorded) != (stamp, version):
                 now[name] = Comparison(stamp, version, _compare(crew, name, stamp, version))
@@ -80,7 +80,7 @@ def _incomparable(error: Exception) -> ArchiveLoss:
     return ArchiveLoss(f"it has changed and cannot be compared with the history: {error}")
 
 
-def _compare(crew: Crew, name: str, stamp: archive_files.Stamp | None, version: str | None) -> ArchiveLoss | None:
+def _compare(crew: Crew, name: str, stamp: files.Stamp | None, version: str | None) -> ArchiveLoss | None:
     recorded = None if version is None else board_history.read_object(crew.git, version)
     if stamp is None:
         return archive_loss.find_missing_loss(recorded)

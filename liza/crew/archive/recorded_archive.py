@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _MAX_LOOKS = 3
 """Looks at an archive to which other processes move tasks."""
-Stamps = dict[str, tuple[int, int, int]]
-"""Inode, mtime in nanoseconds and size in bytes of each archive file."""
+Stamps = dict[str, files.Stamp]
+"""The stamp of each archive file by its name."""
 
 
 class ChangedArchive(msgspec.Struct, frozen=True):
@@ -60,14 +60,14 @@ def _read_changed(crew: Crew) -> ChangedArchive:
 
     with suppress(LizaError, OSError):
         recorded, names = _read_stamps(crew), archive_files.list_names(crew.paths)
-        stamps = {name: stamp for name in names if (stamp := archive_files.read_stamp(crew.paths, name)) is not None}
+        stamps = {name: stamp for name in names if (stamp := files.read_stamp(crew.paths.archive / name)) is not None}
         changed = [name for name, stamp in stamps.items() if recorded.get(name) != stamp]
         missing = recorded.keys() - stamps.keys()
         # The history keeps the version before the damage: `restore` writes that one.
         damaged = _find_losses(crew, [*changed, *missing])
         good = [name for name in changed if name not in damaged]
         files_now = {name: archive_files.read_bytes(crew.paths, name) for name in good}
-        if any(archive_files.read_stamp(crew.paths, name) != stamps[name] for name in good):
+        if any(files.read_stamp(crew.paths.archive / name) != stamps[name] for name in good):
             return ChangedArchive()
         # A file keeps its stamp as long as it is damaged or missing. One whose entries are elsewhere is not missing.
         kept = {name: stamp for name, stamp in recorded.items() if name in damaged}
@@ -88,7 +88,7 @@ def find_damaged(crew: Crew) -> dict[str, ArchiveLoss]:
     moving = archive_files.read_intent(crew.paths)
     names = {*recorded, *archive_files.list_names(crew.paths)} - {moving and moving.name}
     with files.convert_os_errors():
-        changed = sorted(name for name in names if recorded.get(name) != archive_files.read_stamp(crew.paths, name))
+        changed = sorted(name for name in names if recorded.get(name) != files.read_stamp(crew.paths.archive / name))
     return _find_losses(crew, changed)
 
 
