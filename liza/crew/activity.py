@@ -16,6 +16,8 @@ from liza.rules.work_kinds import WorkKind
 
 _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind.PLANNING: "planning"}
 WAITING_FOR_PERSON = "waits for you"
+REPORTED, OBSERVED = "reported", "observed"
+"""Sources of a session's state."""
 
 
 class Activity(Value):
@@ -43,6 +45,28 @@ def activity_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
         return {"doing": None, "since": None, "seconds": None}
     seconds = max(0, int((crew.clock.now() - current.since).total_seconds()))
     return {"doing": current.label, "since": current.since, "seconds": seconds}
+
+
+def reported_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
+    """Return the state of an agent's session as `status --json` prints it.
+
+    ``state_source`` is ``reported`` if the program's runtime or hooks report its turns, ``observed`` if the supervisor
+    judges by output and processes. ``phase`` is the reported TurnPhase. Both are null without a session.
+    """
+    work = find_current_work(state, agent)
+    nothing = {"phase": None, "state_source": None}
+    if work is None:
+        return nothing
+    try:
+        directory = crew.run_dir(work.run)
+        if not isinstance(session_process.read_state(directory.path), session_process.RunningSession):
+            return nothing
+        turn = directory.read_turn()
+    except (LizaError, OSError):
+        return nothing
+    if turn is None:
+        return {"phase": None, "state_source": OBSERVED}
+    return {"phase": turn.phase, "state_source": REPORTED}
 
 
 def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: RunDir) -> Activity | None:

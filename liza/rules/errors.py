@@ -45,11 +45,35 @@ class UnknownId(Refused):
     code = "unknown-id"
 
 
+class RunIsOver(Refused):
+    """The run has ended, or a newer run of its agent has replaced it. Exit code 1."""
+
+    code = "run-over"
+
+
+class QueueFull(Refused):
+    """The agent has too many prompts that it has not read. Exit code 1."""
+
+    code = "queue-full"
+
+
+class TokenRefused(Refused):
+    """A token of a run is wrong, or was used before. Exit code 1."""
+
+    code = "token-refused"
+
+
 class UsageError(LizaError):
     """The command line is wrong: a malformed id, a missing option. Exit code 2."""
 
     exit_code = 2
     code = "usage"
+
+
+class FutureTime(UsageError):
+    """A runtime dated an event too far in the future. Exit code 2."""
+
+    code = "future-time"
 
 
 class GitFailed(LizaError):

@@ -32,6 +32,7 @@ from liza.rules.sessions.session_facts import (
 )
 from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes
 from liza.rules.value_classes import Value, replace
+from liza.rules.worker_api.lifecycle_rules import WAITING_STATES
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.run_evidence import (
@@ -113,18 +114,26 @@ class SessionObserver(Value):
         # Time in which the program waits for a person does not count as running time.
         ages = self._session_ages(memory)
         silence = None if question is not None else self._find_model_silence(memory, ages.start)
+        end_reported = self._since_reported_end(directory)
         return SessionFacts(
             directory.run,
             SessionState.LIVING,
             start=self._start_facts(ready),
             model=ModelFacts(silence, reported_silence(directory)),
-            idle=IdleFacts(0.0 if question is not None else memory.idle.seconds(now), memory.idle.reminders),
+            idle=self._idle_facts(memory, is_asking=question is not None),
             question=QuestionFacts(shown=question, reported=directory.read_question()),
             loop=LoopFacts(stuck, memory.warned),
             ages=ages,
             has_terminal=pane is not None,
-            is_turn_over=pane is not None and ages.closing_command is not None and is_waiting,
+            is_turn_over=ages.closing_command is not None and (is_waiting or end_reported is not None),
+            end_reported=end_reported,
         )
+
+    def _idle_facts(self, memory: SessionMemory, *, is_asking: bool) -> IdleFacts:
+        if is_asking:
+            return IdleFacts(0.0, memory.idle.reminders)
+        now = self.monotonic_time
+        return IdleFacts(memory.idle.seconds(now), memory.idle.reminders, memory.idle.since is not None)
 
     def _session_ages(self, memory: SessionMemory) -> SessionAges:
         now = self.monotonic_time
@@ -134,6 +143,13 @@ class SessionObserver(Value):
             heartbeat=now - memory.times.last_heartbeat,
             closing_command=memory.times.since_closing_command(now),
         )
+
+    def _since_reported_end(self, directory: RunDir) -> float | None:
+        """Return the seconds since the run's runtime reported its end; None if it did not."""
+        turn = directory.read_turn()
+        if turn is None or not turn.is_reported or turn.phase != TurnPhase.STOPPED:
+            return None
+        return max(0.0, (self.now - turn.time).total_seconds())
 
     def _is_closed(self, directory: RunDir, memory: SessionMemory) -> bool:
         """Whether the session has run its closing command."""
@@ -284,11 +300,14 @@ def _has_begun(memory: SessionMemory, facts: ReadinessFacts) -> bool:
 
 
 def _is_waiting(directory: RunDir, facts: ReadinessFacts) -> bool:
-    """Whether the program waits at its terminal: by its hooks if it has them, else by its process state.
+    """Whether the program waits for a prompt: by the reports of its runtime or its hooks, else by its process state.
 
-    Many programs show an input prompt all the time, so a prompt alone is no sign.
+    Without a terminal only the runtime's reports count: a headless program ends when its turn is over. Many programs
+    show an input prompt all the time, so a prompt alone is no sign.
     """
+    turn = directory.read_turn()
+    if turn is not None and turn.is_reported:
+        return turn.phase in WAITING_STATES
     if facts.screen is None:
         return False
-    turn = directory.read_turn()
     return turn.phase == TurnPhase.IDLE if turn else facts.screen.idle_confidence > idle_detection.IDLE_THRESHOLD

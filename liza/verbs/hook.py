@@ -68,7 +68,8 @@ class Hook:
         self._acknowledge_prompted(run_dir, event, now)
         reply = self._context_reply(run_dir, template, event, turn)
         if reply is not NO_REPLY and event.event.push is not None:
-            turn = replace(turn, phase=TurnPhase.BUSY.value, pushes=turn.pushes + 1)
+            phase = turn.phase if turn.is_reported else TurnPhase.BUSY.value
+            turn = replace(turn, phase=phase, pushes=turn.pushes + 1)
         run_dir.write_turn(turn)
         return reply
 

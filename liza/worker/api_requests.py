@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from liza.rules.model import AwareDatetime
+from liza.rules.worker_api.lifecycle_rules import LifecycleEvent as LifecycleEvent
 
 MAX_CONTENT = 64_000
 """Maximum length of a prompt, in characters."""
@@ -23,17 +24,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base class of the requests."""
-
-
-class LifecycleEvent(StrEnum):
-    """A transition that a runtime reports. ``busy``: it works on a prompt; ``idle``: the turn is over."""
-
-    STARTED = "started"
-    READY = "ready"
-    BUSY = "busy"
-    IDLE = "idle"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
 
 
 class PromptPriority(StrEnum):

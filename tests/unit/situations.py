@@ -18,6 +18,7 @@ OF_SESSION = {
     "reported_silence": ("model", "reported"),
     "idle": ("idle", "seconds"),
     "reminders": ("idle", "reminders"),
+    "is_waiting": ("idle", "is_waiting"),
     "question": ("question", "shown"),
     "reported_question": ("question", "reported"),
     "stuck": ("loop", "stuck"),

@@ -185,3 +185,19 @@ def test_what_a_program_asks_at_its_terminal_is_told_once_and_again_when_it_asks
     told = changed(asking, reported_question="a menu: 'Yes'")
     assert at(state, session=told) == actions.Wait(f"{run} is at work", decide.RUNNING_POLL_SECONDS)
     assert at(state, session=changed(told, question=None)) == actions.ReportQuestion(run, None)
+
+
+def test_a_session_whose_runtime_reported_its_end_is_ended_after_the_grace() -> None:
+    state, run = claimed(board(task()))
+    wait = at(state, session=living(run, end_reported=5.0))
+    assert isinstance(wait, actions.Wait)
+    assert wait.seconds == pytest.approx(15.01)
+    stop = actions.StopSession(run, StopReason.END_REPORTED)
+    assert at(state, session=living(run, end_reported=20.0)) == stop
+
+
+def test_a_session_that_reports_that_it_waits_is_looked_at_when_its_reminder_is_due() -> None:
+    state, run = claimed(board(task()))
+    wait = at(state, session=living(run, idle=15.0, is_waiting=True))
+    assert isinstance(wait, actions.Wait)
+    assert wait.seconds == pytest.approx(45.01)

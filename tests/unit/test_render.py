@@ -208,6 +208,7 @@ def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
         {**base, "id": "coder-2", "doing": "set-up", "seconds": 40},
         {**base, "id": "coder-3", "doing": "waits for you", "seconds": 725},
         {**base, "id": "coder-4", "doing": None, "seconds": None},
+        {**base, "id": "coder-5", "doing": "working", "seconds": 250, "phase": "idle", "state_source": "reported"},
     ]
     assert [
         line.split("  t  ")[0].split("  ", 1)[1].strip() for line in render_crew.format_agents(rows, False).splitlines()
@@ -216,6 +217,7 @@ def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
         "set-up 40 s",
         "waits for you 12 min",
         "WORKING",
+        "working 4 min, idle (reported)",
     ]
     assert "  script:…/agent.sh -x" in render_crew.format_agents(rows, False)
 

@@ -210,7 +210,9 @@ def format_agents(rows: Sequence[Row], colour: bool) -> str:
         [
             [
                 str(row["id"]),
-                (format_activity(row) or str(row["status"])) + (", unmeasured" if row.get("unmeasured") else ""),
+                (format_activity(row) or str(row["status"]))
+                + (f", {row['phase']} (reported)" if row.get("phase") else "")
+                + (", unmeasured" if row.get("unmeasured") else ""),
                 str(row["current_task"] or ""),
                 program_of(row["program"]),
                 paint(str(row["why"] or ""), "dim", colour),

@@ -10,7 +10,7 @@ from typing import Any
 from liza.programs.hooks.hook_templates import HookEvent, HookMeaning, HookTemplate, fill_form
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import Turn
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
 
 REFUSED_CODE = 2
 _PHASES = {
@@ -80,6 +80,9 @@ def next_turn(before: Turn | None, now_heard: ReceivedEvent, now: datetime) -> T
     if before is not None and busy and before.session and now_heard.session not in (None, before.session):
         return None
     tools = (before.tools if before else 0) + (now_heard.meaning is HookMeaning.TOOL)
+    if before is not None and before.is_reported:
+        # Its runtime reports the phases. A second source in another order would contradict it.
+        return replace(before, tools=tools, session=before.session or now_heard.session)
     pushes = before.pushes if before and now_heard.meaning is not HookMeaning.STARTED else 0
     phase = TurnPhase.BUSY if busy and now_heard.meaning is HookMeaning.STARTED else _PHASES[now_heard.meaning]
     session = now_heard.session or (before.session if before else None)

@@ -22,6 +22,7 @@ from liza.programs.session.run_records import RunRecord as RunRecord
 from liza.programs.session.run_records import Sentinel as Sentinel
 from liza.programs.session.run_records import StopNote as StopNote
 from liza.programs.session.run_records import Turn as Turn
+from liza.programs.session.run_records import TurnSource as TurnSource
 from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
@@ -113,7 +114,7 @@ class RunDir:
         self._put("turn.json", turn)
 
     def read_turn(self) -> Turn | None:
-        """Return the state of the program's turn as its hooks reported it; None if no hook has run."""
+        """Return the state of the program's turn as its hooks or its runtime reported it; None without a report."""
         return self._get("turn.json", Turn)
 
     def read_activity(self) -> tuple[bool, int]:

@@ -84,12 +84,24 @@ class ModelNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     retried: bool = False
 
 
-class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``turn.json``: the last report of the program's own hooks.
+class TurnSource(StrEnum):
+    """Who reports the state of a turn."""
 
-    ``phase`` is started, busy, idle or stopped; ``tools`` counts the tool calls announced; ``session`` is the program's
-    own id of the conversation; ``pushes`` counts how often the program was made to continue instead of ending its turn,
-    since a person or Liza last began a turn.
+    HOOK = "hook"
+    """The program's own hooks."""
+    API = "api"
+    """A runtime that uses the worker API."""
+    ACP = "acp"
+    """The ACP sidecar."""
+
+
+class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``turn.json``: the last report of the program's own hooks, or of its runtime.
+
+    ``phase`` is a TurnPhase; ``tools`` counts the tool calls announced; ``session`` is the program's own id of the
+    conversation; ``pushes`` counts how often the program was made to continue instead of ending its turn, since a
+    person or Liza last began a turn. ``time`` is that of the event, by the clock of the ``source``. ``exit_code`` is
+    the one that a runtime reported with its end.
     """
 
     time: AwareDatetime
@@ -97,6 +109,13 @@ class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     tools: int = 0
     session: str | None = None
     pushes: int = 0
+    source: TurnSource = TurnSource.HOOK
+    exit_code: int | None = None
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether a runtime reports the phases, and hooks only count tools."""
+        return self.source is not TurnSource.HOOK
 
 
 class Gauge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -152,6 +152,10 @@ def _wait_at_work(at: Situation, session: SessionFacts, beat: float) -> Wait:
         waits.append(session.start.timeout - session.ages.start + 0.01)
     if session.has_terminal:
         waits.append(RUNNING_POLL_SECONDS if session.start.is_ready else START_POLL_SECONDS)
+    elif session.idle.is_waiting:
+        waits.append(max(0.0, at.state.config.idle_after - session.idle.seconds) + 0.01)
+    if session.end_reported is not None:
+        waits.append(at.state.config.grace - session.end_reported + 0.01)
     return Wait(f"{session.run} is at work", min(waits))
 
 
@@ -188,6 +192,8 @@ def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
     ):
         reason = stop_reason_of(session.model.silence.kind)
         return StopSession(session.run, reason, model_silence.describe_reason(session.model.silence))
+    if session.end_reported is not None and session.end_reported >= at.state.config.grace:
+        return StopSession(session.run, StopReason.END_REPORTED)
     if session.idle.seconds > at.state.config.idle_after:
         reminded = session.idle.reminders >= MAX_REMINDERS
         return StopSession(session.run, StopReason.IDLE) if reminded else Remind(session.run)

@@ -87,6 +87,8 @@ class StopReason(StrEnum):
     """It has no supervisor, and its lease has expired."""
     IDLE = "idle"
     """It waits at the prompt without a closing command. A program without a terminal exits by itself in this case."""
+    END_REPORTED = "end reported"
+    """Its runtime reported its end, and its process does not exit."""
     NO_PROGRESS = "no progress"
     NOT_READY = "not ready"
     """It has not read its brief in time."""
@@ -122,6 +124,9 @@ STOP_RULES = {
     StopReason.ORPHANED: StopRule(SessionOutcome.CRASHED, "orphaned"),
     StopReason.IDLE: StopRule(
         SessionOutcome.FINISHED, "it is idle at its terminal and has run no closing command", final=True
+    ),
+    StopReason.END_REPORTED: StopRule(
+        SessionOutcome.FINISHED, "its runtime reported its end, but its process did not exit", final=True
     ),
     StopReason.NO_PROGRESS: StopRule(SessionOutcome.LOOPED, "no progress", final=True),
     StopReason.NOT_READY: StopRule(SessionOutcome.CRASHED, "not ready"),

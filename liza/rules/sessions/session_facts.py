@@ -51,10 +51,11 @@ class ModelFacts(Value):
 
 
 class IdleFacts(Value):
-    """``seconds``: how long the program has waited at its terminal since it became idle or was last reminded."""
+    """``seconds``: how long the program has waited for a prompt since it became idle or was last reminded."""
 
     seconds: float = 0.0
     reminders: int = 0
+    is_waiting: bool = False
 
 
 class QuestionFacts(Value):
@@ -83,7 +84,8 @@ class SessionAges(Value):
 class SessionFacts(Value):
     """Observations of the agent's newest session that is not concluded.
 
-    ``is_turn_over``: its turn at a terminal ended after its closing command: it does no more work, but does not exit.
+    ``is_turn_over``: its turn ended after its closing command: it does no more work, but does not exit.
+    ``end_reported``: seconds since its runtime reported its end; None without such a report.
     """
 
     run: str
@@ -96,6 +98,7 @@ class SessionFacts(Value):
     ages: SessionAges = SessionAges()
     has_terminal: bool = False
     is_turn_over: bool = False
+    end_reported: float | None = None
 
 
 class SupervisorFacts(Value):

@@ -1,0 +1,106 @@
+"""Lifecycle events of a runtime, in the files of a run: many requests at once, late ones, runs that are over."""
+
+from __future__ import annotations
+
+import multiprocessing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource
+from liza.rules.errors import FutureTime, RunIsOver, UnknownId, UsageError
+from liza.rules.paths import Paths
+from liza.worker.api_requests import LifecycleEvent, LifecycleRequest
+from liza.worker.lifecycle import report_lifecycle
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+E = LifecycleEvent
+
+
+def make_run(root: Path, run: str = "coder-1.1") -> RunDir:
+    directory = RunDir(Paths(root), run)
+    directory.create(RunRecord(agent=directory.agent, run=run, kind="work", started=NOW, task="task-1"))
+    return directory
+
+
+def event(name: LifecycleEvent, second: float = 0, run: str = "coder-1.1", **more: object) -> LifecycleRequest:
+    return LifecycleRequest(event=name, run_id=run, timestamp=NOW + timedelta(seconds=second), **more)  # type: ignore[arg-type]
+
+
+def test_reported_events_are_the_record_that_hooks_write(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert report_lifecycle(run, event(E.STARTED, session_id="s-1"), NOW).applied
+    assert not run.is_ready()
+    assert report_lifecycle(run, event(E.READY, 1), NOW).applied
+    assert run.is_ready()
+    sentinel = run.read_sentinel()
+    assert sentinel is not None
+    assert sentinel.evidence == "api ready"
+    assert report_lifecycle(run, event(E.BUSY, 2.5), NOW).state == E.BUSY
+    turn = run.read_turn()
+    assert turn == Turn(time=NOW + timedelta(seconds=2.5), phase="busy", session="s-1", source=TurnSource.API)
+    report_lifecycle(run, event(E.STOPPED, 3, metadata={"exit_code": 3}), NOW, TurnSource.ACP)
+    turn = run.read_turn()
+    assert turn is not None
+    assert (turn.phase, turn.exit_code, turn.source) == ("stopped", 3, TurnSource.ACP)
+
+
+def test_a_late_event_is_answered_and_changes_nothing(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    report_lifecycle(run, event(E.IDLE, 5), NOW)
+    before = run.read_turn()
+    answer = report_lifecycle(run, event(E.BUSY, 4), NOW)
+    assert (answer.applied, answer.state) == (False, "idle")
+    assert "late" in str(answer.reason)
+    assert run.read_turn() == before
+
+
+def test_a_run_that_is_unknown_over_or_replaced_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownId, match=r"no run coder-1\.1"):
+        report_lifecycle(RunDir(Paths(tmp_path), "coder-1.1"), event(E.BUSY), NOW)
+    run = make_run(tmp_path)
+    with pytest.raises(FutureTime):
+        report_lifecycle(run, event(E.BUSY, 90), NOW)
+    with pytest.raises(UsageError, match="exit_code is 'x'"):
+        report_lifecycle(run, event(E.STOPPED, metadata={"exit_code": "x"}), NOW)
+    make_run(tmp_path, "coder-1.10")
+    with pytest.raises(RunIsOver, match=r"at its run coder-1\.10"):
+        report_lifecycle(run, event(E.BUSY), NOW)
+    newest = RunDir(Paths(tmp_path), "coder-1.10")
+    newest.mark_concluded("finished: done")
+    with pytest.raises(RunIsOver, match="its end is recorded"):
+        report_lifecycle(newest, event(E.BUSY, run="coder-1.10"), NOW)
+    assert run.read_turn() is None
+
+
+def _report(root: Path, numbers: range) -> int:
+    run = RunDir(Paths(root), "coder-1.1")
+    names = (E.BUSY, E.IDLE)
+    return sum(
+        report_lifecycle(run, event(names[number % 2], number), NOW + timedelta(hours=1)).applied for number in numbers
+    )
+
+
+def test_many_processes_that_report_the_same_events_apply_each_once(tmp_path: Path) -> None:
+    make_run(tmp_path)
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        applied = pool.starmap(_report, [(tmp_path, range(40))] * 4)
+    assert sum(applied) <= 40
+    turn = RunDir(Paths(tmp_path), "coder-1.1").read_turn()
+    assert turn is not None
+    assert (turn.phase, turn.time) == ("idle", NOW + timedelta(seconds=39))
+
+
+def test_hooks_of_a_run_whose_runtime_reports_only_count_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from liza.verbs.hook import Hook
+
+    run = make_run(tmp_path)
+    report_lifecycle(run, event(E.BUSY, 1, session_id="s-1"), NOW, TurnSource.ACP)
+    environ = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
+    for name in ("PreToolUse", "Stop"):
+        Hook("claude", name, b'{"session_id": "s-1", "tool_name": "Bash", "tool_input": {}}', environ).reply()
+    turn = run.read_turn()
+    assert turn is not None
+    assert (turn.phase, turn.tools, turn.source) == ("busy", 1, TurnSource.ACP)
+    assert turn.time == NOW + timedelta(seconds=1)

@@ -1,0 +1,88 @@
+"""Which event of a run's life is applied: by its table, its time and the state before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from liza.programs.hooks.turn_phase import TurnPhase
+from liza.rules.errors import FutureTime
+from liza.rules.worker_api.lifecycle_rules import (
+    MAX_CLOCK_LEAD,
+    NEXT_EVENTS,
+    LifecycleEvent,
+    ReportedState,
+    judge_event,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+E = LifecycleEvent
+
+
+def later(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def test_each_event_is_a_phase_of_a_turn() -> None:
+    assert [event.value for event in LifecycleEvent] == [phase.value for phase in TurnPhase]
+
+
+@pytest.mark.parametrize("event", LifecycleEvent)
+def test_the_first_event_is_applied_whatever_it_is(event: LifecycleEvent) -> None:
+    assert judge_event(None, event, NOW, NOW).applied
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "applied"),
+    [
+        (E.STARTED, E.READY, True),
+        (E.STARTED, E.BUSY, True),
+        (E.READY, E.STARTED, False),
+        (E.READY, E.BUSY, True),
+        (E.BUSY, E.READY, False),
+        (E.BUSY, E.IDLE, True),
+        (E.IDLE, E.BUSY, True),
+        (E.IDLE, E.STOPPING, True),
+        (E.STOPPING, E.BUSY, False),
+        (E.STOPPING, E.IDLE, False),
+        (E.STOPPING, E.STOPPED, True),
+        (E.BUSY, E.STOPPED, True),
+        (E.STOPPED, E.STARTED, False),
+    ],
+)
+def test_a_run_never_goes_back_to_an_earlier_part_of_its_life(
+    before: LifecycleEvent, event: LifecycleEvent, applied: bool
+) -> None:
+    verdict = judge_event(ReportedState(before, NOW), event, later(1), later(1))
+    assert verdict.applied is applied
+    assert applied or f"{before} does not become {event}" in str(verdict.reason)
+
+
+def test_a_late_and_a_repeated_event_say_so() -> None:
+    idle = ReportedState(E.IDLE, NOW)
+    assert "late" in str(judge_event(idle, E.BUSY, later(-0.001), NOW).reason)
+    assert "repeated" in str(judge_event(idle, E.IDLE, later(1), later(1)).reason)
+    assert judge_event(idle, E.BUSY, NOW, NOW).applied
+
+
+def test_an_event_of_the_future_is_refused_by_its_time() -> None:
+    assert judge_event(None, E.BUSY, NOW + MAX_CLOCK_LEAD, NOW).applied
+    with pytest.raises(FutureTime, match="61 s in the future"):
+        judge_event(None, E.BUSY, later(61), NOW)
+
+
+@given(st.lists(st.tuples(st.sampled_from(E), st.integers(0, 50)), max_size=30))
+def test_reports_that_are_sent_again_in_any_order_change_nothing_and_time_never_runs_back(
+    reports: list[tuple[LifecycleEvent, int]],
+) -> None:
+    state: ReportedState | None = None
+    for event, second in [*reports, *reports]:
+        before = state
+        if judge_event(state, event, later(second), later(60)).applied:
+            state = ReportedState(event, later(second))
+            assert before is None or (state.time >= before.time and event in NEXT_EVENTS[before.state])
+            again = judge_event(state, event, later(second), later(60))
+            assert not again.applied
