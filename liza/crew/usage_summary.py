@@ -17,7 +17,8 @@ from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, run_id
 from liza.rules.sessions import spending
 from liza.rules.sessions.message_rules import MessageStage
-from liza.rules.sessions.spending import LedgerEntry, UsageTotal
+from liza.rules.sessions.spending import LedgerEntry, ToolTotal, UsageTotal
+from liza.rules.value_classes import replace
 
 _NO_FIGURES = "its program reports neither tool calls nor tokens: loops are not detected, only time limits apply"
 
@@ -158,6 +159,30 @@ def usage_breakdown(crew: Crew) -> dict[str, Any]:
         "by_agent": _group_totals(entries, lambda entry: agent_of(entry.run)),
         "by_program": _group_totals(entries, lambda entry: entry.program),
         "by_outcome": _group_totals(entries, lambda entry: entry.outcome),
+        "by_day": _group_totals(entries, lambda entry: entry.time.date().isoformat()),
+        "by_model": _model_totals(entries),
+        "by_tool": _tool_totals(entries),
+    }
+
+
+def _model_totals(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
+    """Usage by model of the sessions whose runtime reported it; a session counts for each of its models."""
+    groups: dict[str, list[LedgerEntry]] = {}
+    for entry in entries:
+        for model, used in entry.models.items():
+            groups.setdefault(model, []).append(replace(entry, used=used))
+    return {name: _total_row(spending.sum_usage(group)) for name, group in sorted(groups.items())}
+
+
+def _tool_totals(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
+    """Calls by tool of the sessions whose runtime reported them."""
+    totals: dict[str, ToolTotal] = {}
+    for entry in entries:
+        for tool, total in entry.tools.items():
+            totals[tool] = totals.get(tool, ToolTotal()) + total
+    return {
+        name: {"calls": total.calls, "failures": total.failures, "seconds": round(total.milliseconds / 1000, 1)}
+        for name, total in sorted(totals.items())
     }
 
 

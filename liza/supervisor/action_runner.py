@@ -331,8 +331,11 @@ class ActionRunner:
 
     def _renew_lease(self, run: str) -> None:
         """Renew the lease of the run on the board. A heartbeat adds no revision."""
+        session = self.memory.session_of(run)
+        meter = session.meter_thread if session is not None else None
         with self.crew.board.heartbeat(self.agent) as tx:
-            tx.state = claims.renew_lease(tx.state, run, self.crew.clock.now())
+            usage = meter.latest.context_usage if meter is not None else None
+            tx.state = claims.renew_lease(tx.state, run, self.crew.clock.now(), usage)
         if self.memory.session is not None:
             self.memory.session.times = self.memory.session.times.renewed(self.crew.clock.monotonic())
 

@@ -16,7 +16,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
 from liza.programs.usage import ledger
 from liza.programs.usage.meter import Meter
-from liza.rules.errors import LizaError, NotRegularFile, Refused
+from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
@@ -24,6 +24,7 @@ from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.value_classes import replace
 from liza.rules.work_kinds import WorkKind
+from liza.rules.worker_api.telemetry_rules import TelemetrySums
 from liza.supervisor.run_evidence import trusted_record
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
@@ -52,7 +53,7 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
         _record_end(crew, record, result)
         crash_points.point("conclude", "recorded")
         meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
-        _append_usage(crew, directory, record, result, _used(meter))
+        _append_usage(crew, directory, record, result, _used(meter), meter.telemetry)
     # Last: a supervisor that crashes before this line concludes the session again.
     directory.mark_concluded(f"{result.outcome}: {result.reason}")
     # A failure is harmless: the next concluded session or the next supervisor archives them.
@@ -65,7 +66,7 @@ def _used(meter: Meter) -> TokenUsage | None:
     """Return what the session used, or None if its files cannot be read."""
     try:
         return meter.final_usage()
-    except (OSError, NotRegularFile):
+    except (OSError, NotRegularFile, LockTimeout):
         return None
 
 
@@ -114,9 +115,14 @@ def _find_model_failure(crew: Crew, directory: RunDir, preset: Preset) -> ModelF
 
 
 def _append_usage(
-    crew: Crew, directory: RunDir, record: RunRecord, result: SessionEnd, used: TokenUsage | None
+    crew: Crew,
+    directory: RunDir,
+    record: RunRecord,
+    result: SessionEnd,
+    used: TokenUsage | None,
+    telemetry: TelemetrySums | None,
 ) -> None:
-    """Append the session's usage to the ledger."""
+    """Append the session's usage to the ledger, by model and tool if its runtime reported that."""
     process_state = session_process.read_state(directory.path)
     ended = process_state.time if isinstance(process_state, session_process.EndedSession) else crew.clock.now()
     entry = LedgerEntry(
@@ -129,6 +135,8 @@ def _append_usage(
         task=record.task,
         sprint=crew.board.read().sprint.id,
         used=used,
+        models=telemetry.models if telemetry else {},
+        tools=telemetry.tools if telemetry else {},
     )
     ledger.append_entry(crew.paths, entry)
 

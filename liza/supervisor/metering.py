@@ -103,9 +103,16 @@ class MeterThread:
     def _publish(self, is_news: bool) -> None:
         """Write the changed gauge for `status`, and post an event if the decision may change."""
         used = self._latest.used
-        gauge = Gauge(calls=self._latest.progress.calls, used=used, stuck=self.stuck.reason if self.stuck else None)
+        context_usage = self._latest.context_usage
+        gauge = Gauge(
+            calls=self._latest.progress.calls,
+            used=used,
+            stuck=self.stuck.reason if self.stuck else None,
+            context_usage=context_usage,
+        )
         if gauge == self._gauge:
             return
+        is_news = is_news or context_usage != (self._gauge.context_usage if self._gauge else None)
         self._gauge = gauge
         tokens = used.tokens if used else None
         if is_news or (self.has_budget and tokens != self._posted_tokens):

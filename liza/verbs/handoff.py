@@ -53,6 +53,7 @@ def _hand_off_work(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result:
         agent=caller.agent,
         run=caller.run,
         timestamp=now,
+        context_used=_context_used(crew, caller.run),
         summary=note.summary,
         next_action=note.next_action,
         approach=note.approach,
@@ -64,6 +65,12 @@ def _hand_off_work(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result:
         tx.state = coding.handoff(tx.state, task, caller.run, entry, now)
     record_run_result(crew, caller.run, "42")
     return make_result(tx.before, tx.state, task, RESTART_STEP)
+
+
+def _context_used(crew: Crew, run: str) -> int | None:
+    """Return the used part of the context window in percent, as the session's runtime reported it; None without one."""
+    gauge = crew.run_dir(run).read_gauge()
+    return None if gauge is None or gauge.context_usage is None else round(100 * gauge.context_usage)
 
 
 def _hand_off_review(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result:

@@ -11,6 +11,10 @@ import msgspec
 
 from liza.rules.model import AwareDatetime
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent as LifecycleEvent
+from liza.rules.worker_api.telemetry_rules import Label
+from liza.rules.worker_api.telemetry_rules import ReportedCall as ReportedCall
+from liza.rules.worker_api.telemetry_rules import TelemetryEvent as TelemetryEvent
+from liza.rules.worker_api.telemetry_rules import TurnUsage as TurnUsage
 
 MAX_CONTENT = 64_000
 """Maximum length of a prompt, in characters."""
@@ -18,8 +22,6 @@ MAX_EVENTS = 1_000
 """Maximum number of telemetry events in a request."""
 
 RunId = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z-]{0,40}-\d{1,9}\.\d{1,9}$", examples=["coder-1.7"])]
-Label = Annotated[str, msgspec.Meta(max_length=200)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,36 +112,6 @@ class AuthorizeRequest(WorkerRequest, frozen=True, kw_only=True):
     tool: Label
     input: dict[str, Any] = {}
     context: ToolContext = ToolContext()
-
-
-class TurnUsage(WorkerRequest, frozen=True, kw_only=True):
-    """Tokens and cost of one turn, counted once. ``cost_usd`` None: the runtime knows no price."""
-
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    cache_read_tokens: Count = 0
-    cache_creation_tokens: Count = 0
-    model: Label | None = None
-    cost_usd: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
-
-
-class ToolCall(WorkerRequest, frozen=True, kw_only=True):
-    """A tool call of a turn."""
-
-    name: Label
-    success: bool = True
-    duration_ms: Count = 0
-
-
-class TelemetryEvent(WorkerRequest, frozen=True, kw_only=True, tag_field="type", tag="turn_complete"):
-    """A turn is complete. Of two events with one ``id`` the second is not counted; without an ``id``, two events with
-    the same content are one. ``context_usage`` is the used part of the context window, 0 to 1."""
-
-    timestamp: AwareDatetime
-    usage: TurnUsage = TurnUsage()
-    tools_called: Annotated[tuple[ToolCall, ...], msgspec.Meta(max_length=10_000)] = ()
-    id: Label | None = None
-    context_usage: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
 class TelemetryRequest(WorkerRequest, frozen=True, kw_only=True):

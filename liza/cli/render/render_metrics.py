@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 def format_metrics(metrics: Row) -> str:
-    """Return the sprint in sentences, a table of tasks, and tables of usage by task, agent, program and outcome."""
+    """Return the sprint in sentences, a table of tasks, and tables of usage and of tool calls."""
     lines = [
         _sprint_line(metrics),
         *_goal_time_lines(metrics),
@@ -26,7 +26,8 @@ def format_metrics(metrics: Row) -> str:
     lines += [f"warning: {warning}" for warning in metrics["warnings"]]
     if metrics["tasks"]:
         lines += ["", _task_table(metrics["tasks"]), *_archive_note(metrics["archived"])]
-    lines += [f"\n{_usage_table(label, metrics[name])}" for name, label in _USAGE_TABLES.items() if metrics[name]]
+    lines += [f"\n{_usage_table(label, metrics[name])}" for name, label in _USAGE_TABLES.items() if metrics.get(name)]
+    lines += [f"\n{_tool_table(metrics['by_tool'])}"] if metrics.get("by_tool") else []
     return "\n".join(lines)
 
 
@@ -91,7 +92,23 @@ def _archive_note(archived: int) -> list[str]:
     return [f"without {number}: liza task list --archived"] if archived else []
 
 
-_USAGE_TABLES: Final = {"by_task": "task", "by_agent": "agent", "by_program": "program", "by_outcome": "outcome"}
+_USAGE_TABLES: Final = {
+    "by_task": "task",
+    "by_agent": "agent",
+    "by_program": "program",
+    "by_model": "model",
+    "by_outcome": "outcome",
+    "by_day": "day",
+}
+
+
+def _tool_table(totals: Row) -> str:
+    table = [["tool", "calls", "failed", "time"]]
+    for name, row in totals.items():
+        table.append(
+            [shorten_line(name, 100), str(row["calls"]), str(row["failures"]), format_duration(row["seconds"])]
+        )
+    return align_columns(table)
 
 
 def _usage_table(name: str, sums: Row) -> str:

@@ -120,12 +120,14 @@ class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Gauge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``gauge.json``: the supervisor's last measurements of a running session. ``stuck``: why it makes no progress;
-    ``unmeasured``: why its calls and tokens cannot be measured."""
+    ``unmeasured``: why its calls and tokens cannot be measured; ``context_usage``: the used part of the context window,
+    0 to 1."""
 
     calls: int = 0
     used: TokenUsage | None = None
     stuck: str | None = None
     unmeasured: str | None = None
+    context_usage: float | None = None
 
 
 class BriefLocation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,6 +13,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
 from liza.programs.usage.conversation_log import ConversationUsage, find_log_files
+from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.programs.usage.tool_calls import FinishedCall, ToolCallReader
 from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.sessions.loop_detection import (
@@ -24,6 +25,7 @@ from liza.rules.sessions.loop_detection import (
 )
 from liza.rules.sessions.spending import TokenUsage, estimate_usage
 from liza.rules.value_classes import Value
+from liza.rules.worker_api.telemetry_rules import TelemetrySums
 from liza.system.file_tail import Tail
 
 FIRST_SEARCH_INTERVAL, LATER_SEARCH_INTERVAL = 1.0, 30.0
@@ -35,10 +37,11 @@ CALLS_BEFORE_ESTIMATE = 5
 
 class Measurement(Value):
     """Progress and usage of a session so far. ``used`` is None while nothing is reported and nothing can be
-    estimated."""
+    estimated. ``context_usage`` is the used part of the context window, 0 to 1, None if it is not reported."""
 
     progress: Progress
     used: TokenUsage | None = None
+    context_usage: float | None = None
 
 
 class Meter:
@@ -59,6 +62,8 @@ class Meter:
         self._reader = ToolCallReader(preset.calls)
         self._reported: list[TokenUsage] = []
         self._conversation: str | None = None
+        self._telemetry_log = TelemetryLog(directory.path)
+        self._telemetry: TelemetrySums | None = None
         self._log_usage = ConversationUsage(preset.journal, started)
         self._log_tails: dict[Path, Tail] = {}
         self._searched_at: float | None = None
@@ -67,7 +72,10 @@ class Meter:
         self._hook_progress = Progress()
 
     def measure(self, pause: float) -> Measurement:
-        """Read new data. ``pause`` is passed on to ``loop_detection.add_call``. Raises NotRegularFile, OSError."""
+        """Read new data. ``pause`` is passed on to ``loop_detection.add_call``.
+
+        Raises NotRegularFile, LockTimeout, OSError.
+        """
         with self._lock:
             now = self._steady()
             first, before = self._measured_at is None, now if self._measured_at is None else self._measured_at
@@ -80,7 +88,9 @@ class Meter:
                     forget_untimed_calls(self._output_progress),
                     forget_untimed_calls(self._hook_progress),
                 )
-            self._read_logs(now)
+            self._telemetry = self._telemetry_log.read()
+            if self._telemetry is None:
+                self._read_logs(now)
             return self._metered()
 
     def note_worktree_change(self) -> None:
@@ -93,17 +103,23 @@ class Meter:
             )
 
     def final_usage(self) -> TokenUsage | None:
-        """Return the usage of a session that is over. Raises NotRegularFile, OSError."""
+        """Return the usage of a session that is over. Raises NotRegularFile, LockTimeout, OSError."""
         self._searched_at = None
         self.measure(0.0)
         with self._lock:
             reported = usage_report.read_usage(self._preset.usage, self._directory.output_path)
             return self._best_usage(reported)
 
+    @property
+    def telemetry(self) -> TelemetrySums | None:
+        """What the session's runtime reported up to the last measurement; None if it reports nothing."""
+        return self._telemetry
+
     def _metered(self) -> Measurement:
         form = self._preset.usage
         reported = usage_report.combine_usage(form, self._reported) if self._reported and not form.file else None
-        return Measurement(self._progress, self._best_usage(reported))
+        context_usage = self._telemetry.context_usage if self._telemetry is not None else None
+        return Measurement(self._progress, self._best_usage(reported), context_usage)
 
     @property
     def _progress(self) -> Progress:
@@ -111,7 +127,12 @@ class Meter:
         return self._output_progress if self._output_progress.calls else self._hook_progress
 
     def _best_usage(self, reported: TokenUsage | None) -> TokenUsage | None:
-        """Return the larger of two reports: the last output may be early, and the conversation log may lack a price."""
+        """Return the telemetry of the runtime if there is some, and otherwise the larger of two reports.
+
+        The last output may be early, and the conversation log may lack a price.
+        """
+        if self._telemetry is not None:
+            return self._telemetry.used
         reports = [usage for usage in (reported, self._log_usage.used) if usage is not None]
         calls = self._progress.calls
         if not reports:

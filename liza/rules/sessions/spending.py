@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import AwareDatetime, Budget, FrozenStruct
 from liza.rules.sessions.session_ends import SessionOutcome
@@ -37,6 +39,21 @@ class TokenUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+class ToolTotal(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Calls of one tool; ``failures`` of them failed. ``milliseconds`` is their whole duration."""
+
+    calls: int = 0
+    failures: int = 0
+    milliseconds: int = 0
+
+    def __add__(self, other: ToolTotal) -> ToolTotal:
+        return ToolTotal(
+            calls=self.calls + other.calls,
+            failures=self.failures + other.failures,
+            milliseconds=self.milliseconds + other.milliseconds,
+        )
+
+
 INITIAL_CONTEXT_TOKENS = 8_000
 """Tokens of a program's first request without the prompt: its own instructions and tools."""
 BYTES_PER_TOKEN = 4  # for estimates only
@@ -56,7 +73,8 @@ class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One session in the ledger.
 
     ``outcome`` is a SessionOutcome, or ``living``. ``used`` is None if its program reported nothing. ``seconds`` is
-    wall time.
+    wall time. ``models`` and ``tools``: the parts of the usage by model, and the calls by tool, if its runtime reported
+    them.
     """
 
     run: str
@@ -68,6 +86,8 @@ class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     task: str | None = None
     sprint: str | None = None
     used: TokenUsage | None = None
+    models: dict[str, TokenUsage] = msgspec.field(default_factory=dict)
+    tools: dict[str, ToolTotal] = msgspec.field(default_factory=dict)
 
 
 class UsageTotal(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

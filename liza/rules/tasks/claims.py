@@ -259,12 +259,16 @@ def release(state: State, task_id: str, now: datetime, by: str) -> State:
     return state.with_task(freed)
 
 
-def renew_lease(state: State, run: str, now: datetime) -> State:
-    """Renew the lease that ``run`` holds, and the agent's heartbeat and lease. Raises NotOwner if it holds none."""
+def renew_lease(state: State, run: str, now: datetime, context_usage: float | None = None) -> State:
+    """Renew the lease that ``run`` holds, and the agent's heartbeat and lease. Raises NotOwner if it holds none.
+
+    ``context_usage``: the used part of its context window, 0 to 1, if its runtime reports it.
+    """
     agent = agent_of(run)
     record = ensure_agent(state, agent).agents[agent]
     until = lease_expiry(state, now)
-    renewed = state.with_agent(agent, replace(record, heartbeat=now, lease_expires=until))
+    percent = record.context_percent if context_usage is None else round(100 * context_usage)
+    renewed = state.with_agent(agent, replace(record, heartbeat=now, lease_expires=until, context_percent=percent))
     for task in state.tasks:
         if task.run == run and task.status is Status.CLAIMED:
             return renewed.with_task(replace(task, lease_expires=max(until, task.lease_expires or until)))
