@@ -29,6 +29,7 @@ from liza.rules.value_classes import Value, replace
 from liza.rules.work_kinds import WorkKind
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import crash_points, processes
+from liza.worker import identity
 
 
 class SetUpDue(Value):
@@ -87,6 +88,7 @@ class Launcher:
         command = self._build_command(state, work, inputs, directory, worktree)
         argv = (str(preset_table.require_executable(self.preset)), *command.argv[1:])
         env = inputs.hooks.apply_to({**self._session_environment(work), **command.env})
+        env[identity.TOKEN_VARIABLE] = identity.issue_token(directory, self.crew.clock.now())
         if not self.terminal:
             return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
         if command_line.choose_carriers(self.preset, interactive=True).work is TextCarrier.TERMINAL:

@@ -1,0 +1,112 @@
+"""Identity: a worker exchanges the one-time token of its environment for its identity and a bearer token.
+
+Both tokens begin with the run, so that a request names its run in one value. Only their digests are on disk, in the
+run's directory. Whoever can read the environment of the session can use the one-time token, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+
+import msgspec
+
+from liza.crew.crew import Crew
+from liza.programs.session.run_directory import RunDir, RunRecord, read_struct
+from liza.rules.errors import LizaError, TokenRefused
+from liza.rules.model import AwareDatetime, FrozenStruct
+from liza.rules.paths import Paths, role_of
+from liza.system import atomic, crash_points
+from liza.worker.api_answers import Credential, IdentityAnswer
+from liza.worker.api_requests import IdentityRequest
+from liza.worker.current_run import require_current_run
+
+TOKEN_VARIABLE = "LIZA_TOKEN"
+_TOKEN_FILE, _BEARER_FILE = "token.json", "bearer.json"
+_SEPARATOR = ":"
+_SECRET_BYTES = 32
+
+
+class TokenDigest(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``token.json`` and ``bearer.json``: the SHA-256 digest of a token, and when it was issued."""
+
+    digest: str
+    issued: AwareDatetime
+
+
+def issue_token(run_dir: RunDir, now: AwareDatetime) -> str:
+    """Return a new one-time token for the session of a run, and store its digest. Raises OSError."""
+    token = _new_token(run_dir.run)
+    atomic.write(run_dir.path / _TOKEN_FILE, _encode_digest(token, now))
+    return token
+
+
+def find_run(paths: Paths, token: str) -> RunDir:
+    """Return the run that a token names; nothing shows yet that the token is right. Raises TokenRefused."""
+    run, separator, _ = token.partition(_SEPARATOR)
+    try:
+        if separator:
+            return RunDir(paths, run)
+    except LizaError:
+        pass
+    raise TokenRefused("the token names no run", "liza agents")
+
+
+def identify(
+    crew: Crew,
+    request: IdentityRequest,
+    credentials_of: Callable[[RunRecord], tuple[Credential, ...]] = lambda record: (),
+) -> IdentityAnswer:
+    """Exchange a one-time token for the identity of its run and a bearer token.
+
+    ``credentials_of`` is called before the token is used up, so that a worker can try again after a failure. Raises
+    TokenRefused if the token is wrong or was used, UnknownId, RunIsOver, LizaError, OSError.
+    """
+    run_dir = find_run(crew.paths, request.token)
+    if not _is_digest_of(run_dir, _TOKEN_FILE, request.token):
+        raise TokenRefused(f"this is not the token of {run_dir.run}", f"liza agents {run_dir.agent}")
+    record = require_current_run(run_dir)
+    turn = run_dir.read_turn()
+    credentials = credentials_of(record)
+    bearer = _new_token(run_dir.run)
+    # Of several exchanges at the same time one creates the file.
+    if not atomic.write_if_absent(run_dir.path / _BEARER_FILE, _encode_digest(bearer, crew.clock.now())):
+        raise TokenRefused(f"the token of {run_dir.run} was used before", f"liza agents {run_dir.agent}")
+    crash_points.point("identity", "exchanged")
+    env = {"LIZA_RUN": run_dir.run, "LIZA_AGENT_ID": run_dir.agent, "LIZA_ROOT": str(crew.paths.root)}
+    return IdentityAnswer(
+        run_id=run_dir.run,
+        role=role_of(run_dir.agent),
+        repository=str(crew.paths.root),
+        agent_name=run_dir.agent,
+        session_id=request.session_id or (turn.session if turn else None) or run_dir.run,
+        token=bearer,
+        task_id=record.task,
+        worktree=record.worktree or None,
+        credentials=credentials,
+        env=env if record.task is None else {**env, "LIZA_TASK": record.task},
+    )
+
+
+def verify_bearer(run_dir: RunDir, token: str) -> bool:
+    """Return whether ``token`` is the bearer token of the run. Raises LizaError if its digest cannot be read."""
+    return _is_digest_of(run_dir, _BEARER_FILE, token)
+
+
+def _new_token(run: str) -> str:
+    return f"{run}{_SEPARATOR}{secrets.token_urlsafe(_SECRET_BYTES)}"
+
+
+def _encode_digest(token: str, now: AwareDatetime) -> bytes:
+    return msgspec.json.encode(TokenDigest(digest=_digest(token), issued=now)) + b"\n"
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_digest_of(run_dir: RunDir, name: str, token: str) -> bool:
+    stored = read_struct(run_dir.path / name, TokenDigest)
+    return stored is not None and hmac.compare_digest(stored.digest.encode(), _digest(token).encode())
