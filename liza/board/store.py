@@ -59,6 +59,8 @@ class Transaction(Mutable):
     state: State
     document: Document
     """The text of ``before``, by entries."""
+    task: str | None = None
+    """The task that the journal names."""
     move: ArchiveMove | None = None
     """Entries that the change moves to the archive."""
     revision: int | None = None
@@ -157,7 +159,7 @@ class Board:
         """
         with self._lock_and_repair() as locked:
             before = locked.document.state
-            tx = Transaction(before, before, locked.document)
+            tx = Transaction(before, before, locked.document, task)
             yield tx
             if tx.state is before or tx.state == before:
                 return
@@ -165,7 +167,7 @@ class Board:
             after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
             self._refuse_new_violations(before, after)
             changed = changes.change_document(locked.document, after)
-            record = RevisionRecord(number, actor=actor, event=event, task=task)
+            record = RevisionRecord(number, actor=actor, event=event, task=tx.task)
             if tx.move is None:
                 self._commit(locked, changed, record)
             else:

@@ -39,6 +39,10 @@ class NotOwner(Refused):
     code = "not-yours"
 
 
+class TakenMeanwhile(Refused):
+    """Other agents took the task since the board was read, and there is no other one. Exit code 1."""
+
+
 class UnknownId(Refused):
     """The board has no task, agent or other entry with this id. Exit code 1."""
 

@@ -73,9 +73,9 @@ class ActionRunner:
         """Carry out ``action``. Raises LizaError or OSError if it fails; the board then has no partial change."""
         match action:
             case actions.Claim(task):
-                claim.claim_task(self.crew, self.agent, task)
+                claim.claim_task(self.crew, self.agent, task, or_next=True)
             case actions.ClaimReview(task):
-                claim_review.claim_review(self.crew, self.agent, task)
+                claim_review.claim_review(self.crew, self.agent, task, or_next=True)
             case actions.ClaimPlanning(trigger):
                 evidence = self.crew.gather_evidence(self.crew.board.read())
                 with self.crew.change(self.agent, "plan") as tx:

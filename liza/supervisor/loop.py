@@ -18,7 +18,7 @@ from liza.crew.recovery.orphan_sessions import end_orphan_sessions
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.repo import reflogs
-from liza.rules.errors import LizaError, Refused
+from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.redaction import redact
 from liza.rules.model import State
 from liza.rules.reports.alarms import BY_HAND_HINT, restart_hint
@@ -137,7 +137,8 @@ class Supervisor:
             if isinstance(action, actions.Wait):
                 self._do_idle_work(action.seconds)
             else:
-                self.action_runner.carry_out(action)
+                with contextlib.suppress(TakenMeanwhile):  # no failure: the next pass waits, and says for what
+                    self.action_runner.carry_out(action)
             self._slow_repeated_action(action)
             self.past.failed_passes = 0
         except (LizaError, OSError) as error:

@@ -9,7 +9,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.orphan_slots import release_orphan_slot
 from liza.crew.result import Result
-from liza.rules.errors import LizaError, Refused
+from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.times import format_time
 from liza.rules.model import State, Status
 from liza.rules.paths import check_task_id as checked_task_id
@@ -76,15 +76,19 @@ def _first_commands(crew: Crew, done: TaskClaim) -> tuple[str, ...]:
     return (*warnings, first, test) if test else (*warnings, first)
 
 
-def claim_task(crew: Crew, agent: str, task_id: str | None = None, *, give_back: bool = False) -> TaskClaim:
+def claim_task(
+    crew: Crew, agent: str, task_id: str | None = None, *, or_next: bool = False, give_back: bool = False
+) -> TaskClaim:
     """Reserve a task, prepare its slot, confirm the claim and finish the worktree. Raises Refused.
 
+    ``or_next``: if another agent has taken the task meanwhile, take the next one; raises TakenMeanwhile if there is
+    none. That is so without ``task_id``, too.
     On an error, the changes of this run are undone. A confirmed claim is kept for the agent's supervisor, which tries
     again to create the worktree; without a supervisor, ``give_back`` makes the task UNCLAIMED again.
     """
     if task_id is not None:
         checked_task_id(task_id)
-    reserved, evidence = _reserve(crew, agent, task_id)
+    reserved, evidence = _reserve(crew, agent, task_id, or_next=or_next or task_id is None)
     task, run, slot = reserved.task, reserved.run, reserved.slot
     crash_points.point("claim", "reserved")
     try:
@@ -102,7 +106,7 @@ def claim_task(crew: Crew, agent: str, task_id: str | None = None, *, give_back:
     return claimed
 
 
-def _reserve(crew: Crew, agent: str, task_id: str | None) -> tuple[TaskClaim, Evidence]:
+def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> tuple[TaskClaim, Evidence]:
     before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
         from liza.crew.archive import archived_tasks  # not needed for a task of the board
@@ -113,11 +117,20 @@ def _reserve(crew: Crew, agent: str, task_id: str | None) -> tuple[TaskClaim, Ev
     chosen = task_id or _pick(before, agent, now, evidence)
     with crew.change(agent, "reserve", chosen) as tx:
         state = claims.ensure_agent(tx.state, agent)
+        if or_next:
+            tx.task = chosen = _claimable_now(state, chosen, agent, now, evidence)
         task = claims.get_task(state, chosen)
         slot = picking.free_slot(state, task)
         claimant = claims.Claimant(agent, processes.identify_self())
         tx.state, run = claims.reserve(state, chosen, claimant, slot, now, evidence)
     return TaskClaim(chosen, run, slot, None, claims.takeover_reason(task, agent, evidence)), evidence
+
+
+def _claimable_now(state: State, wanted: str, agent: str, now: datetime, evidence: Evidence) -> str:
+    chosen = picking.claimable_now(state, wanted, agent, now, evidence)
+    if chosen is None:
+        raise TakenMeanwhile(f"{agent} cannot claim {wanted}: it is taken, and there is no other", "liza task list")
+    return chosen
 
 
 def _pick(state: State, agent: str, now: datetime, evidence: Evidence) -> str:

@@ -12,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from liza.board.revision_journal import iter_newest_first
+from liza.crew.crew import find_crew
+from liza.rules.errors import Refused, TakenMeanwhile
 from liza.system import processes
+from liza.verbs.claim import claim_task
 from tests.journeys.crews import BIN, Crew, started
 
 
@@ -81,3 +85,21 @@ def test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over
             told = crew.liza("claim", "task-1", "--agent", "coder-2")
             assert "task-1 CLAIMED, taken over from coder-1: its lease expired at " in told
             assert stray.poll() is not None or not tuple(processes.find_run_pids("coder-1.1", crew.paths.root))
+
+
+def test_a_supervisor_that_decided_on_an_older_board_claims_the_next_task_and_the_journal_names_it(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as crew:
+        crew.add("t1", "t2")
+        opened = find_crew(crew.root)
+        taken = [claim_task(opened, f"coder-{number}", "t1", or_next=True).task for number in (1, 2)]
+        assert taken == ["t1", "t2"]
+        reserved = [record.task for record in iter_newest_first(crew.paths.journal) if record.event == "reserve"]
+        assert reserved == ["t2", "t1"]
+        before = crew.state()
+        with pytest.raises(TakenMeanwhile, match="it is taken, and there is no other"):
+            claim_task(opened, "coder-3", "t1", or_next=True)
+        assert crew.state() == before
+        with pytest.raises(Refused, match="holds its lease"):
+            claim_task(opened, "coder-3", "t1")

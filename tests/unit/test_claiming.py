@@ -3,14 +3,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UnknownId, UsageError
-from liza.rules.model import Event, Status
+from liza.rules.model import Event, Status, Task
 from liza.rules.paths import agent_of, check_task_id, parse_agent_id, role_of
-from liza.rules.tasks import claims, coding, picking
+from liza.rules.tasks import claims, coding, picking, reviews
 from liza.rules.tasks.picking import Evidence, LimitReached, NoTask, Pick
-from tests.unit.boards import BASE, HERE, NOW, agents, board, claimed, later, task, with_config
+from tests.unit.boards import BASE, HERE, NOW, agents, board, claimed, later, submitted, task, with_config
 
 S = Status
 NONE = Evidence()
@@ -233,6 +235,66 @@ def test_priority_then_age_then_the_order_of_the_board_decide() -> None:
         order.append(pick.task.id)
         state = replace(state, tasks=tuple(one for one in state.tasks if one.id != pick.task.id))
     assert order == ["c", "d", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("now", "taken"),
+    [
+        ((task("t1"), task("t2")), "t1"),
+        ((task("t1", S.DRAFT), task("t2")), "t2"),
+        ((task("t1", S.DRAFT), task("t3", priority=4), task("t2")), "t2"),
+        ((task("t1", S.DRAFT), task("t2", failed_by=("coder-1",))), None),
+        ((task("t1", S.DRAFT),), None),
+        # It is gone, or the agent has work: the claim itself says so.
+        ((task("t2"),), "t1"),
+        ((task("t1", S.DRAFT), task("t2"), task("t3", S.CLAIMED, assigned_to="coder-1", worktree="s3")), "t1"),
+    ],
+)
+def test_a_claimer_that_comes_late_takes_the_best_of_what_is_left(now: tuple[Task, ...], taken: str | None) -> None:
+    assert picking.claimable_now(board(*now), "t1", "coder-1", NOW, NONE) == taken
+
+
+def test_a_claimer_that_comes_late_takes_over_no_lapsed_claim_that_it_did_not_decide_to_take_over() -> None:
+    lapsed, _ = claimed(board(task(priority=1), task("t2"), task("t3", S.DRAFT)))
+    over = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.1"}))
+    assert picking.pick_task(lapsed, "coder-2", later(301), over) == Pick(lapsed.tasks[0])
+    assert picking.claimable_now(lapsed, "task-1", "coder-2", later(301), over) == "task-1"
+    assert picking.claimable_now(lapsed, "t3", "coder-2", later(301), over) is None
+
+
+@given(
+    claimers=st.permutations([f"coder-{number}" for number in range(1, 7)]),
+    priorities=st.lists(st.integers(1, 3), min_size=1, max_size=9),
+)
+def test_claimers_that_saw_the_same_board_get_the_best_tasks_whatever_their_order(
+    claimers: list[str], priorities: list[int]
+) -> None:
+    tasks = [task(f"t{number}", priority=priority) for number, priority in enumerate(priorities)]
+    state = seen = board(*tasks)
+    got = []
+    for agent in claimers:
+        picked = picking.pick_task(seen, agent, NOW, NONE)
+        assert isinstance(picked, Pick)
+        chosen = picking.claimable_now(state, picked.task.id, agent, NOW, NONE)
+        if chosen is not None:
+            state, _ = claims.reserve(state, chosen, claims.Claimant(agent, HERE), f"s{chosen}", NOW, NONE)
+            got.append(chosen)
+    best = sorted(tasks, key=lambda one: one.priority)[: len(claimers)]
+    assert got == [one.id for one in best]
+
+
+def test_reviewers_that_saw_the_same_board_get_a_review_each_while_there_is_one() -> None:
+    state, first = submitted(board(task("t1"), task("t2")), "t1")
+    state, second = submitted(state, "t2", "coder-2")
+    over = Evidence(dead=frozenset({first, second}))
+    seen, got = state, []
+    for agent in ("code-reviewer-1", "code-reviewer-2", "code-reviewer-3"):
+        picked = picking.pick_review(seen, agent, over)
+        assert isinstance(picked, Pick)
+        got.append(picking.reviewable_now(state, picked.task.id, agent, over))
+        if got[-1] is not None:
+            state, _ = reviews.claim_review(state, got[-1], agent, NOW, over)
+    assert got == ["t1", "t2", None]
 
 
 def test_a_free_slot_is_the_tasks_own_or_one_that_nobody_names() -> None:

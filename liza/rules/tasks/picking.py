@@ -85,6 +85,28 @@ def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
     return NoTask("; ".join(reasons[:3]) or "no task is ready for review")
 
 
+def claimable_now(state: State, wanted: str, agent: str, now: datetime, evidence: Evidence) -> str | None:
+    """Return the task that a coder takes which picked ``wanted`` on an older board; None if all are taken.
+
+    Many agents wake up for the same revision and pick the same task. Under the lock each takes what is the best then,
+    so nobody loses a race while there is a task. A lapsed claim is taken over only if that was decided.
+    """
+    task = state.task(wanted)
+    if task is None or occupation(state, agent) or claim_obstacle(state, task, agent, now, evidence) is None:
+        return wanted
+    pick = pick_task(state, agent, now, evidence)
+    return pick.task.id if isinstance(pick, Pick) and pick.task.status is not S.CLAIMED else None
+
+
+def reviewable_now(state: State, wanted: str, agent: str, evidence: Evidence) -> str | None:
+    """As ``claimable_now``, for a reviewer."""
+    task = state.task(wanted)
+    if task is None or occupation(state, agent) or review_obstacle(task, agent, evidence) is None:
+        return wanted
+    pick = pick_review(state, agent, evidence)
+    return pick.task.id if isinstance(pick, Pick) else None
+
+
 def claim_obstacle(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
     """Return why ``agent`` may not claim ``task`` now; None if it may. Only this function defines "claimable"."""
     if role_of(agent) != "coder":
