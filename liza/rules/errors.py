@@ -131,6 +131,12 @@ class ProgramMissing(Missing):
     """The agent's program is not installed or not executable. Exit code 5."""
 
 
+class NoAccount(Missing):
+    """No account of the program can be used now: each is limited, set aside or not readable. Exit code 5."""
+
+    code = "no-account"
+
+
 class NoCrew(Missing):
     """Neither the working directory nor one above it has ``.liza``. Exit code 5."""
 

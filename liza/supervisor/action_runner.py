@@ -11,11 +11,20 @@ from liza.crew import layout
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_argv, liza_path
 from liza.crew.merging import merge_turn
+from liza.programs.accounts import session_results
 from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.terminal import tmux
-from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NotOwner, ProgramMissing, WriteFailed
+from liza.rules.errors import (
+    BoardInconsistent,
+    LizaError,
+    LockTimeout,
+    NoAccount,
+    NotOwner,
+    ProgramMissing,
+    WriteFailed,
+)
 from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.redaction import redact
 from liza.rules.formatting.times import format_time
@@ -118,9 +127,9 @@ class ActionRunner:
         """Start a session with the launcher. A failed start counts as a crash and is recorded with its reason."""
         try:
             started = self.launcher.start(run)
-        except (NotOwner, BoardInconsistent, WriteFailed, LockTimeout):
-            # The claim is gone, its worktree is not prepared yet, or the board or the disk failed. The program is not
-            # at fault: the loop tries again after a delay.
+        except (NotOwner, NoAccount, BoardInconsistent, WriteFailed, LockTimeout):
+            # The claim is gone, its worktree is not prepared yet, no account can be used, or the board or the disk
+            # failed. The program is not at fault: the loop tries again after a delay.
             raise
         except ProgramMissing as error:
             self.memory.unusable = UnusableProgram(f"{error.message} (next: {error.hint})")
@@ -216,9 +225,28 @@ class ActionRunner:
         has_looped = result.outcome is SessionOutcome.LOOPED and work is not None and work.kind == WorkKind.PLANNING
         if rule.fault is Fault.CRASH or has_looped:
             self.memory.streak = self.memory.streak.crashed(self.crew.clock.monotonic())
-        self._rest_after(result)
-        self._report_end(run, result, rule)
+        if not self._note_account(directory, result):
+            self._rest_after(result)
+            self._report_end(run, result, rule)
         wake_up.wake_watchers(self.crew.paths, self.agent)
+
+    def _note_account(self, directory: run_directory.RunDir, result: SessionEnd) -> bool:
+        """Record what the end says about the session's account; return whether the account cannot be used now.
+
+        Then this agent rests only if no other account can be used: see ``situation.find_account_wait``.
+        """
+        now, first = self.crew.clock.now(), self.crew.board.read().config.restart_after_crash
+        try:
+            obstacle = session_results.record_session_end(directory, result, self.launcher.environ, now, first)
+        except (LizaError, OSError) as error:
+            self.notify(f"! what the session says about its account was not recorded: {error}")
+            return False
+        if obstacle is None:
+            return False
+        self.notify(f"! {obstacle.text} (next: {obstacle.next})")
+        if obstacle.needs_person:
+            self.crew.append_alert_log([f"account  {obstacle.text}. Next: {obstacle.next}"])
+        return True
 
     def _rest_after(self, result: SessionEnd) -> None:
         """Set the rest before the next session."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.crew.recovery.run_cleanup import archive_old_runs
+from liza.programs.accounts.run_account import session_environ
 from liza.programs.presets.preset import Preset
 from liza.programs.session import outcomes, session_process, transcript
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
@@ -52,7 +53,8 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
         # After the worktree's files: the recorded end releases the task, and another run may use the worktree then.
         _record_end(crew, record, result)
         crash_points.point("conclude", "recorded")
-        meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
+        own_environ = session_environ(directory, preset, environ)
+        meter = Meter(preset, directory, record.started, own_environ, crew.clock.monotonic)
         _append_usage(crew, directory, record, result, _used(meter), meter.telemetry)
     # Last: a supervisor that crashes before this line concludes the session again.
     directory.mark_concluded(f"{result.outcome}: {result.reason}")

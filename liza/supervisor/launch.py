@@ -8,6 +8,8 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path
+from liza.programs.accounts.account_choice import AccountChooser
+from liza.programs.accounts.run_account import config_dir_of, read_run_account
 from liza.programs.messages import inbox
 from liza.programs.presets import command_line, preset_table, session_environment
 from liza.programs.presets.command_line import TextCarrier
@@ -61,11 +63,13 @@ class Launcher:
         self.environ = dict(environ)
         self.notify = notify
         self.worktree_files = WorktreeFiles(crew, preset, notify)
+        self.accounts = AccountChooser(preset, environ, notify)
 
     def start(self, run: str) -> session_process.RunningSession | session_process.StartFailed | SetUpDue:
         """Start the session of ``run``, or return SetUpDue if the set-up has to run first.
 
-        Raises NotOwner if the run has no claim any more, LizaError for other failures.
+        Raises NotOwner if the run has no claim any more, NoAccount if none can be used now, LizaError for other
+        failures.
         """
         state = self.crew.board.read()
         work = find_current_work(state, agent_of(run))
@@ -78,16 +82,21 @@ class Launcher:
         directory = self.crew.run_dir(run)
         worktree = self.crew.paths.slot(slot)
         self._kill_orphans(agent_of(run))
+        previous = self._previous_session(state, work, directory)
+        account = self.accounts.take(self.crew.clock.now(), self._account_of(previous))
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
         directory.create(self._run_record(state, work, worktree))
+        account.record(directory)
         crash_points.point("launch", "recorded")
         # A start prompt that an earlier session never received would start this one a second time.
         inbox.withdraw_messages(self.crew.paths, agent_of(run), "liza")
         inputs = self.worktree_files.install(state, work, directory, worktree)
         crash_points.point("launch", "briefed")
-        command = self._build_command(state, work, inputs, directory, worktree)
+        # A conversation is in the configuration directory of its account: with another one it is not found.
+        resumed = previous if previous is not None and config_dir_of(previous) == account.config_dir else None
+        command = self._build_command(state, inputs, directory, worktree, self._resume_arguments(resumed))
         argv = (str(preset_table.require_executable(self.preset)), *command.argv[1:])
-        env = inputs.hooks.apply_to({**self._session_environment(work), **command.env})
+        env = account.apply_to(inputs.hooks.apply_to({**self._session_environment(work), **command.env}))
         env[identity.TOKEN_VARIABLE] = identity.issue_token(directory, self.crew.clock.now())
         if not self.terminal:
             return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
@@ -109,7 +118,7 @@ class Launcher:
             raise Refused(f"{agent} has processes that cannot be ended: {pids}", f"ps -fp {pids}")
 
     def _build_command(
-        self, state: State, work: CurrentWork, inputs: LaunchInputs, directory: RunDir, worktree: Path
+        self, state: State, inputs: LaunchInputs, directory: RunDir, worktree: Path, resume_args: tuple[str, ...]
     ) -> command_line.ProgramCommand:
         mode = command_line.select_launch_mode(self.preset, self.terminal)
         scope = command_line.SessionScope(
@@ -121,26 +130,33 @@ class Launcher:
             test_command=state.config.integration_command or "",
         )
         mode = replace(mode, args=(*mode.args, *inputs.hooks.args))
-        return command_line.build_command(
-            self.preset, mode, inputs.prompt, scope, self._resume_arguments(state, work, directory)
-        )
+        return command_line.build_command(self.preset, mode, inputs.prompt, scope, resume_args)
 
-    def _resume_arguments(self, state: State, work: CurrentWork, directory: RunDir) -> tuple[str, ...]:
-        """Return the arguments that resume the conversation of the previous session, or none.
+    def _previous_session(self, state: State, work: CurrentWork, directory: RunDir) -> RunDir | None:
+        """Return the previous session, if its conversation can be continued; None otherwise.
 
         Only if that session ended through no fault of its own and the program supports it. If resuming fails, that
         counts as a crash, and the next session starts a new conversation.
         """
         task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
         if task is None or not claims.is_continuation(task) or not self.preset.resume.id:
-            return ()
+            return None
         earlier = [run for run in list_runs(self.crew.paths, directory.agent) if run != directory.run]
         previous = self.crew.run_dir(earlier[-1]) if earlier else None
         record = previous.read_record() if previous is not None else None
         if previous is None or record is None or (record.task, record.program) != (task.id, self.preset.name):
-            return ()
-        if not any(previous.read_activity()):
-            # Its model never answered: some programs do not store such a conversation, and fail on its id.
+            return None
+        # If its model never answered: some programs do not store such a conversation, and fail on its id.
+        return previous if any(previous.read_activity()) else None
+
+    def _account_of(self, previous: RunDir | None) -> str | None:
+        """Return the account of a session that is continued."""
+        used = read_run_account(previous) if previous is not None else None
+        return used.account if used is not None else None
+
+    def _resume_arguments(self, previous: RunDir | None) -> tuple[str, ...]:
+        """Return the arguments that resume the conversation of a session, or none."""
+        if previous is None:
             return ()
         turn = previous.read_turn()
         conversation = (
@@ -262,7 +278,7 @@ class Launcher:
 
     def set_up_environment(self, run: str) -> dict[str, str]:
         """Return the environment of the set-up: the session's, so that its processes can be found and ended."""
-        return session_environment.compose_environment(
+        environment = session_environment.compose_environment(
             self.preset,
             self.environ,
             run=run,
@@ -271,3 +287,4 @@ class Launcher:
             liza=liza_path(),
             keep=self.crew.board.read().config.environment,
         )
+        return self.accounts.hide_credentials(environment)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
+from liza.programs.accounts.account_watch import AccountWatch
 from liza.programs.session.failure_watch import FailureWatch
 from liza.rules.sessions.rests import ClockWatch, FailureStreak, MergeTries
 from liza.rules.sessions.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
 from liza.rules.sessions.spending import LedgerEntry
 from liza.rules.value_classes import Mutable, Value, field
+from liza.rules.worker_api.account_rules import NoneUsable
 from liza.supervisor.jobs import Job
 from liza.supervisor.metering import MeterThread
 
@@ -64,6 +68,9 @@ class Memory(Mutable):
     unusable: UnusableProgram | None = None
     failed_set_up: FailedSetUp | None = None
     """None once a set-up succeeded."""
+    accounts: AccountWatch = field(default_factory=lambda: AccountWatch(os.environ))
+    account_wait: NoneUsable | None = None
+    """Why no account of the program can be used, as it was last written for `status`."""
     ledger: tuple[object, tuple[LedgerEntry, ...]] = (None, ())
     """The file's stamp and the entries of the last read of the ledger."""
 

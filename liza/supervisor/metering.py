@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.crew import Crew
+from liza.programs.accounts.run_account import session_environ
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import Gauge, RunDir, RunRecord
 from liza.programs.usage.meter import Measurement, Meter
@@ -58,6 +59,7 @@ class MeterThread:
         self.board_changes: object = None
         """The session's changes on the board: they count as progress as well as changes of the worktree."""
         self.stuck: Stuck | None = None
+        environ = session_environ(directory, preset, environ)
         self._meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
         self._latest = Measurement(Progress())
         self._stopped = threading.Event()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from liza.crew.crew import Crew
+from liza.programs.accounts.run_account import session_environ
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
@@ -254,7 +255,8 @@ class SessionObserver(Value):
             def is_own(pid: int) -> bool:
                 return shim is not None and pid in processes.find_descendants(shim)
 
-            memory.listener = FailureWatch(self.preset, directory.output_path, os.environ, is_own)
+            environ = session_environ(directory, self.preset, os.environ)
+            memory.listener = FailureWatch(self.preset, directory.output_path, environ, is_own)
         memory.listener.read_new(self.monotonic_time, self.now.astimezone())
         if memory.listener.has_answered:
             memory.answers, memory.listener.has_answered = memory.answers.answered(self.monotonic_time), False

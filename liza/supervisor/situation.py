@@ -7,12 +7,16 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from liza.board import signals
 from liza.crew.crew import Crew
 from liza.crew.merging import merge_turn
+from liza.programs.accounts.account_choice import describe_wait
+from liza.programs.accounts.account_file import ACCOUNTS_COMMAND
 from liza.programs.messages import channel, inbox
 from liza.programs.presets.preset import Preset
+from liza.programs.session import run_directory
 from liza.programs.usage import ledger
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import LizaError
@@ -28,6 +32,7 @@ from liza.rules.sessions.session_facts import (
     Situation,
     SupervisorFacts,
 )
+from liza.rules.worker_api.account_rules import NoneUsable
 from liza.supervisor.memory import Memory
 from liza.supervisor.observe import MeterMaker, SessionObserver
 
@@ -53,6 +58,12 @@ def gather_situation(
     if memory.clock.has_just_slept and memory.session is not None:
         memory.session.times = memory.session.times.renewed(float("-inf"))
         memory.session.activity = memory.session.activity.restarted(monotonic_time)
+    wait = (
+        None
+        if facts is not None and facts.state is SessionState.LIVING
+        else find_account_wait(crew, agent, memory, preset)
+    )
+    account_rest = 0.0 if wait is None or wait.until is None else (wait.until - now).total_seconds()
     budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
     return Situation(
         agent=agent,
@@ -65,8 +76,8 @@ def gather_situation(
         supervisor=SupervisorFacts(
             leaving=memory.leaving,
             crashes=memory.streak.crash_ages(monotonic_time),
-            rest_seconds=memory.streak.rest_seconds(monotonic_time),
-            unusable_reason=memory.unusable.reason if memory.unusable else None,
+            rest_seconds=max(memory.streak.rest_seconds(monotonic_time), account_rest),
+            unusable_reason=_unusable_reason(memory, preset, wait),
             failed_set_up=memory.failed_set_up.reason if memory.failed_set_up else None,
             since_clock_gap=memory.clock.seconds_since_sleep(monotonic_time),
         ),
@@ -76,6 +87,31 @@ def gather_situation(
         if facts is not None and can_type(facts.run)
         else None,
     )
+
+
+def find_account_wait(crew: Crew, agent: str, memory: Memory, preset: Preset) -> NoneUsable | None:
+    """Return why no account of the program can be used, and write it for `status` when it changes. None: a session may
+    start."""
+    wait = memory.accounts.find_wait(preset, crew.clock.now())
+    text = None if wait is None or wait.until is None else _usage_wait(preset, wait.until, wait.reason)
+    before = memory.account_wait
+    if (wait is None) != (before is None) or (wait and before and wait.reason != before.reason):
+        memory.account_wait = wait
+        run_directory.write_usage_wait(crew.paths, agent, text)
+    return wait
+
+
+def _usage_wait(preset: Preset, until: datetime, reason: str) -> run_directory.UsageWait:
+    return run_directory.UsageWait(reason=f"no account can be used: {reason}: {ACCOUNTS_COMMAND}", until=until)
+
+
+def _unusable_reason(memory: Memory, preset: Preset, wait: NoneUsable | None) -> str | None:
+    """Return why no session can work until a person acts: its program cannot, or each of its accounts is set aside."""
+    if memory.unusable is not None:
+        return memory.unusable.reason
+    if wait is None or wait.until is not None:
+        return None
+    return f"{describe_wait(preset.name, wait)} (next: {ACCOUNTS_COMMAND})"
 
 
 def _budget_state_or_unknown(

@@ -162,6 +162,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``input_empty`` matches the whole of these contents while nothing is typed: a hint of the program. After a person
     was at the terminal, Liza types only into a line that is known to be empty.
 
+    ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
+    one. ``config_dir_env`` is the variable that names its configuration directory.
+
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
     """
 
@@ -178,6 +181,7 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     instructions: tuple[str, ...] = ("AGENTS.md",)
     creates: str = ""
     config_dir_env: str = ""
+    credential_env: str = ""
     session_id_env: str = ""
     add_dirs: tuple[str, ...] = ()
     first_run: tuple[str, ...] = ()

@@ -19,12 +19,14 @@ class SessionEnd(Value):
 
     ``reason`` is a sentence for people; empty: the program's last output says more. ``retry_at``: when a usage limit
     ends, if known. ``needs_person``: a person has to start the program once, to answer it or to log in.
+    ``login_refused``: the model refused the login of the session's account.
     """
 
     outcome: SessionOutcome
     reason: str = ""
     retry_at: datetime | None = None
     needs_person: bool = False
+    login_refused: bool = False
 
 
 def classify_end(
@@ -78,6 +80,7 @@ def _end_of_stop(stop: StopNote, failure: ModelFailure | None) -> SessionEnd:
         "" if why is StopReason.IDLE else stop.reason,
         retry_at=until if why is StopReason.USAGE_LIMIT else None,
         needs_person=STOP_RULES[why].outcome is SessionOutcome.UNUSABLE,
+        login_refused=why is StopReason.LOGIN_REFUSED,
     )
 
 
@@ -85,7 +88,7 @@ def _end_of_failure(failure: ModelFailure) -> SessionEnd:
     reason = model_silence.describe_failure(failure.kind, failure.message)
     match failure.kind:
         case SilenceKind.LOGIN:
-            return SessionEnd(SessionOutcome.UNUSABLE, reason, needs_person=True)
+            return SessionEnd(SessionOutcome.UNUSABLE, reason, needs_person=True, login_refused=True)
         case SilenceKind.QUOTA:
             return SessionEnd(SessionOutcome.QUOTA, reason, failure.until)
         case _:

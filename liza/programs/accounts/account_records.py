@@ -1,0 +1,74 @@
+"""What is known of each account: one small file of the user, ``accounts.json`` in the state directory, without secrets.
+
+It belongs to the user and not to a crew: a usage limit applies to the account, whichever crew reached it. Each change
+replaces the file atomically, under a lock beside it. Decision 026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from liza.rules.errors import LizaError, NotRegularFile
+from liza.rules.worker_api.account_rules import AccountRecord
+from liza.system import atomic, untrusted_files
+from liza.system.flock import lock_path
+
+Records = dict[str, AccountRecord]
+LOCK_LIMIT = 10.0
+"""Seconds to wait for the lock. It is held for one read and one write."""
+MAX_REASON = 300  # characters
+_UNUSED = AccountRecord()
+
+
+def records_path(environ: Mapping[str, str], home: Path) -> Path:
+    """Return the path of the file: below XDG_STATE_HOME, or ``~/.local/state``."""
+    # A relative path is invalid by the XDG specification, and is ignored.
+    state = environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state.startswith("/") else home / ".local" / "state") / "liza" / "accounts.json"
+
+
+def read_records(path: Path) -> Records:
+    """Return the records by account id; none if there is no file. Raises LizaError if it is damaged."""
+    data = untrusted_files.read_if_exists(path, untrusted_files.MAX_RECORD_SIZE)
+    if data is None:
+        return {}
+    try:
+        return msgspec.json.decode(data, type=Records)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        raise LizaError(f"{path} cannot be read: {error}", f"rm {path}") from error
+
+
+def change_records(path: Path, change: Callable[[Records], Records]) -> Records:
+    """Replace the records by ``change`` of them, under the lock; return the new ones.
+
+    A damaged file is kept as ``accounts.json.damaged``, and the records begin anew: each limit is found out again, at
+    the price of one session. Raises OSError, LockTimeout.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with lock_path(path.with_name(f"{path.name}.lock"), LOCK_LIMIT, 0o600):
+        try:
+            before = read_records(path)
+        except (LizaError, NotRegularFile):
+            path.replace(damaged_path(path))
+            before = {}
+        after = change(dict(before))
+        if after != before:
+            atomic.write(path, msgspec.json.encode(after) + b"\n")
+        return after
+
+
+def change_record(path: Path, account: str, change: Callable[[AccountRecord], AccountRecord]) -> AccountRecord:
+    """Replace the record of one account; return the new one. Raises OSError, LockTimeout."""
+
+    def changed(records: Records) -> Records:
+        return {**records, account: change(records.get(account, _UNUSED))}
+
+    return change_records(path, changed)[account]
+
+
+def damaged_path(path: Path) -> Path:
+    """Return the path under which a damaged file is kept."""
+    return path.with_name(f"{path.name}.damaged")

@@ -1,0 +1,411 @@
+"""Accounts of programs: the person's file, real commands that print secrets, and the file of what is known of each."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from liza.programs.accounts import account_file, account_records, secret_source, session_results
+from liza.programs.accounts.account_choice import AccountChooser
+from liza.programs.accounts.account_file import Account
+from liza.programs.accounts.account_watch import AccountWatch
+from liza.programs.accounts.run_account import RunAccount, read_run_account, session_environ, write_run_account
+from liza.programs.presets.preset import Preset
+from liza.programs.session.outcomes import SessionEnd
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.rules.errors import LizaError, Missing, NoAccount, UsageError
+from liza.rules.paths import Paths
+from liza.rules.sessions.session_ends import SessionOutcome
+from liza.rules.worker_api import account_rules
+from liza.rules.worker_api.account_rules import AccountOrder, AccountRecord, Obstacle
+from tests.conftest import FakeClock, until
+
+PRESET = Preset(name="prog", config_dir_env="PROG_HOME", credential_env="PROG_KEY")
+BARE = Preset(name="prog")
+SECRET = "mellon-5f31c07a"
+
+
+@pytest.fixture
+def home() -> Path:
+    return Path(os.environ["HOME"])
+
+
+def write_file(home: Path, text: str, mode: int = 0o600) -> Path:
+    path = account_file.accounts_path(home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def account(*command: str, variable: str = "", config_dir: str = "") -> Account:
+    sets = "PROG_KEY" if command or variable else ""
+    return Account("prog", "work", variable=variable, command=command, config_dir=config_dir, sets=sets)
+
+
+def records_of(home: Path) -> dict[str, AccountRecord]:
+    return account_records.read_records(account_records.records_path(os.environ, home))
+
+
+# The file of the person
+
+
+def test_accounts_are_read_in_the_order_of_the_file(home: Path) -> None:
+    write_file(
+        home,
+        """
+        order = "spread"
+        [accounts.prog.zeta]
+        variable = "ZETA"
+        [accounts.prog.alpha]
+        command = "pass show 'work key'"
+        sets = "OTHER_KEY"
+        valid_seconds = 3600
+        [accounts.prog.max]
+        config_dir = "~/.prog-max"
+        [accounts.prog.own]
+        login = true
+        """,
+    )
+    file = account_file.read_accounts(home)
+    assert file.order is AccountOrder.SPREAD
+    assert file.accounts_of(PRESET) == (
+        Account("prog", "zeta", variable="ZETA", sets="PROG_KEY"),
+        Account("prog", "alpha", command=("pass", "show", "work key"), sets="OTHER_KEY", valid_seconds=3600),
+        Account("prog", "max", config_dir=str(home / ".prog-max")),
+        Account("prog", "own"),
+    )
+    assert file.accounts_of(Preset(name="other")) == ()
+
+
+def test_without_a_file_there_are_no_accounts(home: Path) -> None:
+    assert account_file.read_accounts(home).accounts_of(PRESET) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[accounts.prog.a]\nvariable = 'A'\ncommand = 'b'", "keep one"),
+        ("[accounts.prog.a]", "needs variable, command, config_dir, or login"),
+        ("[accounts.prog.a]\nlogin = true\nvariable = 'A'", "login = true is the program's own login"),
+        ("[accounts.prog.a]\nvariable = 'A B'", "A-Za-z_"),
+        ("[accounts.prog.a]\nkey = 'sk-1'", "unknown field `key`"),
+        ("[accounts.prog.A]\nvariable = 'A'", "lower-case"),
+        ("[accounts.prog.a]\ncommand = './steal'", "must be a name on PATH or an absolute path"),
+        ("[accounts.prog.a]\ncommand = ['bin/steal']", "must be a name on PATH or an absolute path"),
+        ('[accounts.prog.a]\ncommand = "pass \'x"', "quotation"),
+        ("[accounts.prog.a]\ncommand = ''", "command is empty"),
+        ("[accounts.prog.a]\nconfig_dir = 'here'", "absolute path"),
+        ("[accounts.prog.a]\nvariable = 'A'\nvalid_seconds = 1", ">= 10"),
+        ("order = 'random'", "Invalid enum value"),
+        ("[accounts", "table declaration"),
+        ("accounts = 3", "object"),
+    ],
+)
+def test_a_wrong_file_is_an_error_that_names_the_file_and_the_cause(home: Path, text: str, reason: str) -> None:
+    path = write_file(home, text)
+    with pytest.raises(UsageError, match=r"accounts\.toml") as raised:
+        account_file.read_accounts(home)
+    assert reason in raised.value.message
+    assert str(path) in raised.value.hint
+
+
+def test_a_file_that_others_may_change_is_refused(home: Path) -> None:
+    path = write_file(home, "[accounts.prog.a]\nvariable = 'A'", 0o620)
+    with pytest.raises(UsageError, match="0620: other users may change it") as raised:
+        account_file.read_accounts(home)
+    assert raised.value.hint == f"chmod 600 {path}"
+    path.chmod(0o644)
+    assert account_file.read_accounts(home).accounts_of(PRESET)
+
+
+def test_an_account_that_the_program_cannot_use_is_an_error(home: Path) -> None:
+    write_file(home, "[accounts.prog.a]\nconfig_dir = '/x'")
+    with pytest.raises(UsageError, match="no variable for its directory"):
+        account_file.read_accounts(home).accounts_of(BARE)
+    write_file(home, "[accounts.prog.a]\nvariable = 'A'")
+    with pytest.raises(UsageError, match='needs sets = "VARIABLE"'):
+        account_file.read_accounts(home).accounts_of(BARE)
+
+
+# The secret
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("echo", SECRET),
+        ("printf", SECRET),
+        ("printf", f"\\n  {SECRET}\\r\\n"),
+        # A background process keeps the output open, as the agent of a password manager may.
+        ("sh", "-c", f"echo {SECRET}; sleep 5 & "),
+    ],
+)
+def test_the_only_line_that_a_command_prints_is_the_secret(home: Path, command: tuple[str, ...]) -> None:
+    secret = secret_source.read_secret(account(*command), os.environ, home)
+    assert secret is not None
+    assert secret.value == SECRET
+    assert SECRET not in repr(secret)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (("printf", f"{SECRET}\\n{SECRET}"), "2 lines, and a secret is one line"),
+        (("true",), "printed nothing"),
+        (("sh", "-c", f"echo {SECRET}; exit 3"), "exited with 3"),
+        (("sh", "-c", f"echo {SECRET}; kill -9 $$"), "was ended by signal 9"),
+        (("sh", "-c", f"echo {SECRET} >&2; exit 1"), "exited with 1"),
+        (("no-such-password-manager",), "is not installed, or not in PATH"),
+        (("/no/such/file",), "does not exist or is not executable"),
+        (("/etc",), "does not exist or is not executable"),
+        (("yes", SECRET), "printed more than 16384 bytes"),
+        (("printf", "\\377\\376"), "printed no text"),
+        (("printf", f"{SECRET}\\033[2J"), "control characters"),
+        (("sh", "-c", f"read answer < /dev/tty && echo {SECRET}"), "exited with"),
+        (("sh", "-c", f"read answer && echo {SECRET}"), "exited with"),
+    ],
+)
+def test_a_command_that_prints_no_secret_is_an_error_without_its_output(
+    home: Path, command: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(Missing) as raised:
+        secret_source.read_secret(account(*command), os.environ, home)
+    assert raised.value.message.startswith("account prog/work: ")
+    assert reason in raised.value.message
+    assert SECRET not in f"{raised.value} {raised.value.hint}"
+    assert raised.value.hint
+
+
+def test_a_command_that_hangs_is_ended_with_its_children(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_source, "COMMAND_LIMIT", 0.5)
+    pids = tmp_path / "pids"
+    for closes in ("", "exec >&-; "):
+        hangs = f"{closes}sleep 600 & echo $! $$ > {pids}; wait"
+        with pytest.raises(Missing, match=r"did not end within 0\.5 s"):
+            secret_source.read_secret(account("sh", "-c", hangs), os.environ, home)
+        for pid in pids.read_text().split():
+            until(lambda pid=pid: not Path(f"/proc/{pid}/cmdline").exists() or _is_zombie(pid), f"{pid} lives")
+
+
+def _is_zombie(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_command_runs_at_home_without_the_variables_of_liza(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIZA_RUN", "coder-1.1")
+    monkeypatch.setenv("VAULT", "here")
+    secret = secret_source.read_secret(account("sh", "-c", 'echo "$PWD ${LIZA_RUN-none} $VAULT"'), os.environ, home)
+    assert secret is not None
+    assert secret.value == f"{home} none here"
+
+
+def test_a_variable_that_is_not_set_is_an_error(home: Path) -> None:
+    for value in ({}, {"KEY_WORK": " \n"}):
+        with pytest.raises(Missing, match="variable KEY_WORK is not set") as raised:
+            secret_source.read_secret(account(variable="KEY_WORK"), value, home)
+        assert raised.value.hint == "export KEY_WORK=…"
+    with pytest.raises(Missing, match="2 lines"):
+        secret_source.read_secret(account(variable="KEY_WORK"), {"KEY_WORK": "a\nb"}, home)
+
+
+# The choice
+
+
+TWO = """
+[accounts.prog.a]
+variable = "KEY_A"
+[accounts.prog.b]
+command = ["echo", "secret-of-b"]
+"""
+
+
+def chooser(home: Path, told: list[str] | None = None, preset: Preset = PRESET, **environ: str) -> AccountChooser:
+    return AccountChooser(preset, {**os.environ, **environ}, (told if told is not None else []).append, home)
+
+
+def test_a_session_gets_the_credentials_of_its_account_and_of_no_other(home: Path, clock: FakeClock) -> None:
+    write_file(home, TWO)
+    outside = {"KEY_A": "secret-of-a", "PROG_KEY": "of-the-person", "PATH": "/bin"}
+    chosen = chooser(home, **outside).take(clock.now())
+    assert chosen.apply_to(outside) == {"PROG_KEY": "secret-of-a", "PATH": "/bin"}
+    assert records_of(home)["prog/a"].last_used == clock.now()
+    path = account_records.records_path(os.environ, home)
+    account_records.change_record(
+        path, "prog/a", lambda record: account_rules.after_refusal(record, clock.now(), "401")
+    )
+    chosen = chooser(home, **outside).take(clock.now())
+    assert chosen.apply_to(outside) == {"PROG_KEY": "secret-of-b", "PATH": "/bin"}
+    assert chooser(home).hide_credentials(outside) == {"PATH": "/bin"}
+
+
+def test_without_accounts_nothing_changes(home: Path, clock: FakeClock) -> None:
+    env = {"PROG_KEY": "of-the-person"}
+    assert chooser(home).take(clock.now()).apply_to(env) == env
+    assert chooser(home).hide_credentials(env) == env
+    write_file(home, "[accounts.other.a]\nvariable = 'PROG_KEY'")
+    assert chooser(home).take(clock.now()).apply_to(env) == env
+    assert not account_records.records_path(os.environ, home).exists()
+
+
+def test_an_account_with_a_directory_of_its_own_and_the_own_login(home: Path, clock: FakeClock, tmp_path: Path) -> None:
+    write_file(home, f"[accounts.prog.max]\nconfig_dir = '{tmp_path}'\n[accounts.prog.own]\nlogin = true")
+    chosen = chooser(home).take(clock.now())
+    assert chosen.apply_to({"PROG_KEY": "of-the-person"}) == {"PROG_HOME": str(tmp_path)}
+    assert chooser(home).take(clock.now(), "prog/own").apply_to({"PROG_KEY": "x", "PROG_HOME": "/y"}) == {
+        "PROG_HOME": "/y"
+    }
+
+
+def test_an_account_whose_secret_cannot_be_read_is_skipped_and_tried_again_later(home: Path, clock: FakeClock) -> None:
+    write_file(home, TWO)
+    told: list[str] = []
+    assert chooser(home, told).take(clock.now()).apply_to({}) == {"PROG_KEY": "secret-of-b"}
+    assert told == ["! account prog/a: variable KEY_A is not set (next: export KEY_A=…)"]
+    assert records_of(home)["prog/a"].obstacle is Obstacle.SOURCE
+    assert chooser(home, KEY_A="new").take(clock.now()).apply_to({}) == {"PROG_KEY": "secret-of-b"}
+    clock.advance(account_rules.SOURCE_RETRY.total_seconds())
+    assert chooser(home, KEY_A="new").take(clock.now()).apply_to({}) == {"PROG_KEY": "new"}
+
+
+def test_without_a_usable_account_no_session_starts_and_the_wait_has_an_end(home: Path, clock: FakeClock) -> None:
+    write_file(home, "[accounts.prog.a]\nvariable = 'KEY_A'\n[accounts.prog.b]\ncommand = 'false'")
+    watch = AccountWatch(os.environ, home)
+    assert watch.find_wait(PRESET, clock.now()) is None
+    with pytest.raises(NoAccount, match=r"before .*prog/a: variable KEY_A is not set; prog/b: command false exited"):
+        chooser(home).take(clock.now())
+    wait = watch.find_wait(PRESET, clock.now())
+    assert wait is not None
+    assert wait.until == clock.now() + account_rules.SOURCE_RETRY
+    clock.advance(account_rules.SOURCE_RETRY.total_seconds())
+    assert watch.find_wait(PRESET, clock.now()) is None
+
+
+def test_a_broken_file_starts_no_session_with_another_login(home: Path, clock: FakeClock) -> None:
+    path = write_file(home, "[accounts")
+    with pytest.raises(NoAccount, match=str(path)):
+        chooser(home).take(clock.now())
+    watch = AccountWatch(os.environ, home)
+    wait = watch.find_wait(PRESET, clock.now())
+    assert wait is not None
+    assert str(path) in wait.reason
+    write_file(home, TWO)
+    assert watch.find_wait(PRESET, clock.now()) is None
+
+
+def test_agents_that_start_at_once_spread_over_the_accounts(home: Path, clock: FakeClock) -> None:
+    write_file(
+        home, 'order = "spread"\n' + "".join(f"[accounts.prog.a{n}]\ncommand = ['echo', 'k{n}']\n" for n in range(4))
+    )
+    taken: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: taken.append(chooser(home).take(clock.now()).apply_to({})["PROG_KEY"]))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == ["k0", "k0", "k1", "k1", "k2", "k2", "k3", "k3"]
+
+
+# What is known of the accounts
+
+
+def test_a_damaged_file_of_records_is_kept_aside_and_stops_nothing(home: Path, clock: FakeClock) -> None:
+    write_file(home, TWO)
+    path = account_records.records_path(os.environ, home)
+    path.parent.mkdir(parents=True)
+    for damage in (b'{"prog/a": {"until": "neve', b"\xff\xfe", b"[]", b'{"prog/a": {"until": "2026-01-01T00:00:00"}}'):
+        path.write_bytes(damage)
+        with pytest.raises(LizaError, match="cannot be read"):
+            account_records.read_records(path)
+        assert AccountWatch(os.environ, home).find_wait(PRESET, clock.now()) is None
+        assert chooser(home, KEY_A="k").take(clock.now()).apply_to({}) == {"PROG_KEY": "k"}
+        assert account_records.damaged_path(path).read_bytes() == damage
+    assert set(records_of(home)) == {"prog/a"}
+
+
+def test_the_records_contain_no_secret_and_are_the_users_alone(home: Path, clock: FakeClock) -> None:
+    write_file(home, TWO)
+    chooser(home, KEY_A=SECRET).take(clock.now())
+    path = account_records.records_path(os.environ, home)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text()) == {"prog/a": {"last_used": "2026-01-01T12:00:00Z", "uses": 1}}
+
+
+# A session and its account
+
+
+@pytest.fixture
+def run(tmp_path: Path, clock: FakeClock) -> RunDir:
+    directory = RunDir(Paths(tmp_path), "coder-1.1")
+    directory.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now()))
+    return directory
+
+
+def test_a_session_at_its_limit_leaves_its_account_limited(home: Path, clock: FakeClock, run: RunDir) -> None:
+    write_file(home, TWO)
+    chooser(home, KEY_A="k").take(clock.now()).record(run)
+    assert read_run_account(run) == RunAccount(account="prog/a", read=clock.now())
+    end = SessionEnd(
+        SessionOutcome.QUOTA, f"a usage limit is reached: password={SECRET}", clock.now() + timedelta(hours=2)
+    )
+    obstacle = session_results.record_session_end(run, end, os.environ, clock.now(), 5.0)
+    assert obstacle is not None
+    assert "account prog/a is not used until 2026-01-01T14:00:00Z" in obstacle.text
+    assert SECRET not in obstacle.text
+    assert chooser(home, KEY_A="k").take(clock.now()).apply_to({}) == {"PROG_KEY": "secret-of-b"}
+    clock.advance(7200)
+    assert chooser(home, KEY_A="k").take(clock.now()).apply_to({}) == {"PROG_KEY": "k"}
+
+
+def test_a_refused_login_sets_the_account_aside_until_a_person_acts(home: Path, clock: FakeClock, run: RunDir) -> None:
+    write_run_account(run, RunAccount(account="prog/a", read=clock.now()))
+    end = SessionEnd(SessionOutcome.UNUSABLE, "401", needs_person=True, login_refused=True)
+    obstacle = session_results.record_session_end(run, end, os.environ, clock.now(), 5.0)
+    assert obstacle is not None
+    assert obstacle.next == "liza programs accounts --clear prog/a"
+    clock.advance(1e7)
+    assert not account_rules.is_usable(records_of(home)["prog/a"], clock.now())
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        SessionEnd(SessionOutcome.FINISHED),
+        SessionEnd(SessionOutcome.CRASHED, "exit 1"),
+        SessionEnd(SessionOutcome.UNUSABLE, "it waits for a person", needs_person=True),
+    ],
+)
+def test_another_end_says_nothing_against_the_account(
+    home: Path, clock: FakeClock, run: RunDir, end: SessionEnd
+) -> None:
+    write_run_account(run, RunAccount(account="prog/a", read=clock.now()))
+    assert session_results.record_session_end(run, end, os.environ, clock.now(), 5.0) is None
+    assert records_of(home) == {}
+
+
+def test_a_success_ends_the_count_of_limits(home: Path, clock: FakeClock, run: RunDir) -> None:
+    write_run_account(run, RunAccount(account="prog/a", read=clock.now()))
+    for end in (SessionEnd(SessionOutcome.QUOTA, "429"), SessionEnd(SessionOutcome.FINISHED)):
+        session_results.record_session_end(run, end, os.environ, clock.now(), 5.0)
+    assert records_of(home)["prog/a"].failures == 0
+
+
+def test_the_logs_of_a_session_are_in_the_directory_of_its_account(clock: FakeClock, run: RunDir) -> None:
+    environ = {"PROG_HOME": "/of/the/person", "HOME": "/home/x"}
+    assert session_environ(run, PRESET, environ) == environ
+    write_run_account(run, RunAccount(account="prog/a", read=clock.now(), config_dir="/own"))
+    assert session_environ(run, PRESET, environ) == {"PROG_HOME": "/own", "HOME": "/home/x"}
+    assert session_environ(run, BARE, environ) == environ

@@ -1,0 +1,161 @@
+"""Which account is used next, and until when one is not used."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from liza.rules.worker_api import account_rules
+from liza.rules.worker_api.account_rules import AccountOrder, AccountRecord, Chosen, Lifetime, NoneUsable, Obstacle
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
+LIMITED = AccountRecord(obstacle=Obstacle.LIMIT, reason="limit", until=LATER, since=NOW, failures=1)
+OVER = AccountRecord(obstacle=Obstacle.LIMIT, reason="limit", until=NOW, since=EARLIER, failures=1)
+REFUSED = AccountRecord(obstacle=Obstacle.LOGIN, reason="401", since=NOW, failures=1)
+USED = AccountRecord(last_used=NOW, uses=1)
+USED_EARLIER = AccountRecord(last_used=EARLIER, uses=9)
+
+
+def test_the_table_of_choices() -> None:
+    listed, spread = AccountOrder.LISTED, AccountOrder.SPREAD
+    table = [
+        # what is known, the order, the account of the conversation, the choice
+        ({}, listed, None, "a"),
+        ({"a": USED}, listed, None, "a"),
+        ({"a": LIMITED}, listed, None, "b"),
+        ({"a": REFUSED}, listed, None, "b"),
+        ({"a": OVER}, listed, None, "a"),
+        ({"a": LIMITED, "b": REFUSED}, listed, None, "c"),
+        ({}, spread, None, "a"),
+        ({"a": USED}, spread, None, "b"),
+        ({"a": USED, "b": USED, "c": USED_EARLIER}, spread, None, "c"),
+        ({"a": USED, "b": AccountRecord(last_used=NOW, uses=5), "c": USED}, spread, None, "a"),
+        ({"a": USED, "b": USED, "c": LIMITED}, spread, None, "a"),
+        # a conversation keeps its account, unless it cannot be used
+        ({}, listed, "c", "c"),
+        ({"c": USED}, spread, "c", "c"),
+        ({"c": LIMITED}, listed, "c", "a"),
+        ({}, listed, "gone", "a"),
+    ]
+    for records, order, preferred, expected in table:
+        choice = account_rules.choose_account(("a", "b", "c"), records, NOW, order, preferred)
+        assert choice == Chosen(expected), (records, order, preferred)
+
+
+def test_without_a_usable_account_the_earliest_end_counts_and_each_reason_is_named() -> None:
+    soon = account_rules.after_limit(AccountRecord(), NOW, "429", NOW + timedelta(minutes=5), 5.0)
+    choice = account_rules.choose_account(
+        ("a", "b", "c"), {"a": LIMITED, "b": soon, "c": REFUSED}, NOW, AccountOrder.LISTED
+    )
+    assert choice == NoneUsable(NOW + timedelta(minutes=5), "a: limit; b: 429; c: 401")
+    assert account_rules.choose_account(("c",), {"c": REFUSED}, NOW, AccountOrder.SPREAD) == NoneUsable(None, "c: 401")
+
+
+def test_a_limit_without_an_end_grows_until_a_session_succeeds() -> None:
+    record, seconds = AccountRecord(), []
+    for _ in range(3):
+        record = account_rules.after_limit(record, NOW, "429", None, 5.0)
+        assert record.until is not None
+        seconds.append((record.until - NOW).total_seconds())
+        record = account_rules.after_start(record, record.until)
+    assert seconds == [60.0, 120.0, 240.0]
+    again = account_rules.after_limit(account_rules.after_success(record), NOW, "429", None, 5.0)
+    assert again.until == NOW + timedelta(minutes=1)
+
+
+def test_a_limit_that_ends_now_counts_for_a_few_seconds() -> None:
+    record = account_rules.after_limit(AccountRecord(), NOW, "429", EARLIER, 5.0)
+    assert record.until == NOW + account_rules.MIN_LIMIT
+
+
+def test_a_refused_login_is_not_replaced_by_a_limit_of_another_session() -> None:
+    refused = account_rules.after_refusal(AccountRecord(), NOW, "401")
+    assert account_rules.after_limit(refused, NOW, "429", LATER, 5.0) == refused
+    assert account_rules.after_unreadable(refused, NOW, "locked") == refused
+    assert account_rules.is_usable(account_rules.cleared(refused), NOW)
+
+
+@pytest.mark.parametrize(
+    ("life", "age", "due"),
+    [(3600, 0, False), (3600, 3200, False), (3600, 3301, True), (60, 40, False), (60, 49, True), (60, 3600, True)],
+)
+def test_a_credential_is_replaced_before_it_ends(life: int, age: int, due: bool) -> None:
+    lifetime = Lifetime(NOW, NOW + timedelta(seconds=life))
+    reason = account_rules.rotation_reason(AccountRecord(), lifetime, NOW + timedelta(seconds=age))
+    assert (reason is not None) == due
+
+
+def test_a_credential_is_replaced_if_its_account_cannot_be_used_and_kept_otherwise() -> None:
+    assert account_rules.rotation_reason(LIMITED, Lifetime(NOW), NOW) == "limit"
+    assert account_rules.rotation_reason(OVER, Lifetime(NOW), NOW) is None
+    assert account_rules.rotation_reason(AccountRecord(), Lifetime(NOW), NOW) is None
+
+
+NAMES = ("a", "b", "c", "d")
+TIMES = st.integers(-3600, 3600).map(lambda seconds: NOW + timedelta(seconds=seconds))
+RECORDS = st.dictionaries(
+    st.sampled_from(NAMES),
+    st.builds(
+        AccountRecord,
+        last_used=st.none() | TIMES,
+        uses=st.integers(0, 9),
+        obstacle=st.none() | st.sampled_from(list(Obstacle)),
+        reason=st.just("why"),
+        until=st.none() | TIMES,
+    ),
+)
+
+
+@given(RECORDS, st.sampled_from(list(AccountOrder)), st.none() | st.sampled_from([*NAMES, "gone"]))
+def test_the_choice_is_always_usable_and_a_wait_ends_with_a_usable_account(
+    records: dict[str, AccountRecord], order: AccountOrder, preferred: str | None
+) -> None:
+    choice = account_rules.choose_account(NAMES, records, NOW, order, preferred)
+    usable = [name for name in NAMES if account_rules.is_usable(records.get(name, AccountRecord()), NOW)]
+    if isinstance(choice, Chosen):
+        assert choice.name in usable
+        assert choice.name == preferred or preferred not in usable
+        return
+    assert not usable
+    if choice.until is not None:
+        assert choice.until > NOW
+        after = account_rules.choose_account(NAMES, records, choice.until, order)
+        assert isinstance(after, Chosen)
+
+
+@given(st.lists(st.sampled_from(["limit", "refusal", "unreadable", "success", "clear"]), max_size=8))
+def test_spread_sessions_use_every_account_and_never_one_with_an_obstacle(ends: list[str]) -> None:
+    records: dict[str, AccountRecord] = {}
+    now = NOW
+    for end in [*ends, *["success"] * len(NAMES)]:
+        now += timedelta(seconds=1)
+        choice = account_rules.choose_account(NAMES, records, now, AccountOrder.SPREAD)
+        if isinstance(choice, NoneUsable):
+            records = {name: account_rules.cleared(record) for name, record in records.items()}
+            continue
+        record = records.get(choice.name, AccountRecord())
+        assert account_rules.is_usable(record, now)
+        oldest = min(
+            (r.last_used for r in records.values() if account_rules.is_usable(r, now) and r.last_used), default=now
+        )
+        assert record.last_used is None or record.last_used <= oldest
+        record = account_rules.after_start(record, now)
+        records[choice.name] = _after_end(end, record, now)
+
+
+def _after_end(end: str, record: AccountRecord, now: datetime) -> AccountRecord:
+    match end:
+        case "limit":
+            return account_rules.after_limit(record, now, "429", None, 5.0)
+        case "refusal":
+            return account_rules.after_refusal(record, now, "401")
+        case "unreadable":
+            return account_rules.after_unreadable(record, now, "locked")
+        case "success":
+            return account_rules.after_success(record)
+        case _:
+            return account_rules.cleared(record)
