@@ -51,7 +51,18 @@ COMMAND_MODULES: Final[dict[str, str]] = {
 HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "Start",
-        ("init", "demo", "doctor", "programs list", "programs check", "programs show", "programs trust", "up", "down"),
+        (
+            "init",
+            "demo",
+            "doctor",
+            "programs list",
+            "programs check",
+            "programs show",
+            "programs trust",
+            "programs accounts",
+            "up",
+            "down",
+        ),
     ),
     (
         "Look",

@@ -11,7 +11,6 @@ from liza.crew import layout
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_argv, liza_path
 from liza.crew.merging import merge_turn
-from liza.programs.accounts import session_results
 from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.outcomes import SessionEnd
@@ -42,7 +41,7 @@ from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
 from liza.rules.work_kinds import WorkKind
 from liza.supervisor import jobs
-from liza.supervisor.conclude import conclude_session
+from liza.supervisor.conclude import conclude_session, note_account_obstacle
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
 from liza.supervisor.message_carrier import MessageCarrier
@@ -225,28 +224,11 @@ class ActionRunner:
         has_looped = result.outcome is SessionOutcome.LOOPED and work is not None and work.kind == WorkKind.PLANNING
         if rule.fault is Fault.CRASH or has_looped:
             self.memory.streak = self.memory.streak.crashed(self.crew.clock.monotonic())
-        if not self._note_account(directory, result):
+        # With an obstacle this agent rests only if no other account can be used: `situation.find_account_wait`.
+        if not note_account_obstacle(self.crew, directory, result, self.launcher.environ, self.notify):
             self._rest_after(result)
             self._report_end(run, result, rule)
         wake_up.wake_watchers(self.crew.paths, self.agent)
-
-    def _note_account(self, directory: run_directory.RunDir, result: SessionEnd) -> bool:
-        """Record what the end says about the session's account; return whether the account cannot be used now.
-
-        Then this agent rests only if no other account can be used: see ``situation.find_account_wait``.
-        """
-        now, first = self.crew.clock.now(), self.crew.board.read().config.restart_after_crash
-        try:
-            obstacle = session_results.record_session_end(directory, result, self.launcher.environ, now, first)
-        except (LizaError, OSError) as error:
-            self.notify(f"! what the session says about its account was not recorded: {error}")
-            return False
-        if obstacle is None:
-            return False
-        self.notify(f"! {obstacle.text} (next: {obstacle.next})")
-        if obstacle.needs_person:
-            self.crew.append_alert_log([f"account  {obstacle.text}. Next: {obstacle.next}"])
-        return True
 
     def _rest_after(self, result: SessionEnd) -> None:
         """Set the rest before the next session."""

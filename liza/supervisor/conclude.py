@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.crew.recovery.run_cleanup import archive_old_runs
+from liza.programs.accounts import session_results
 from liza.programs.accounts.run_account import session_environ
 from liza.programs.presets.preset import Preset
 from liza.programs.session import outcomes, session_process, transcript
@@ -62,6 +63,24 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
     with suppress(LizaError, OSError):
         archive_old_runs(crew, directory.agent)
     return result
+
+
+def note_account_obstacle(
+    crew: Crew, directory: RunDir, result: SessionEnd, environ: Mapping[str, str], notify: Callable[[str], None]
+) -> bool:
+    """Record what the end says about the session's account; return whether the account cannot be used now."""
+    now, first = crew.clock.now(), crew.board.read().config.restart_after_crash
+    try:
+        obstacle = session_results.record_session_end(directory, result, environ, now, first)
+    except (LizaError, OSError) as error:
+        notify(f"! what the session says about its account was not recorded: {error}")
+        return False
+    if obstacle is None:
+        return False
+    notify(f"! {obstacle.text} (next: {obstacle.next})")
+    if obstacle.needs_person:
+        crew.append_alert_log([f"account  {obstacle.text}. Next: {obstacle.next}"])
+    return True
 
 
 def _used(meter: Meter) -> TokenUsage | None:

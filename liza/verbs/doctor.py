@@ -27,6 +27,7 @@ from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
 from liza.rules.value_classes import Value, replace
 from liza.verbs.init import check_repository
+from liza.verbs.program_accounts import find_account_findings
 
 
 class DoctorReport(Value):
@@ -236,6 +237,7 @@ def _programs(
         rows = (row for row in table.rows.values() if row.command)
         findings += [Finding(row.name, version) for row in rows if (version := preset_table.read_version(row))]
     used = {program: f"is what {name} runs" for name, (program, _) in used_programs.items()}
+    findings += find_account_findings(table)
     defaults: set[str] = set()
     if not used_programs:
         chosen = [preset_table.choose_program(None, {}, role, config, table) for role in ROLES]

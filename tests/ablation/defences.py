@@ -595,6 +595,16 @@ TABLE: dict[str, Defence] = {
         {"liza.crew.caller:enclosing_run": gives(None)},
         (f"{CALLERS}test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets",),
     ),
+    "credentials of other accounts": Defence(
+        "a session has the secret of its own account and of no other",
+        {"liza.programs.accounts.account_choice:_credential_variables": gives(frozenset())},
+        ("tests/edges/test_accounts.py::test_a_session_gets_the_credentials_of_its_account_and_of_no_other",),
+    ),
+    "the persons own accounts": Defence(
+        "no other user can make Liza run a command as the source of a secret",
+        {"liza.programs.accounts.account_file:_check_owner": gives(None)},
+        ("tests/edges/test_accounts.py::test_a_file_that_others_may_change_is_refused",),
+    ),
     "callers in sight": Defence(
         "a pid namespace between a session and what it says makes no person of it",
         {"liza.crew.caller:_require_same_pid_namespace": gives(None)},

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from liza.cli.render.render_accounts import format_accounts
+from liza.crew.crew import SystemClock
 from liza.programs.accounts import account_file, account_records, secret_source, session_results
 from liza.programs.accounts.account_choice import AccountChooser
 from liza.programs.accounts.account_file import Account
 from liza.programs.accounts.account_watch import AccountWatch
 from liza.programs.accounts.run_account import RunAccount, read_run_account, session_environ, write_run_account
+from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
@@ -23,6 +26,7 @@ from liza.rules.paths import Paths
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.worker_api import account_rules
 from liza.rules.worker_api.account_rules import AccountOrder, AccountRecord, Obstacle
+from liza.verbs.program_accounts import find_account_findings, show_accounts
 from tests.conftest import FakeClock, until
 
 PRESET = Preset(name="prog", config_dir_env="PROG_HOME", credential_env="PROG_KEY")
@@ -409,3 +413,91 @@ def test_the_logs_of_a_session_are_in_the_directory_of_its_account(clock: FakeCl
     write_run_account(run, RunAccount(account="prog/a", read=clock.now(), config_dir="/own"))
     assert session_environ(run, PRESET, environ) == {"PROG_HOME": "/own", "HOME": "/home/x"}
     assert session_environ(run, BARE, environ) == environ
+
+
+# What a person sees
+
+
+def test_the_accounts_are_shown_with_their_state_and_without_a_secret(
+    home: Path, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "no accounts" in format_accounts(show_accounts())
+    write_file(
+        home,
+        f"""
+        [accounts.script.a]
+        command = ["echo", "{SECRET}"]
+        sets = "KEY"
+        [accounts.script.b]
+        variable = "KEY_B"
+        sets = "KEY"
+        [accounts.scirpt.c]
+        login = true
+        """,
+    )
+    path = account_records.records_path(os.environ, home)
+    later = SystemClock().now() + timedelta(hours=1)
+    for name in ("script/a", "script/b"):
+        account_records.change_record(
+            path, name, lambda record: account_rules.after_limit(record, clock.now(), "429", later, 5.0)
+        )
+    report = show_accounts()
+    first, second = report["accounts"]
+    assert (first["id"], first["state"], first["until"], first["problem"]) == ("script/a", "limited", later, None)
+    assert second["problem"] == "account script/b: variable KEY_B is not set"
+    assert report["notices"] == [
+        f"{home}/.config/liza/accounts.toml has accounts of an unknown program 'scirpt'; did you mean 'script'?"
+    ]
+    monkeypatch.setenv("KEY_B", SECRET)
+    checked = show_accounts(check=True, clear="script/a")
+    assert checked["ok"]
+    assert [row["state"] for row in checked["accounts"]] == ["usable", "limited"]
+    assert SECRET not in f"{report} {checked} {format_accounts(report)} {format_accounts(checked)}"
+    with pytest.raises(UsageError, match=r"unknown account 'script/z'; did you mean 'script/"):
+        show_accounts(clear="script/z")
+
+
+def test_doctor_names_what_keeps_an_account_from_being_used_and_runs_no_command(
+    home: Path, clock: FakeClock, tmp_path: Path
+) -> None:
+    table = preset_table.load_presets(Paths(tmp_path))
+    assert find_account_findings(table) == []
+    touched = tmp_path / "touched"
+    write_file(
+        home,
+        f"""
+        [accounts.script.runs]
+        command = ["touch", "{touched}"]
+        sets = "KEY"
+        [accounts.script.none]
+        command = "no-such-password-manager"
+        sets = "KEY"
+        [accounts.script.unset]
+        variable = "KEY_B"
+        sets = "KEY"
+        """,
+    )
+    findings = find_account_findings(table)
+    # One of them works, so the crew can work.
+    assert [(finding.ok, finding.hint) for finding in findings] == [
+        (True, ""),
+        (True, "liza programs accounts"),
+        (True, "export KEY_B=…"),
+    ]
+    assert not touched.exists()
+    path = account_records.records_path(os.environ, home)
+    account_records.change_record(
+        path, "script/runs", lambda record: account_rules.after_refusal(record, clock.now(), "401")
+    )
+    findings = find_account_findings(table)
+    assert [finding.ok for finding in findings] == [False, False, False]
+    first = findings[0]
+    assert first.text == "script/runs is set aside: 401"
+    assert first.hint == "liza programs accounts --clear script/runs"
+    path.write_text("{")
+    (finding,) = find_account_findings(table)
+    assert "cannot be read" in finding.text
+    write_file(home, "[accounts.script.a]\nlogin = true", 0o666)
+    (finding,) = find_account_findings(table)
+    assert finding.hint.startswith("chmod 600 ")

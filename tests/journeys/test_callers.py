@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "programs check": ("", APART),
     "programs show": ("programs show claude", READS),
     "programs trust": ("programs trust", REFUSED),
+    "programs accounts": ("programs accounts --clear script/a", REFUSED),
     "up": ("up --program script:/bin/true --coders 1", REFUSED),
     "down": ("down", REFUSED),
     "status": ("status", READS),

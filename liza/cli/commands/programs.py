@@ -1,4 +1,4 @@
-"""``liza programs``: show, check and trust agent programs."""
+"""``liza programs``: show, check and trust agent programs, and their accounts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import JsonOption, create_app, declare_command
-from liza.cli.render import printing, render_crew
+from liza.cli.render import printing, render_accounts, render_crew
 
 app = create_app("Show, check and trust agent programs.")
 
@@ -71,3 +71,24 @@ def trust(as_json: JsonOption = False) -> None:
         f"liza.toml is trusted in its present form ({result['sha256'][:12]})"
         + (f"; it may run:{commands}" if commands else "")
     )
+
+
+@declare_command(app, "accounts", "liza programs accounts --check\nliza programs accounts --clear script/work")
+def accounts(
+    clear: Annotated[
+        str | None, typer.Option("--clear", help="Use this account again, although it was limited or refused.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Read each secret once, and say whether that works.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Show your accounts of agent programs: which sessions use each, and until when one is limited.
+
+    No secret is shown. The accounts are in ~/.config/liza/accounts.toml; specs/accounts.md describes the file.
+    An account at its usage limit is used again when the limit ends. One whose login was refused is used again after
+    --clear. Exit 1 if an account has a problem, such as a variable that is not set.
+    """
+    from liza.verbs.program_accounts import show_accounts
+
+    report = show_accounts(clear=clear, check=check)
+    printing.print_json(report) if as_json else printing.print_text(render_accounts.format_accounts(report))
+    return 0 if report["ok"] else 1
