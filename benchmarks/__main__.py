@@ -26,6 +26,7 @@ GROUPS = {
     "waiting": "waiting_rows",
     "crew": "crew_rows",
     "growth": "growth_rows",
+    "worker-api": "worker_api",
     "long": "long_rows",
 }
 """The module of each group, in the order in which they are measured."""
