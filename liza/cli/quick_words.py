@@ -39,7 +39,7 @@ QUICK_COMMANDS: Final[Mapping[str, QuickCommand]] = {
     ),
     "exit": QuickCommand(("code",), 1),
     "claim": QuickCommand(("task_id",), 0, {"--agent": "agent"}),
-    "note": QuickCommand(("text",), 1, {"--to": "to"}, flags={"--now": "now"}),
+    "note": QuickCommand(("text",), 1, {"--to": "to", "--priority": "priority"}, flags={"--now": "now"}),
     "merge": QuickCommand(("task_id",), 0, {"--for": "supervisor"}),
 }
 """Every command also has ``--json``."""

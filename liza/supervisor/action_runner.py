@@ -33,6 +33,7 @@ from liza.rules.model import Status
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setup_failures
 from liza.rules.sessions import actions, model_silence
+from liza.rules.sessions.message_rules import LIZA
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
 from liza.rules.sessions.session_facts import JobKind
@@ -40,6 +41,7 @@ from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
 from liza.rules.work_kinds import WorkKind
+from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle
 from liza.supervisor.launch import Launcher, SetUpDue
@@ -267,7 +269,7 @@ class ActionRunner:
     def _remind(self, run: str) -> None:
         """Queue a reminder of the closing commands for an idle session."""
         text = REMINDER.format(run=run, liza=shlex.quote(str(liza_path())))
-        inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
+        inbox.queue_message(self.crew.paths, self.agent, text, LIZA, self.crew.clock.now())
         session = self.memory.session_of(run)
         if session is not None:
             session.idle = session.idle.reminded()
@@ -277,7 +279,9 @@ class ActionRunner:
         """Queue a warning for a session without progress, and write an alert."""
         reason = redact(why)
         text = WARNING.format(why=reason, liza=shlex.quote(str(liza_path())))
-        inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
+        # A session without progress may never end its turn.
+        now = self.crew.clock.now()
+        inbox.queue_message(self.crew.paths, self.agent, text, LIZA, now, PromptPriority.URGENT)
         session = self.memory.session_of(run)
         if session is not None:
             session.warned = True

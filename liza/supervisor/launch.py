@@ -26,9 +26,11 @@ from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
 from liza.rules.reports import ref_moves
+from liza.rules.sessions.message_rules import LIZA
 from liza.rules.tasks import claims
 from liza.rules.value_classes import Value, replace
 from liza.rules.work_kinds import WorkKind
+from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import crash_points, processes
 from liza.worker import identity
@@ -89,7 +91,7 @@ class Launcher:
         account.record(directory)
         crash_points.point("launch", "recorded")
         # A start prompt that an earlier session never received would start this one a second time.
-        inbox.withdraw_messages(self.crew.paths, agent_of(run), "liza")
+        inbox.withdraw_messages(self.crew.paths, agent_of(run), LIZA)
         inputs = self.worktree_files.install(state, work, directory, worktree)
         crash_points.point("launch", "briefed")
         # A conversation is in the configuration directory of its account: with another one it is not found.
@@ -102,7 +104,7 @@ class Launcher:
             return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
         if command_line.choose_carriers(self.preset, interactive=True).work is TextCarrier.TERMINAL:
             now = self.crew.clock.now()
-            inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, "liza", now, "startup")
+            inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, LIZA, now, PromptPriority.SYSTEM)
         return tmux.start(directory.path, argv, worktree, env)
 
     def _kill_orphans(self, agent: str) -> None:

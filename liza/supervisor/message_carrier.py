@@ -142,7 +142,7 @@ class MessageCarrier:
             self.notify(f"message {message.id} was not typed: {done.outcome.reason}")
             return
         self._update(message, carried=True)
-        if message.sender == "liza" or not self.crew.board.read().config.delivery.require_acknowledgment:
+        if message.sender == message_rules.LIZA or not self.crew.board.read().config.delivery.require_acknowledgment:
             # A start prompt is acknowledged by its sentinel; the config may waive the acknowledgment of a person's
             # message.
             now = self.crew.clock.now()

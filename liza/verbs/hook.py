@@ -96,10 +96,15 @@ class Hook:
             return NO_REPLY
         if not _has_messages(run_dir):
             return NO_REPLY
-        from liza.programs.messages import inbox
+        from liza.programs.messages import inbox, prompt_stream
 
         waiting = inbox.claim_for_hook(
-            run_dir.paths, run_dir.agent, run_dir.run, datetime.now(UTC).replace(microsecond=0)
+            run_dir.paths,
+            run_dir.agent,
+            run_dir.run,
+            datetime.now(UTC).replace(microsecond=0),
+            in_turn=event.meaning is HookMeaning.TOOL,
+            taken=prompt_stream.read_delivered(run_dir) if turn.is_reported else (),
         )
         # A message whose push is confirmed by the next prompt stays pending until then.
         is_evidence = event.event.context is not None or not event.event.is_confirmed

@@ -1,4 +1,4 @@
-"""note: a person's text in the next briefs of its recipients; with `--now` also a message to the running session."""
+"""note: a person's text in the next briefs of its recipients; with `--now` also a prompt for the running session."""
 
 from __future__ import annotations
 
@@ -13,19 +13,37 @@ from liza.rules.errors import Refused, UnknownId, UsageError
 from liza.rules.model import HumanNote, State, Status
 from liza.rules.paths import parse_agent_id, run_id
 from liza.rules.value_classes import replace
+from liza.rules.worker_api.prompt_rules import PromptPriority
 
 
-def send_note(crew: Crew, text: str, to: str | None = None) -> Result:
-    """As ``note``, and deliver it into the recipient's running session as soon as the session can take it.
+def check_priority(now: bool, priority: str | None) -> None:
+    """Raise UsageError for a priority that is unknown, or without a delivery to a session."""
+    if priority is None:
+        return
+    if not now:
+        raise UsageError("--priority needs --now: a note for the next brief has no priority", "liza note TEXT")
+    inbox.check_priority(priority)
 
-    Raises UnknownId, UsageError, Refused if no agent works on the named task.
+
+def send_note(crew: Crew, text: str, to: str | None = None, priority: str | None = None) -> Result:
+    """As ``note``, and deliver it into the recipient's running session, by default at the next edge of its turn.
+
+    Raises UnknownId, UsageError, QueueFull, Refused if no agent works on the named task.
     """
     by = require_person(crew, planner=False)
     state = crew.board.read()
     _refuse_archived(crew, state, to)
     agent = _agent_at_work(state, to)
     # Outside the board's transaction: an inbox has its own lock, and its agent can hold that lock for long.
-    message = inbox.queue_message(crew.paths, agent, text, by, crew.clock.now(), "urgent")
+    message = inbox.queue_message(
+        crew.paths,
+        agent,
+        text,
+        by,
+        crew.clock.now(),
+        PromptPriority.SYSTEM if priority is None else priority,
+        task=to if to is not None and state.task(to) is not None else None,
+    )
     try:
         result = note(crew, text, to)
     except BaseException:

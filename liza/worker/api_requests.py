@@ -11,6 +11,7 @@ import msgspec
 
 from liza.rules.model import AwareDatetime
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent as LifecycleEvent
+from liza.rules.worker_api.prompt_rules import PromptPriority as PromptPriority
 from liza.rules.worker_api.telemetry_rules import Label
 from liza.rules.worker_api.telemetry_rules import ReportedCall as ReportedCall
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent as TelemetryEvent
@@ -26,15 +27,6 @@ RunId = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z-]{0,40}-\d{1,9}\.\d{1,9
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base class of the requests."""
-
-
-class PromptPriority(StrEnum):
-    """When a prompt reaches the model: ``system`` at the next edge of a turn, ``urgent`` at once, by interrupting the
-    turn, ``normal`` when the agent is idle."""
-
-    SYSTEM = "system"
-    URGENT = "urgent"
-    NORMAL = "normal"
 
 
 class ContextMode(StrEnum):

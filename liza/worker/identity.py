@@ -1,7 +1,7 @@
 """Identity: a worker exchanges the one-time token of its environment for its identity and a bearer token.
 
 Both tokens begin with the run, so that a request names its run in one value. Only their digests are on disk, in the
-run's directory. Whoever can read the environment of the session can use the one-time token, once.
+run's directory. A process that can read the environment of the session can use the one-time token, once.
 """
 
 from __future__ import annotations

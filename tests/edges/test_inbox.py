@@ -81,7 +81,7 @@ def test_words_that_are_none_are_refused(paths: Paths) -> None:
 
 def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else(paths: Paths) -> None:
     inbox.withdraw_messages(paths, "coder-1", "liza")
-    inbox.queue_message(paths, "coder-1", "First run: liza ready", "liza", NOW, "startup")
+    inbox.queue_message(paths, "coder-1", "First run: liza ready", "liza", NOW, "system")
     note = inbox.queue_message(paths, "coder-1", "use the fonts in assets/", "human", NOW, "urgent")
     inbox.withdraw_messages(paths, "coder-1", "liza")
     assert inbox.list_pending(paths, "coder-1") == (note,)

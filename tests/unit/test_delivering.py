@@ -39,9 +39,10 @@ def later(seconds: float) -> datetime:
 
 
 def test_the_most_urgent_goes_first_and_the_oldest_among_equals_and_what_was_read_not_at_all() -> None:
-    low, old, new = message("a", "low"), message("b"), replace(message("c"), created=later(1))
-    urgent, startup, read = message("d", "urgent"), message("e", "startup"), message("f", acknowledged=NOW)
-    assert sort_unacknowledged([low, new, old, urgent, read, startup]) == (startup, urgent, old, new, low)
+    old, new = message("b"), replace(message("c"), created=later(1))
+    urgent, system, read = message("d", "urgent"), message("e", "system"), message("f", acknowledged=NOW)
+    tenth, last = message("s-999-n"), message("s-1000-n")
+    assert sort_unacknowledged([new, last, old, urgent, tenth, read, system]) == (system, urgent, old, tenth, last, new)
 
 
 def test_nothing_is_typed_without_a_session_and_whoever_types_waits_for_the_moment_from_the_first() -> None:

@@ -107,12 +107,16 @@ def claim(agent: str, task_id: str | None = None, as_json: bool = False) -> int:
     return 0
 
 
-def note(text: str, to: str | None = None, now: bool = False, as_json: bool = False) -> int:
+def note(
+    text: str, to: str | None = None, now: bool = False, priority: str | None = None, as_json: bool = False
+) -> int:
     """Add a note to the board."""
     from liza.verbs import note as verbs
 
-    verb = verbs.send_note if now else verbs.note
-    printing.print_result(verb(find_crew(), text, to), as_json)
+    crew = find_crew()
+    verbs.check_priority(now, priority)
+    result = verbs.send_note(crew, text, to, priority) if now else verbs.note(crew, text, to)
+    printing.print_result(result, as_json)
     return 0
 
 

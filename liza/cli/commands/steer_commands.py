@@ -38,10 +38,18 @@ def note(
         str | None, typer.Option("--to", metavar="AGENT|TASK", help="The recipient; default: the whole crew.")
     ] = None,
     now: Annotated[bool, typer.Option("--now", help="Also deliver it to the running session.")] = False,
+    priority: Annotated[
+        str | None,
+        typer.Option(
+            "--priority",
+            metavar="system|urgent|normal",
+            help="With --now: at the next edge of a turn (default), at once by an interrupt, or after the turn.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add a note to the board."""
-    fast_commands.note(text, to, now, as_json)
+    fast_commands.note(text, to, now, priority, as_json)
 
 
 @declare_command(app, "pause", 'liza pause "the spec changes this afternoon"')

@@ -1,4 +1,4 @@
-"""How a running session is reached: by its own hooks at the edges of a turn, or by its terminal."""
+"""How a running session is reached: by its hooks at the edges of a turn, its terminal, or its runtime's stream."""
 
 from __future__ import annotations
 
@@ -18,4 +18,7 @@ def find_reach(directory: RunDir, preset: Preset, terminal: bool) -> DeliveryCha
     turn = directory.read_turn()
     has_hooks = turn is not None and command_line.has_hooks(preset)
     in_turn = turn is not None and turn.phase == TurnPhase.BUSY
-    return DeliveryChannels(directory.run, has_hooks=has_hooks, has_terminal=terminal, in_turn=in_turn)
+    has_stream = turn is not None and turn.is_reported
+    return DeliveryChannels(
+        directory.run, has_hooks=has_hooks, has_terminal=terminal, has_stream=has_stream, in_turn=in_turn
+    )

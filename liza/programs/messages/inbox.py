@@ -7,7 +7,8 @@ was withdrawn after a delivery attempt.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import os
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,35 +17,95 @@ import msgspec
 
 from liza.programs.brief.quoting import MESSAGE_PREFIX, quote_line, quote_lines
 from liza.programs.session import run_directory
-from liza.rules.errors import LizaError, UsageError
+from liza.rules.errors import LizaError, QueueFull, UsageError
 from liza.rules.paths import Paths
-from liza.rules.sessions.message_rules import PRIORITIES, Message, MessageStage, left_to_hook, sort_unacknowledged
+from liza.rules.sessions.message_rules import (
+    LIZA,
+    NOTE_SOURCE,
+    Message,
+    MessageStage,
+    left_to_hook,
+    sort_unacknowledged,
+)
 from liza.rules.value_classes import replace
+from liza.rules.worker_api.prompt_rules import (
+    DURING_TURN,
+    MAX_PENDING,
+    PRIORITIES,
+    PRIORITIES_OF_0_1_0,
+    PromptPriority,
+)
 from liza.system import atomic, crash_points
 from liza.system.flock import lock_path
 
 MAX_MESSAGE_BYTES = 8000  # maximum size of one message
+MAX_PER_HOOK = 20
+"""Maximum number of messages in one reply of a hook; the next hook takes more."""
 WITHDRAWN = "taken back"
 
 
-def queue_message(paths: Paths, agent: str, text: str, sender: str, now: datetime, priority: str = "normal") -> Message:
-    """Store a message for the agent. Raises UsageError for an unknown priority or an empty text, OSError if the disk
-    fails."""
-    if priority not in PRIORITIES:
-        raise UsageError(
-            f"unknown priority {priority!r}; valid: {', '.join(PRIORITIES)}", "liza note --to coder-1 --now TEXT"
-        )
+def queue_message(
+    paths: Paths,
+    agent: str,
+    text: str,
+    sender: str,
+    now: datetime,
+    priority: str = PromptPriority.NORMAL,
+    *,
+    source: str = NOTE_SOURCE,
+    task: str | None = None,
+) -> Message:
+    """Store a message for the agent.
+
+    Raises UsageError for an unknown priority or an empty text, QueueFull, OSError if the disk fails.
+    """
+    check_priority(priority)
     if not text.strip():
         raise UsageError("the message is empty", 'liza note --to coder-1 --now "…"')
     inbox = _make_inbox(paths, agent)
-    for number in itertools.count():
-        name = f"{now:%Y%m%dT%H%M%S}-{number:03d}"
-        message = Message(id=name, priority=priority, text=text, sender=sender, created=now)
+    names = list_names(paths, agent)
+    if sender != LIZA and len(names) >= MAX_PENDING:
+        raise QueueFull(
+            f"{agent} has {len(names)} messages that it has not read; the limit is {MAX_PENDING}",
+            f"liza agents {agent}",
+        )
+    second = f"{now:%Y%m%dT%H%M%S}-"
+    for number in itertools.count(_next_number(names, second)):
+        name = f"{second}{number:03d}-{priority[0]}"
+        message = Message(id=name, priority=priority, text=text, sender=sender, created=now, source=source, task=task)
         is_done = (inbox / "done" / f"{name}.json").exists()
         if not is_done and atomic.write_if_absent(inbox / f"{name}.json", _encode(message)):
             crash_points.point("inbox", "queued")
             return message
     raise AssertionError("numbers do not end")
+
+
+def check_priority(priority: str) -> None:
+    """Raise UsageError for an unknown priority."""
+    if priority not in PRIORITIES:
+        raise UsageError(
+            f"unknown priority {priority!r}; valid: {', '.join(PRIORITIES)}", "liza note --to coder-1 --now TEXT"
+        )
+
+
+def list_names(paths: Paths, agent: str) -> tuple[str, ...]:
+    """Return the ids of the pending messages, unsorted, without reading the files."""
+    try:
+        entries = os.listdir(inbox_path(paths, agent))  # noqa: PTH208 - no path is made for each name
+    except FileNotFoundError:
+        return ()
+    return tuple(name.removesuffix(".json") for name in entries if name.endswith(".json"))
+
+
+def _next_number(names: Iterable[str], second: str) -> int:
+    """Return the number after those of the pending messages of this second: only done ones may still have it."""
+    numbers = (name[len(second) :].partition("-")[0] for name in names if name.startswith(second))
+    return max((int(number) for number in numbers if number.isdecimal()), default=-1) + 1
+
+
+def may_be_for_turn(name: str) -> bool:
+    """Return whether a message with this id may be for a turn under way; ids of version 0.1.0 do not tell."""
+    return not name.endswith(f"-{PromptPriority.NORMAL[0]}")
 
 
 def list_pending(paths: Paths, agent: str) -> tuple[Message, ...]:
@@ -53,27 +114,27 @@ def list_pending(paths: Paths, agent: str) -> tuple[Message, ...]:
     Files that are no messages are skipped: agents can write here, and an invalid file must not block other messages or
     the brief.
     """
-    return sort_unacknowledged(_read_all(_inbox_path(paths, agent)))
+    return sort_unacknowledged(_read_all(inbox_path(paths, agent)))
 
 
 def list_done(paths: Paths, agent: str) -> tuple[Message, ...]:
     """Return the messages that were acknowledged, or withdrawn after a delivery attempt, oldest first; skip other
     files."""
-    return tuple(_read_all(_inbox_path(paths, agent) / "done"))
+    return tuple(_read_all(inbox_path(paths, agent) / "done"))
 
 
 def list_unreadable(paths: Paths, agent: str) -> tuple[LizaError, ...]:
     """Return an error for each file of an inbox that is no message, with a command that removes it."""
-    inbox = _inbox_path(paths, agent)
-    results = (_read(file) for directory in (inbox, inbox / "done") for file in _files(directory))
+    inbox = inbox_path(paths, agent)
+    results = (read_message(file) for directory in (inbox, inbox / "done") for file in _files(directory))
     return tuple(result for result in results if isinstance(result, LizaError))
 
 
 def update_message(paths: Paths, agent: str, message: Message) -> None:
     """Store the delivery state of a message; an acknowledgement or a hook's claim made meanwhile is kept. Raises
     OSError."""
-    with _lock_inbox(paths, agent) as inbox:
-        stored = _read(inbox / f"{message.id}.json")
+    with lock_inbox(paths, agent) as inbox:
+        stored = read_message(inbox / f"{message.id}.json")
         if stored is not None:
             offered = stored.offered if isinstance(stored, Message) else None
             atomic.write(inbox / f"{message.id}.json", _encode(replace(message, offered=offered)))
@@ -85,7 +146,7 @@ def claim_for_typing(paths: Paths, agent: str, message: str, run: str, now: date
     Return whether it was claimed: it must be the first that waits, and no hook may have just claimed it. Raises
     OSError, LizaError.
     """
-    with _lock_inbox(paths, agent) as inbox:
+    with lock_inbox(paths, agent) as inbox:
         waiting = [queued for queued in sort_unacknowledged(_read_all(inbox)) if queued.stage is MessageStage.QUEUED]
         first = waiting[0] if waiting else None
         if first is None or first.id != message:
@@ -96,15 +157,26 @@ def claim_for_typing(paths: Paths, agent: str, message: str, run: str, now: date
         return True
 
 
-def claim_for_hook(paths: Paths, agent: str, run: str, now: datetime) -> tuple[Message, ...]:
-    """Claim for the run's hook all pending messages that were not typed into its terminal. Raises OSError,
-    LizaError."""
-    if not list_pending(paths, agent):
+def claim_for_hook(
+    paths: Paths, agent: str, run: str, now: datetime, *, in_turn: bool = False, taken: Collection[str] = ()
+) -> tuple[Message, ...]:
+    """Claim for the run's hook pending messages that were not typed into its terminal, at most MAX_PER_HOOK.
+
+    ``in_turn``: only those that are delivered during a turn. ``taken``: ids that another channel of the run has
+    delivered. Raises OSError, LizaError.
+    """
+    names = [name for name in list_names(paths, agent) if not in_turn or may_be_for_turn(name)]
+    if not names:
         return ()
-    with _lock_inbox(paths, agent) as inbox:
+    with lock_inbox(paths, agent) as inbox:
+        waiting = (read_message(inbox / f"{name}.json") for name in names)
         free = [
-            message for message in sort_unacknowledged(_read_all(inbox)) if not (message.typing and message.run == run)
-        ]
+            message
+            for message in sort_unacknowledged([message for message in waiting if isinstance(message, Message)])
+            if not (message.typing and message.run == run)
+            and message.id not in taken
+            and (not in_turn or message.priority in DURING_TURN)
+        ][:MAX_PER_HOOK]
         for message in free:
             atomic.write(inbox / f"{message.id}.json", _encode(replace(message, offered=now)))
         return tuple(free)
@@ -130,24 +202,33 @@ def _squeeze(text: str) -> str:
     return "".join(text.split())
 
 
-def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: str, now: datetime) -> None:
-    """Record that these messages were read; ``by`` is the evidence. Idempotent. Raises OSError, LizaError."""
+def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: str, now: datetime) -> int:
+    """Record that these messages were read; ``by`` is the evidence. Idempotent.
+
+    Return how many of them were pending. Raises OSError, LizaError.
+    """
+    count = 0
     if not ids:
-        return
-    with _lock_inbox(paths, agent) as inbox:
-        for message in _read_all(inbox):
-            if message.id not in ids:
+        return count
+    pending = set(list_names(paths, agent))
+    with lock_inbox(paths, agent) as inbox:
+        for name in dict.fromkeys(ids):
+            # An id may come from a runtime: only names of the directory become a path.
+            message = read_message(inbox / f"{name}.json") if name in pending else None
+            if not isinstance(message, Message):
                 continue
             read = replace(message, acknowledged=now, by=by, run=run, attempts=max(message.attempts, 1))
             # The copy in done/ first: a crash in between leaves both, and no message is lost.
             atomic.write(inbox / "done" / f"{message.id}.json", _encode(read))
             crash_points.point("inbox", "acknowledged")
             (inbox / f"{message.id}.json").unlink(missing_ok=True)
+            count += 1
+    return count
 
 
 def remove_message(paths: Paths, agent: str, message: str) -> None:
     """Delete a message, as if it had never been stored. Raises OSError."""
-    (_inbox_path(paths, agent) / f"{message}.json").unlink(missing_ok=True)
+    (inbox_path(paths, agent) / f"{message}.json").unlink(missing_ok=True)
 
 
 def withdraw_messages(paths: Paths, agent: str, sender: str) -> None:
@@ -157,7 +238,7 @@ def withdraw_messages(paths: Paths, agent: str, sender: str) -> None:
     """
     if not list_pending(paths, agent):
         return
-    with _lock_inbox(paths, agent) as inbox:
+    with lock_inbox(paths, agent) as inbox:
         for message in _read_all(inbox):
             if message.sender == sender:
                 if message.is_started:
@@ -174,14 +255,14 @@ def format_messages(messages: tuple[Message, ...]) -> str:
 
 
 def _read_all(directory: Path) -> list[Message]:
-    return [message for message in map(_read, _files(directory)) if isinstance(message, Message)]
+    return [message for message in map(read_message, _files(directory)) if isinstance(message, Message)]
 
 
 def _files(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.json"))
 
 
-def _read(file: Path) -> Message | LizaError | None:
+def read_message(file: Path) -> Message | LizaError | None:
     """Read a message; return an error if it is invalid, None if it was acknowledged meanwhile."""
     try:
         message = run_directory.read_struct(file, Message)
@@ -189,20 +270,24 @@ def _read(file: Path) -> Message | LizaError | None:
         return error
     if message is None:
         return None
+    priority = PRIORITIES_OF_0_1_0.get(message.priority)
+    if priority is not None:
+        message = replace(message, priority=priority)
     if message.priority not in PRIORITIES or message.id != file.stem or message.attempts < 0:
         return LizaError(f"{file} is not a message written by liza", f"rm {file}")
     return message
 
 
 @contextmanager
-def _lock_inbox(paths: Paths, agent: str) -> Iterator[Path]:
+def lock_inbox(paths: Paths, agent: str) -> Iterator[Path]:
+    """Hold the lock of an inbox, and yield its directory. Raises OSError, LizaError."""
     inbox = _make_inbox(paths, agent)
     with lock_path(inbox / ".lock", mode=0o600):
         yield inbox
 
 
 def _make_inbox(paths: Paths, agent: str) -> Path:
-    inbox = _inbox_path(paths, agent)
+    inbox = inbox_path(paths, agent)
     for directory in (paths.runs, inbox.parent, inbox, inbox / "done"):
         atomic.make_directory(paths.root, directory)
         if directory.is_symlink():
@@ -210,7 +295,8 @@ def _make_inbox(paths: Paths, agent: str) -> Path:
     return inbox
 
 
-def _inbox_path(paths: Paths, agent: str) -> Path:
+def inbox_path(paths: Paths, agent: str) -> Path:
+    """Return the directory of an agent's pending messages."""
     return paths.runs / agent / "inbox"
 
 

@@ -12,9 +12,14 @@ from enum import StrEnum
 
 from liza.rules.model import AwareDatetime, Delivery, FrozenStruct
 from liza.rules.value_classes import Value
+from liza.rules.worker_api.prompt_rules import PRIORITIES, PromptPriority
 
-PRIORITIES = ("startup", "urgent", "normal", "low")
 OFFERED = 20.0  # seconds for which a message that a hook took is not typed; programs wait that long for a hook
+
+
+NOTE_SOURCE = "note"
+LIZA = "liza"
+"""Sender of the messages of Liza itself."""
 
 
 class MessageStage(StrEnum):
@@ -26,8 +31,9 @@ class MessageStage(StrEnum):
 
 
 class Message(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message for an agent.
+    """A message for an agent, also called a prompt.
 
+    ``priority`` is a PromptPriority. ``source`` is the kind of the sender, ``task`` the task that it is about.
     ``attempts`` counts the delivery tries, ``tried`` is the time of the last one, ``carried`` whether it was seen to
     arrive.
     """
@@ -37,6 +43,8 @@ class Message(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     text: str
     sender: str
     created: AwareDatetime
+    source: str = NOTE_SOURCE
+    task: str | None = None
     stage: MessageStage = MessageStage.QUEUED
     attempts: int = 0
     tried: AwareDatetime | None = None
@@ -65,6 +73,8 @@ class DeliveryChannels(Value):
     run: str
     has_hooks: bool = False
     has_terminal: bool = False
+    has_stream: bool = False
+    """Whether its runtime takes messages from the stream of the run."""
     in_turn: bool = False
     """Whether a turn is under way."""
 
@@ -103,7 +113,12 @@ DeliveryStep = TypeMessage | PutInBrief | TellPerson | TryLater
 def sort_unacknowledged(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the unacknowledged messages, by priority and then age."""
     waiting = [message for message in messages if message.acknowledged is None]
-    return tuple(sorted(waiting, key=lambda message: (PRIORITIES.index(message.priority), message.created, message.id)))
+    return tuple(sorted(waiting, key=_sort_key))
+
+
+def _sort_key(message: Message) -> tuple[int, datetime, int, str]:
+    # Numbers of ids have three digits or more: the shorter id of one second is the older one.
+    return PRIORITIES.index(PromptPriority(message.priority)), message.created, len(message.id), message.id
 
 
 def next_step(
@@ -139,7 +154,7 @@ def format_typed(message: Message, delivery: Delivery, liza: str = "liza") -> st
     The message comes last because its end identifies it on the screen. A message of Liza itself is typed unchanged.
     ``liza`` is the command as a shell of the session finds it.
     """
-    if message.sender == "liza":
+    if message.sender == LIZA:
         return message.text
     asks = f" (to show that you read it, say: {liza} ready)" if delivery.require_acknowledgment else ""
     return f"MESSAGE from {message.sender}{asks}: {message.text}"
@@ -157,6 +172,8 @@ def _step(message: Message, channels: DeliveryChannels, now: datetime, delivery:
         if left > 0:
             return TryLater("it is in the brief", left)
         return TellPerson(message) if delivery.send_notification_on_failure else TryLater("it is in the brief")
+    if channels.has_stream and not channels.has_terminal:
+        return TryLater("its runtime takes it from its stream")
     rest = _seconds_left(message, now, _retry_delay(message, delivery))
     if rest > 0:
         return TryLater(

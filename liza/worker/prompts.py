@@ -1,0 +1,72 @@
+"""Prompts: what a person, another agent or Liza tells a running session, in the inbox of its agent."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+
+from liza.board import wake_up
+from liza.crew.crew import Crew
+from liza.programs.messages import inbox
+from liza.programs.messages.inbox_reader import InboxReader
+from liza.programs.messages.prompt_stream import PromptStream as PromptStream
+from liza.programs.session.run_directory import RunDir
+from liza.rules.errors import UsageError
+from liza.rules.paths import is_person
+from liza.rules.sessions.message_rules import LIZA
+from liza.rules.worker_api.lifecycle_rules import WAITING_STATES
+from liza.worker.api_answers import AcknowledgeAnswer, PromptAnswer
+from liza.worker.api_requests import AcknowledgeRequest, PromptRequest
+from liza.worker.current_run import require_current_run
+
+STREAM_EVIDENCE = "stream"
+
+
+def submit_prompt(crew: Crew, by: str, request: PromptRequest, reader: InboxReader | None = None) -> PromptAnswer:
+    """Store a prompt for the agent of a run. ``by``: the caller, a person or a run.
+
+    ``reader`` spares reading the whole inbox for the position. Raises UnknownId, RunIsOver, QueueFull, UsageError,
+    LizaError, OSError.
+    """
+    run_dir = crew.run_dir(request.run_id)
+    require_current_run(run_dir)
+    message = inbox.queue_message(
+        crew.paths,
+        run_dir.agent,
+        request.content,
+        _sender(by, request),
+        crew.clock.now(),
+        request.priority,
+        source=request.source,
+        task=request.metadata.task_id,
+    )
+    pending = (reader or InboxReader(crew.paths, run_dir.agent)).list_pending()
+    position = next((index for index, other in enumerate(pending) if other.id == message.id), 0)
+    with suppress(OSError):
+        wake_up.wake_watchers(crew.paths, run_dir.agent)
+    return PromptAnswer(
+        accepted=True, queued=position > 0 or not _is_waiting(run_dir), position=position, id=message.id
+    )
+
+
+def acknowledge_prompts(run_dir: RunDir, request: AcknowledgeRequest, now: datetime) -> AcknowledgeAnswer:
+    """Record that the runtime has taken over these prompts. Unknown and acknowledged ids change nothing.
+
+    Raises UnknownId, RunIsOver, LizaError, OSError.
+    """
+    require_current_run(run_dir)
+    count = inbox.acknowledge(run_dir.paths, run_dir.agent, request.ids, run_dir.run, STREAM_EVIDENCE, now)
+    return AcknowledgeAnswer(acknowledged=count)
+
+
+def _sender(by: str, request: PromptRequest) -> str:
+    """Return the sender: a person may name another one, an agent may not."""
+    sender = request.metadata.sender or by if is_person(by) else by
+    if sender == LIZA:
+        raise UsageError(f"metadata.from is {LIZA!r}, which is the sender of Liza's own messages")
+    return sender
+
+
+def _is_waiting(run_dir: RunDir) -> bool:
+    turn = run_dir.read_turn()
+    return turn is not None and turn.phase in WAITING_STATES

@@ -1,0 +1,142 @@
+"""Which prompts a runtime gets on its stream: by priority, state, and what it has got and acknowledged."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from liza.rules.sessions.message_rules import Message, sort_unacknowledged
+from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
+from liza.rules.worker_api.prompt_rules import (
+    DURING_TURN,
+    PRIORITIES,
+    list_unreceived,
+    select_for_stream,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+E = LifecycleEvent
+
+
+def prompt(name: str, priority: str = "normal") -> Message:
+    return Message(id=name, priority=priority, text=name, sender="human:ann", created=NOW)
+
+
+def test_the_priorities_are_ordered_as_they_are_delivered() -> None:
+    assert PRIORITIES == ("system", "urgent", "normal")
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (None, "s u n1"),
+        (E.STARTED, "s u"),
+        (E.READY, "s u n1"),
+        (E.BUSY, "s u"),
+        (E.IDLE, "s u n1"),
+        (E.STOPPING, ""),
+        (E.STOPPED, ""),
+    ],
+)
+def test_during_a_turn_only_what_is_for_it_is_delivered_and_at_the_end_of_a_run_nothing(
+    state: LifecycleEvent | None, expected: str
+) -> None:
+    pending = (prompt("s", "system"), prompt("u", "urgent"), prompt("n1"), prompt("n2"))
+    assert " ".join(message.id for message in select_for_stream(pending, (), state)) == expected
+
+
+def test_a_normal_prompt_waits_until_the_one_before_is_acknowledged() -> None:
+    first, second = prompt("n1"), prompt("n2")
+    assert select_for_stream((first, second), ("n1",), E.IDLE) == ()
+    assert select_for_stream((second,), ("n1",), E.IDLE) == (second,)
+    assert select_for_stream((first, prompt("u", "urgent")), ("n1", "u"), E.IDLE) == ()
+
+
+def test_after_a_reconnect_only_what_came_after_the_last_received_prompt_is_sent_again() -> None:
+    assert list_unreceived(("a", "b", "c"), "b") == ("c",)
+    assert list_unreceived(("a", "b", "c"), "c") == ()
+    assert list_unreceived(("a", "b"), None) == ("a", "b")
+    assert list_unreceived(("a", "b"), "unknown") == ("a", "b")
+
+
+class Delivery(RuleBasedStateMachine):
+    """Prompts are submitted, sent, lost, got, acknowledged; the connection breaks at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pending: dict[str, Message] = {}
+        self.delivered: list[str] = []
+        self.again: list[str] = []
+        self.got: list[str] = []
+        self.acknowledged: set[str] = set()
+        self.last: str | None = None
+        self.state = E.READY
+        self.count = 0
+
+    @rule(priority=st.sampled_from(PRIORITIES))
+    def submit(self, priority: str) -> None:
+        self.count += 1
+        self.pending[f"p{self.count}"] = prompt(f"p{self.count}", priority)
+
+    @rule(state=st.sampled_from([E.READY, E.BUSY, E.IDLE]))
+    def change_state(self, state: LifecycleEvent) -> None:
+        self.state = state
+
+    def _send(self) -> list[str]:
+        pending = sort_unacknowledged(list(self.pending.values()))
+        fresh = [message.id for message in select_for_stream(pending, self.delivered, self.state)]
+        again = [name for name in self.again if name in self.pending]
+        self.again = []
+        self.delivered += fresh
+        return again + fresh
+
+    @rule(arrive=st.integers(0, 3))
+    def send(self, arrive: int) -> None:
+        sent = self._send()
+        for name in sent[:arrive]:
+            assert name not in self.acknowledged
+            self.got.append(name)
+            self.last = name
+        if arrive < len(sent):
+            self.reconnect(remembers=True)
+
+    @rule(remembers=st.booleans())
+    def reconnect(self, remembers: bool) -> None:
+        self.last = self.last if remembers else None
+        self.again = list(list_unreceived(self.delivered, self.last))
+        if self.last is not None:
+            assert self.last not in self.again
+
+    @precondition(lambda self: self.got)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.got))
+        self.acknowledged.add(name)
+        self.pending.pop(name, None)
+
+    @invariant()
+    def a_pending_prompt_can_still_arrive(self) -> None:
+        for name, message in self.pending.items():
+            is_open = name not in self.delivered or name in self.again or name in self.got
+            assert is_open, (name, message.priority in DURING_TURN)
+
+    def teardown(self) -> None:
+        """Once the runtime listens, waits and acknowledges, every prompt has arrived."""
+        self.state = E.IDLE
+        for _ in range(2 * len(self.pending) + 2):
+            self.reconnect(remembers=False)
+            for name in self._send():
+                assert name not in self.acknowledged
+                self.got.append(name)
+                self.acknowledged.add(name)
+                del self.pending[name]
+        assert not self.pending
+        assert {f"p{number}" for number in range(1, self.count + 1)} <= set(self.got)
+
+
+TestDelivery = Delivery.TestCase
+TestDelivery.settings = settings(max_examples=60, stateful_step_count=40)
