@@ -7,21 +7,18 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_path
-from liza.programs.brief import brief_context, brief_writer, instructions_file
+from liza.programs.brief import brief_writer, instructions_file
 from liza.programs.hooks import hook_install as hooks
 from liza.programs.hooks.hook_install import InstalledHooks
-from liza.programs.messages import inbox
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
-from liza.rules.paths import agent_of
-from liza.rules.tasks import planning
 from liza.rules.value_classes import Value, replace
-from liza.rules.work_kinds import WorkKind
 from liza.system import crash_points
+from liza.worker.brief_facts import gather_brief_facts
 
 
 class LaunchInputs(Value):
@@ -85,7 +82,7 @@ class WorktreeFiles:
         ``names`` are the instructions files that git's filter can hide. Without a file, the block is part of the
         prompt.
         """
-        text = brief_writer.compose_brief(self._brief_context(state, work, directory, worktree))
+        text = brief_writer.compose_brief(gather_brief_facts(self.crew, state, work, directory))
         directory.write_brief(text.assignment, text.beacon_fields, text.prompt, text.block)
         brief_filter.bind_filter(self.crew.git, (*names, *others), work.run)
         placement = instructions_file.write_block(
@@ -116,44 +113,6 @@ class WorktreeFiles:
                 hidden.append(file)
         if hidden:
             brief_filter.hide_files(self.crew.git, hidden, run)
-
-    def _brief_context(
-        self, state: State, work: CurrentWork, directory: RunDir, worktree: Path
-    ) -> brief_context.BriefContext:
-        trigger = next(
-            (candidate for candidate in planning.find_triggers(state) if candidate.name == state.planning.trigger), None
-        )
-        branch = state.config.integration_branch
-        return brief_context.BriefContext(
-            state=state,
-            run=work.run,
-            now=self.crew.clock.now(),
-            root=self.crew.paths.root,
-            liza=liza_path(),
-            worktree=worktree,
-            assignment=directory.assignment_path,
-            task=state.task(work.task) if work.task else None,
-            integration_tip=self.crew.git.out("rev-parse", f"refs/heads/{branch}"),
-            is_set_up=bool(state.config.sandbox_setup),
-            wake_trigger=state.planning.trigger or "",
-            wake_ids=state.planning.ids,
-            wake_facts=trigger.facts if trigger else "",
-            messages=inbox.list_pending(self.crew.paths, agent_of(work.run)),
-            earlier_commits=self._earlier_commits(state, work, worktree),
-        )
-
-    def _earlier_commits(self, state: State, work: CurrentWork, worktree: Path) -> tuple[str, ...]:
-        """Return what earlier runs committed on the task's branch, newest first, at most 10. Raises GitFailed."""
-        task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
-        if (
-            task is None
-            or task.base_commit is None
-            or not any(event.run != work.run for event in task.history if event.run)
-        ):
-            return ()
-        git = self.crew.worktrees.slot_git(worktree.name)
-        commits = f"{task.base_commit}..HEAD"
-        return git.lines("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", commits)
 
 
 def remove_worktree_files(crew: Crew, record: RunRecord) -> None:

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import msgspec
 
 from liza.rules.model import AwareDatetime
+from liza.rules.worker_api.context_rules import ContextMode as ContextMode
+from liza.rules.worker_api.context_rules import SectionType as SectionType
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent as LifecycleEvent
 from liza.rules.worker_api.prompt_rules import PromptPriority as PromptPriority
 from liza.rules.worker_api.telemetry_rules import Label
@@ -27,25 +29,6 @@ RunId = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z-]{0,40}-\d{1,9}\.\d{1,9
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base class of the requests."""
-
-
-class ContextMode(StrEnum):
-    """``full``: for a new conversation; ``compact``: after the program compacted its context; ``resume``: for a
-    conversation that goes on."""
-
-    FULL = "full"
-    COMPACT = "compact"
-    RESUME = "resume"
-
-
-class SectionType(StrEnum):
-    """The sections of a context."""
-
-    ROLE = "role"
-    WORK = "work"
-    MAIL = "mail"
-    CHECKPOINT = "checkpoint"
-    DIRECTIVE = "directive"
 
 
 class LifecycleRequest(WorkerRequest, frozen=True, kw_only=True):

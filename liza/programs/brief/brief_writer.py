@@ -1,4 +1,7 @@
-"""Compose what a program reads first: who it is, what to do, how to end. Pure."""
+"""Compose what a program reads first: who it is, what to do, how to end. Pure.
+
+The text consists of sections. A brief has all of them; the worker API gives the same ones to a runtime.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.paths import branch_of
 from liza.rules.statuses import WakeTrigger
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
+from liza.rules.worker_api.context_rules import SectionType, TextSection
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text
 MAX_COMMITS = 5
@@ -29,28 +33,45 @@ class Brief(Value):
 
 
 def compose_brief(context: BriefContext) -> Brief:
-    """Compose the brief for the run's role."""
-    return {"coder": coder_brief, "code-reviewer": reviewer_brief, "planner": planner_brief}[context.role](context)
+    """Compose the brief for the run's role. Raises ValueError if the role needs a task, or a commit, and has none."""
+    if context.task is None:
+        topic = f"wake:{context.wake_trigger}"
+    else:
+        topic = f"{'review' if context.role == 'code-reviewer' else 'assigned'}:{context.task.id}"
+    return _build_brief(context, topic, compose_sections(context))
 
 
-def coder_brief(context: BriefContext) -> Brief:
-    """Compose a coder's brief: the task, earlier work, the directory, and the three ways to end."""
+def compose_sections(context: BriefContext) -> tuple[TextSection, ...]:
+    """Return the sections for the run's role, in the order in which the model reads them. Raises as
+    ``compose_brief``."""
+    compose = {"coder": _coder_sections, "code-reviewer": _reviewer_sections, "planner": _planner_sections}
+    *sections, directive = compose[context.role](context)
+    more = f"MORE  {context.assignment} has all of it, and the paths of the rules."
+    return (*sections, replace(directive, lines=(*directive.lines, more)))
+
+
+def _coder_sections(context: BriefContext) -> list[TextSection]:
+    """A coder's sections: the task, earlier work, the directory, and the three ways to end."""
     task, config = context.required_task, context.state.config
     most = task.max_iterations or config.max_coder_iterations
-    lines = [
+    work = (
         f"TASK {task.id} (try {max(task.iteration, 1)} of {most})   {quote_lines(task.description, LARGE)}",
         f"DONE WHEN  {quote_lines(task.done_when, MIDDLE)}",
         f"SCOPE      {quote_line(task.scope, SMALL)}   Touch nothing else.",
         f"SPEC       {quote_line(context.spec_path(task.spec_ref), 300)}",
-        *_earlier_work(context),
-        *_notes(context),
+    )
+    directive = (
         f"WHERE  This directory, branch {branch_of(task.id)}. Stay in it. {_STAY}",
         _tests(context),
         *(ends.replace("{liza}", context.liza_command) for ends in _CODER_ENDS),
-    ]
-    return _build_brief(
-        context, f"assigned:{task.id}", _first_line(context, "No person can answer questions here."), lines
     )
+    return [
+        _role_section(context, "No person can answer questions here."),
+        TextSection(SectionType.WORK, work),
+        TextSection(SectionType.CHECKPOINT, tuple(_earlier_work(context))),
+        TextSection(SectionType.MAIL, tuple(_notes(context))),
+        TextSection(SectionType.DIRECTIVE, directive),
+    ]
 
 
 def _earlier_work(context: BriefContext) -> list[str]:
@@ -116,9 +137,8 @@ _CODER_ENDS = (
 )
 
 
-def reviewer_brief(context: BriefContext) -> Brief:
-    """Compose a reviewer's brief: the commit, the criteria, and the two verdicts. Raises ValueError without a
-    commit."""
+def _reviewer_sections(context: BriefContext) -> list[TextSection]:
+    """A reviewer's sections: the commit, the criteria, and the two verdicts. Raises ValueError without a commit."""
     task, branch, liza = context.required_task, context.state.config.integration_branch, context.liza_command
     if task.review_commit is None:
         raise ValueError(f"{task.id} has no commit to review")
@@ -129,14 +149,15 @@ def reviewer_brief(context: BriefContext) -> Brief:
         if context.test_command
         else "Run the project's tests."
     )
-    lines = [
+    work = (
         f"This directory is a read-only copy at {task.review_commit}; your changes here are discarded.",
         f"DIFF  git diff {branch}...{task.review_commit}",
         f"TASK {task.id}   {quote_lines(task.description, LARGE)}",
         f"DONE WHEN  {quote_lines(task.done_when, MIDDLE)}",
         f"SCOPE {quote_line(task.scope, SMALL)}   SPEC {quote_line(context.spec_path(task.spec_ref), 300)}   "
         f"ROUND {round_number} of {context.state.config.max_review_cycles}{last_rejection}",
-        *_notes(context),
+    )
+    directive = (
         f"{tests} Check each clause of DONE WHEN by an act, not by reading.",
         "Look for: scope left, tests weakened, errors swallowed, claims without evidence. Taste is not a reason.",
         "END in exactly one of these ways, then stop:",
@@ -145,24 +166,26 @@ def reviewer_brief(context: BriefContext) -> Brief:
         + ("   (say of each old point: resolved / still there / partly)" if round_number > 1 else ""),
         f'  {liza} handoff "what you saw so far" --next "what is left to check"   out of room: a fresh run goes on',
         "A refused command says what to do: do that once. You cannot ask anyone, and you fix nothing yourself.",
-    ]
-    author = task.assigned_to or "unknown"
-    return _build_brief(
-        context, f"review:{task.id}", _first_line(context, f"The author is {author}. Your verdict binds."), lines
     )
+    return [
+        _role_section(context, f"The author is {task.assigned_to or 'unknown'}. Your verdict binds."),
+        TextSection(SectionType.WORK, work),
+        TextSection(SectionType.MAIL, tuple(_notes(context))),
+        TextSection(SectionType.DIRECTIVE, directive),
+    ]
 
 
-def planner_brief(context: BriefContext) -> Brief:
-    """Compose a planner's brief: the goal, the reason of the wake-up, the state of the sprint, and the task verbs."""
+def _planner_sections(context: BriefContext) -> list[TextSection]:
+    """A planner's sections: the goal, the reason of the wake-up, the state of the sprint, and the task verbs."""
     state, liza = context.state, context.liza_command
-    lines = [
+    work = (
         f"GOAL {quote_lines(state.goal.description, LARGE)}  SPEC {quote_line(state.goal.spec_ref, 300)}",
         f"Read the spec first: {context.spec_path(state.goal.spec_ref)}",
         f"WHY YOU WERE WOKEN  {context.wake_trigger}: {quote_lines(context.wake_facts, MIDDLE)}"
         + (f" ({quote_line(', '.join(context.wake_ids), 400)})" if context.wake_ids else ""),
         *_open_questions(context),
-        *_notes(context),
-        f"NOW  {describe_sprint(context)}",
+    )
+    directive = (
         "GOOD TASK: one coder, one sitting, with its tests, files disjoint from its neighbours, and a DONE WHEN that a",
         "command can show false.",
         f"  {liza} task add --file - <<YAML",
@@ -176,10 +199,14 @@ def planner_brief(context: BriefContext) -> Brief:
             else []
         ),
         f'END: {liza} handoff "what you decided and why" --done , then stop. Changing nothing is an answer; say why.',
-    ]
-    return _build_brief(
-        context, f"wake:{context.wake_trigger}", _first_line(context, "You write tasks, never code."), lines
     )
+    return [
+        _role_section(context, "You write tasks, never code."),
+        TextSection(SectionType.WORK, work),
+        TextSection(SectionType.MAIL, tuple(_notes(context))),
+        TextSection(SectionType.CHECKPOINT, (f"NOW  {describe_sprint(context)}",)),
+        TextSection(SectionType.DIRECTIVE, directive),
+    ]
 
 
 def _open_questions(context: BriefContext) -> list[str]:
@@ -200,18 +227,16 @@ _READY_HELP = (
 )
 
 
-def _first_line(context: BriefContext, what: str) -> str:
-    return f"You are {context.agent}. {what} FIRST run:  {context.liza_command} ready"
+def _role_section(context: BriefContext, what: str) -> TextSection:
+    first = f"You are {context.agent}. {what} FIRST run:  {context.liza_command} ready"
+    return TextSection(SectionType.ROLE, (first, _READY_HELP))
 
 
-def _build_brief(context: BriefContext, topic: str, first: str, lines: list[str]) -> Brief:
+def _build_brief(context: BriefContext, topic: str, sections: tuple[TextSection, ...]) -> Brief:
     time = format_time(context.now)
     beacon = f"[liza] {context.agent} <- supervisor • {time} • {topic} • run:{context.run}"
-    block = [BLOCK_BEGIN.format(run=context.run), beacon, first, _READY_HELP, *lines]
-    block += [
-        f"MORE  {context.assignment} has all of it, and the paths of the rules.",
-        BLOCK_END.format(run=context.run),
-    ]
+    block = [BLOCK_BEGIN.format(run=context.run), beacon, *(line for section in sections for line in section.lines)]
+    block += [BLOCK_END.format(run=context.run)]
     about = f"Task: {context.task.id}" if context.task else f"Wake-up: {context.wake_trigger}"
     first_act = f"First run: {context.liza_command} ready"
     prompt = f"{beacon}\nMode: Liza {context.role}\n{about}\n{first_act}\nAssignment: {context.assignment}"

@@ -1,0 +1,67 @@
+"""Gather the facts of a brief and of a context: from the board, git, and the agent's inbox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from liza.crew.crew import Crew
+from liza.crew.liza_path import liza_path
+from liza.programs.brief.brief_context import BriefContext
+from liza.programs.messages import inbox
+from liza.programs.session.run_directory import RunDir
+from liza.rules.model import State
+from liza.rules.owned_work import CurrentWork
+from liza.rules.paths import agent_of
+from liza.rules.sessions.message_rules import Message
+from liza.rules.tasks import planning
+from liza.rules.work_kinds import WorkKind
+
+
+def gather_brief_facts(
+    crew: Crew, state: State, work: CurrentWork, directory: RunDir, messages: tuple[Message, ...] | None = None
+) -> BriefContext:
+    """Return the facts for the session of ``work``. ``messages``: those to show, by default all that are not read.
+
+    Raises GitFailed, LizaError, OSError.
+    """
+    trigger = next(
+        (candidate for candidate in planning.find_triggers(state) if candidate.name == state.planning.trigger), None
+    )
+    worktree = crew.paths.slot(_slot(state, work))
+    return BriefContext(
+        state=state,
+        run=work.run,
+        now=crew.clock.now(),
+        root=crew.paths.root,
+        liza=liza_path(),
+        worktree=worktree,
+        assignment=directory.assignment_path,
+        task=state.task(work.task) if work.task else None,
+        integration_tip=crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}"),
+        is_set_up=bool(state.config.sandbox_setup),
+        wake_trigger=state.planning.trigger or "",
+        wake_ids=state.planning.ids,
+        wake_facts=trigger.facts if trigger else "",
+        messages=inbox.list_pending(crew.paths, agent_of(work.run)) if messages is None else messages,
+        earlier_commits=_earlier_commits(crew, state, work, worktree),
+    )
+
+
+def _slot(state: State, work: CurrentWork) -> str:
+    """Return the name of the worktree: that of a coder's task, or the agent's own."""
+    task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
+    return task.worktree if task is not None and task.worktree else agent_of(work.run)
+
+
+def _earlier_commits(crew: Crew, state: State, work: CurrentWork, worktree: Path) -> tuple[str, ...]:
+    """Return what earlier runs committed on the task's branch, newest first, at most 10. Raises GitFailed."""
+    task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
+    if (
+        task is None
+        or task.base_commit is None
+        or not any(event.run != work.run for event in task.history if event.run)
+    ):
+        return ()
+    git = crew.worktrees.slot_git(worktree.name)
+    commits = f"{task.base_commit}..HEAD"
+    return git.lines("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", commits)
