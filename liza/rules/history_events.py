@@ -50,6 +50,8 @@ class HistoryEvent(StrEnum):
     """The program cannot work until a person acts, such as a login."""
     UNANSWERED = "unanswered"
     """The model gave no usable answer (none for too long, only errors, or half an answer)."""
+    CONTEXT_FULL = "context full"
+    """Liza ended the session, because the context window of its program was nearly full."""
     # Written by a merger.
     TESTS_MOVED_REFS = "tests moved refs"
     # Written by `liza restore --task`.
@@ -102,6 +104,7 @@ EVENT_RULES: dict[HistoryEvent, EventRule] = dict.fromkeys(HistoryEvent, EventRu
     E.QUOTA: EventRule(frames_session=True, session_end="a usage limit ended it"),
     E.UNUSABLE: EventRule(frames_session=True, session_end="its program could not be used"),
     E.UNANSWERED: EventRule(frames_session=True, session_end="its model did not answer"),
+    E.CONTEXT_FULL: EventRule(frames_session=True, session_end="its context window was full"),
 }
 """Each event and what follows from it. The sentences for people are in ``reports/narration.py``."""
 

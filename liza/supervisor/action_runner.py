@@ -41,6 +41,7 @@ from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
 from liza.rules.work_kinds import WorkKind
+from liza.rules.worker_api.context_rules import END_AT
 from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle
@@ -56,6 +57,10 @@ REMINDER = (
 WARNING = (
     "Liza sees {why}. Do something else, or run `{liza} block` and name what you need. If you wait for something, "
     "sleep longer between two checks. A session that continues like this is ended."
+)
+ASK_HANDOFF = (
+    "{usage:.0%} of your context window is used. Commit what you have. Then hand off to a fresh session: "
+    '{liza} handoff "what is done" --next "the first thing to do". Above {end:.0%} this session is ended.'
 )
 SHORT_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for a session that has already closed its work
 
@@ -115,6 +120,8 @@ class ActionRunner:
                 self._remind(run)
             case actions.Warn(run, why):
                 self._warn(run, why)
+            case actions.AskHandoff(run, usage):
+                self._ask_handoff(run, usage)
             case actions.ReportQuestion(run, question):
                 self._report_question(run, question)
             case actions.NoteModelSilence(run, model):
@@ -287,6 +294,16 @@ class ActionRunner:
             session.warned = True
         self.crew.append_alert_log([f"no_progress  {run} makes {reason}. Next: liza logs {self.agent}"])
         self.notify(f"! {run}: {reason}; it was warned, and is ended if this continues")
+
+    def _ask_handoff(self, run: str, usage: float) -> None:
+        """Queue a request to hand off for a session whose context window fills up."""
+        text = ASK_HANDOFF.format(usage=usage, end=END_AT, liza=shlex.quote(str(liza_path())))
+        now = self.crew.clock.now()
+        inbox.queue_message(self.crew.paths, self.agent, text, LIZA, now, PromptPriority.SYSTEM)
+        session = self.memory.session_of(run)
+        if session is not None:
+            session.asked_handoff = True
+        self.notify(f"{run}: {usage:.0%} of its context window is used: asked it to hand off")
 
     def _report_question(self, run: str, question: str | None) -> None:
         """Report that the terminal shows a question for a person, or shows none any more."""

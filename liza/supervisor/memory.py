@@ -30,6 +30,8 @@ class SessionMemory(Mutable):
     """Measures its tool calls and tokens."""
     warned: bool = False
     """Whether it was warned that it makes no progress, and still makes none."""
+    asked_handoff: bool = False
+    """Whether it was asked to hand off, and its context window is still as full."""
     is_unlogged: bool = False
     """Whether its terminal is not being logged."""
 

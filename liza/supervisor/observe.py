@@ -22,6 +22,7 @@ from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.sessions.session_facts import (
+    ContextFacts,
     IdleFacts,
     LoopFacts,
     ModelFacts,
@@ -124,11 +125,19 @@ class SessionObserver(Value):
             idle=self._idle_facts(memory, is_asking=question is not None),
             question=QuestionFacts(shown=question, reported=directory.read_question()),
             loop=LoopFacts(stuck, memory.warned),
+            context=self._context_facts(memory),
             ages=ages,
             has_terminal=pane is not None,
             is_turn_over=ages.closing_command is not None and (is_waiting or end_reported is not None),
             end_reported=end_reported,
         )
+
+    def _context_facts(self, memory: SessionMemory) -> ContextFacts:
+        """Return the use of the context window as it was last measured. A compaction makes room again."""
+        usage = memory.meter_thread.latest.context_usage if memory.meter_thread is not None else None
+        if usage is not None and usage <= self.state.config.context_handoff:
+            memory.asked_handoff = False
+        return ContextFacts(usage, memory.asked_handoff)
 
     def _idle_facts(self, memory: SessionMemory, *, is_asking: bool) -> IdleFacts:
         if is_asking:

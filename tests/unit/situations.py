@@ -19,6 +19,8 @@ OF_SESSION = {
     "idle": ("idle", "seconds"),
     "reminders": ("idle", "reminders"),
     "is_waiting": ("idle", "is_waiting"),
+    "context_usage": ("context", "usage"),
+    "context_asked": ("context", "asked"),
     "question": ("question", "shown"),
     "reported_question": ("question", "reported"),
     "stuck": ("loop", "stuck"),

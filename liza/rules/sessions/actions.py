@@ -109,6 +109,13 @@ class Warn(Value):
     why: str
 
 
+class AskHandoff(Value):
+    """Ask the session to hand off at the next edge of its turn: ``usage`` of its context window is used, 0 to 1."""
+
+    run: str
+    usage: float
+
+
 class ReportQuestion(Value):
     """Tell the person which question the program shows at its terminal; None: it shows none any more."""
 
@@ -136,6 +143,7 @@ class Exit(Value):
 
 Action = (
     Wait
+    | AskHandoff
     | Claim
     | ClaimReview
     | ClaimPlanning

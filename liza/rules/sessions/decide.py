@@ -16,6 +16,7 @@ from liza.rules.paths import role_of
 from liza.rules.sessions import message_rules, model_silence
 from liza.rules.sessions.actions import (
     Action,
+    AskHandoff,
     BlockTask,
     Claim,
     ClaimPlanning,
@@ -44,6 +45,7 @@ from liza.rules.tasks.claims import is_last_end_blameless
 from liza.rules.tasks.picking import LimitReached, NoTask
 from liza.rules.transitions import has_done
 from liza.rules.work_kinds import WorkKind
+from liza.rules.worker_api.context_rules import ContextStep, next_context_step
 
 S = Status
 # A question on a terminal causes no event, so the terminal is polled.
@@ -202,6 +204,13 @@ def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
             return Warn(session.run, session.loop.stuck.reason)
         if session.loop.stuck.final:
             return StopSession(session.run, StopReason.NO_PROGRESS, session.loop.stuck.reason)
+    if session.ages.closing_command is None:
+        step = next_context_step(session.context.usage, at.state.config.context_handoff, asked=session.context.asked)
+        used = session.context.usage or 0.0
+        if step is ContextStep.END:
+            return StopSession(session.run, StopReason.CONTEXT_FULL, f"{used:.0%} of its context window is used")
+        if step is ContextStep.ASK_HANDOFF:
+            return AskHandoff(session.run, used)
     if at.budget.over_budget is not None:
         return (
             PauseCrew(at.budget.over_budget) if not _wait_for_signal(at) else StopSession(session.run, StopReason.STOP)

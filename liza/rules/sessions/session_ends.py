@@ -23,6 +23,7 @@ class SessionOutcome(StrEnum):
     QUOTA = "quota"
     UNANSWERED = "unanswered"
     UNUSABLE = "unusable"
+    CONTEXT_FULL = "context full"
 
 
 class Fault(StrEnum):
@@ -71,6 +72,9 @@ OUTCOME_RULES = {
     SessionOutcome.QUOTA: OutcomeRule(HistoryEvent.QUOTA, Fault.NONE, RestKind.USAGE_LIMIT, reported=True),
     SessionOutcome.UNANSWERED: OutcomeRule(HistoryEvent.UNANSWERED, Fault.NONE, RestKind.NO_ANSWER, reported=True),
     SessionOutcome.UNUSABLE: OutcomeRule(HistoryEvent.UNUSABLE, Fault.NONE, RestKind.UNTIL_PERSON_ACTS, reported=True),
+    SessionOutcome.CONTEXT_FULL: OutcomeRule(
+        HistoryEvent.CONTEXT_FULL, Fault.NONE, RestKind.AFTER_HANDOFF, reported=True
+    ),
 }
 
 
@@ -100,6 +104,8 @@ class StopReason(StrEnum):
     USAGE_LIMIT = "usage limit"
     NO_ANSWER = "no answer"
     """Its model gives no usable answer."""
+    CONTEXT_FULL = "context full"
+    """The context window of its program is nearly full."""
 
 
 class StopRule(NamedTuple):
@@ -135,6 +141,7 @@ STOP_RULES = {
     StopReason.LOGIN_REFUSED: StopRule(SessionOutcome.UNUSABLE, "the model refuses the program's login", final=True),
     StopReason.USAGE_LIMIT: StopRule(SessionOutcome.QUOTA, "a usage limit is reached", final=True),
     StopReason.NO_ANSWER: StopRule(SessionOutcome.UNANSWERED, "no answer from its model", final=True),
+    StopReason.CONTEXT_FULL: StopRule(SessionOutcome.CONTEXT_FULL, "its context window is nearly full", final=True),
 }
 
 

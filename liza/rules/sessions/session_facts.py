@@ -72,6 +72,16 @@ class LoopFacts(Value):
     warned: bool = False
 
 
+class ContextFacts(Value):
+    """``usage``: the used part of the context window, 0 to 1, None if it is not reported.
+
+    ``asked``: whether the session was asked to hand off.
+    """
+
+    usage: float | None = None
+    asked: bool = False
+
+
 class SessionAges(Value):
     """Seconds of the monotonic clock since events of the session. ``closing_command``: None before it."""
 
@@ -95,6 +105,7 @@ class SessionFacts(Value):
     idle: IdleFacts = IdleFacts()
     question: QuestionFacts = QuestionFacts()
     loop: LoopFacts = LoopFacts()
+    context: ContextFacts = ContextFacts()
     ages: SessionAges = SessionAges()
     has_terminal: bool = False
     is_turn_over: bool = False

@@ -175,14 +175,23 @@ def _unreserved(task: Task) -> Task:
 
 
 def is_last_end_blameless(task: Task) -> bool:
-    """Return whether the last session ended without its fault. The next session then continues the same try."""
+    """Return whether the last session ended without its fault. The next session then continues the same try.
+
+    A second session in a row whose context window was full is a try: such sessions would otherwise go on for ever.
+    """
+    if _last_ends(task, 2) == [HistoryEvent.CONTEXT_FULL, HistoryEvent.CONTEXT_FULL]:
+        return False
     return bool(task.history) and task.history[-1].event in _BLAMELESS_EVENTS
+
+
+def _last_ends(task: Task, count: int) -> list[str]:
+    return [event.event for event in task.history if event.event in FRAMING_EVENTS][-count:]
 
 
 def is_continuation(task: Task) -> bool:
     """Return whether the next session continues the conversation of the last one, which ended without its fault."""
-    ends = [event.event for event in task.history if event.event in FRAMING_EVENTS]
-    if ends[-2:] == [HistoryEvent.UNANSWERED, HistoryEvent.UNANSWERED]:
+    ends = _last_ends(task, 2)
+    if ends == [HistoryEvent.UNANSWERED, HistoryEvent.UNANSWERED] or HistoryEvent.CONTEXT_FULL in ends[-1:]:
         # Some servers fail for one conversation, for example if it is too long. Start a new one after two failures.
         return False
     return bool(ends) and ends[-1] in _BLAMELESS_EVENTS

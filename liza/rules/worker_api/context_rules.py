@@ -36,6 +36,28 @@ SECTIONS_OF_MODE = {
 }
 
 
+END_AT = 0.95
+"""Used part of the context window above which a session is ended: its model forgets the beginning of its work, or
+fails. A higher ``config.context_handoff`` is also the limit of the end."""
+
+
+class ContextStep(StrEnum):
+    """What the use of a session's context window calls for."""
+
+    NONE = "none"
+    ASK_HANDOFF = "ask handoff"
+    END = "end"
+
+
+def next_context_step(usage: float | None, handoff_at: float, *, asked: bool) -> ContextStep:
+    """Return what to do at this ``usage``, 0 to 1. ``asked``: the session was asked to hand off."""
+    if usage is None or usage <= handoff_at:
+        return ContextStep.NONE
+    if usage > END_AT:
+        return ContextStep.END
+    return ContextStep.NONE if asked else ContextStep.ASK_HANDOFF
+
+
 class TextSection(Value):
     """One section of a brief or a context, as lines of Markdown."""
 

@@ -1,0 +1,85 @@
+"""What the use of a context window calls for, and what such an end means for the task."""
+
+from __future__ import annotations
+
+import pytest
+
+from liza.rules.history_events import HistoryEvent
+from liza.rules.sessions import actions, decide
+from liza.rules.sessions.session_ends import SessionOutcome, StopReason
+from liza.rules.tasks import claims, coding
+from liza.rules.value_classes import replace
+from liza.rules.worker_api.context_rules import (
+    SECTIONS_OF_MODE,
+    ContextMode,
+    ContextStep,
+    SectionType,
+    TextSection,
+    next_context_step,
+    select_sections,
+)
+from tests.unit.boards import NOW, board, claimed, task
+from tests.unit.situations import living, situation
+
+
+@pytest.mark.parametrize(
+    ("usage", "handoff_at", "asked", "step"),
+    [
+        (None, 0.8, False, ContextStep.NONE),
+        (0.8, 0.8, False, ContextStep.NONE),
+        (0.81, 0.8, False, ContextStep.ASK_HANDOFF),
+        (0.95, 0.8, True, ContextStep.NONE),
+        (0.951, 0.8, True, ContextStep.END),
+        (0.99, 0.8, False, ContextStep.END),
+        (0.97, 0.98, False, ContextStep.NONE),
+        (1.0, 1.0, False, ContextStep.NONE),
+        (0.1, 0.0, False, ContextStep.ASK_HANDOFF),
+    ],
+)
+def test_a_session_is_asked_once_and_ended_when_its_window_is_nearly_full(
+    usage: float | None, handoff_at: float, asked: bool, step: ContextStep
+) -> None:
+    assert next_context_step(usage, handoff_at, asked=asked) is step
+
+
+def test_a_supervisor_asks_then_waits_and_then_ends_the_session() -> None:
+    state, run = claimed(board(task()))
+    assert decide.decide(situation(state, session=living(run, context_usage=0.83))) == actions.AskHandoff(run, 0.83)
+    asked = living(run, context_usage=0.9, context_asked=True)
+    assert isinstance(decide.decide(situation(state, session=asked)), actions.Wait)
+    full = living(run, context_usage=0.96, context_asked=True)
+    stop = actions.StopSession(run, StopReason.CONTEXT_FULL, "96% of its context window is used")
+    assert decide.decide(situation(state, session=full)) == stop
+    closed = living(run, context_usage=0.96, since_closing_command=1.0)
+    assert isinstance(decide.decide(situation(state, session=closed)), actions.Wait)
+
+
+def test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second_end_in_a_row_is_a_try() -> None:
+    state, run = claimed(board(task()))
+    for expected in (1, 2, 3):
+        state = coding.record_session_end(
+            state, "task-1", run, outcome=SessionOutcome.CONTEXT_FULL, detail="96 %", moved=True, now=NOW
+        )
+        ended = state.task("task-1")
+        assert ended is not None
+        assert ended.failed_by == ()
+        assert ended.history[-1].event == HistoryEvent.CONTEXT_FULL
+        assert not claims.is_continuation(ended)
+        state, run = claims.resume(state, "task-1", run, NOW)
+        resumed = state.task("task-1")
+        assert resumed is not None
+        assert resumed.iteration == expected
+
+
+def test_each_mode_has_its_sections_in_the_order_of_the_brief_and_none_that_is_empty() -> None:
+    sections = tuple(TextSection(kind, (kind,)) for kind in SectionType)
+    assert select_sections(sections, ContextMode.FULL) == sections
+    assert set(SECTIONS_OF_MODE) == set(ContextMode)
+    empty = replace(sections[1], lines=())
+    assert select_sections((sections[0], empty), ContextMode.FULL) == (sections[0],)
+    assert [section.type for section in select_sections(sections, ContextMode.RESUME)] == [
+        SectionType.ROLE,
+        SectionType.MAIL,
+        SectionType.CHECKPOINT,
+        SectionType.DIRECTIVE,
+    ]
