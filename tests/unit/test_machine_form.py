@@ -12,7 +12,7 @@ from _ruamel_yaml import CParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from liza.board.text import machine_form, parse, yaml_lines
+from liza.board.text import machine_form, parse, plain_form, yaml_lines
 from liza.board.text.machine_form import NotMachineForm
 from liza.board.text.yaml_lines import Style
 
@@ -144,17 +144,16 @@ def test_lines_are_read_as_by_the_library_or_refused(lines: list[str], end: str)
     is_read_alike("\n".join(lines) + end)
 
 
+CHANGES = [*' \n:-#"\\[]{},|>&*!a1.é\t', "\n  ", ": ", "- ", " #"]
+
+
 @given(st.data())
 def test_a_changed_board_is_read_as_by_the_library_or_refused(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([BOARD, EXAMPLE.read_text()] if EXAMPLE.exists() else [BOARD]))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(text)))
         end = at + data.draw(st.integers(0, 3))
-        text = (
-            text[:at]
-            + data.draw(st.sampled_from([*' \n:-#"\\[]{},|>&*!a1.é\t', "\n  ", ": ", "- ", " #"]))
-            + text[end:]
-        )
+        text = text[:at] + data.draw(st.sampled_from(CHANGES)) + text[end:]
     is_read_alike(text)
 
 
@@ -188,12 +187,17 @@ def test_the_texts_and_numbers_that_liza_writes_are_read(value: dict[str, Any]) 
     assert is_read_alike("".join(f"{line}\n" for line in yaml_lines.mapping_lines(entry, 0, Style())))
 
 
-@pytest.mark.parametrize(("tasks", "imports"), [(1, "False"), (4000, "True")])
-def test_the_library_is_imported_for_a_large_board_only(tasks: int, imports: str) -> None:
+@pytest.mark.parametrize(
+    ("tasks", "comment", "imports"),
+    [(1, "", "False"), (4000, "", "False"), (1, " # x", "False"), (4000, " # x", "True")],
+)
+def test_the_library_is_imported_for_much_text_that_is_not_as_liza_writes_it(
+    tasks: int, comment: str, imports: str
+) -> None:
     code = (
         "import sys; from liza.board.text import document\n"
         f"text = 'version: 1\\nrevision: 1\\ngoal:\\n  id: g\\n  status: IN_PROGRESS\\ntasks:\\n' + ''.join("
-        f"f'  - id: t{{number}}\\n    status: DRAFT\\n    scope: some long text\\n' for number in range({tasks}))\n"
+        f"f'  - id: t{{n}}\\n    status: DRAFT\\n    scope: a long text{comment}\\n' for n in range({tasks}))\n"
         "print(len(document.load_state(text).tasks), '_ruamel_yaml' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -205,6 +209,93 @@ def test_values_and_outlines_are_the_same_with_the_library(monkeypatch: pytest.M
         patch.delitem(sys.modules, "_ruamel_yaml", raising=False)
         patch.setattr(parse, "_machine_text", 0)
         patch.setattr(parse, "_parse_with_library", None)
-        values = parse.parse_text(BOARD), parse.parse_part(BOARD, "tasks"), parse.parse_outline(BOARD)
+        values = parse.parse_text(BOARD), parse.parse_part_by_events(BOARD, "tasks"), parse.parse_outline(BOARD)
     monkeypatch.setattr(parse, "_list_machine_events", lambda text: None)
-    assert values == (parse.parse_text(BOARD), parse.parse_part(BOARD, "tasks"), parse.parse_outline(BOARD))
+    assert values == (parse.parse_text(BOARD), parse.parse_part_by_events(BOARD, "tasks"), parse.parse_outline(BOARD))
+
+
+def is_plain_alike(text: str, key: str = "tasks") -> bool:
+    """Return whether the value was read without events, and alike; False if the text was refused."""
+    try:
+        value = plain_form.read_plain(text, key)
+    except NotMachineForm:
+        return False
+    assert repr(value) == repr(parse.parse_part_by_events(text, key)), text
+    return True
+
+
+ENTRY = """\
+  - id: "t0"
+    description: |
+      Write it:
+
+        - with "care"  # no comment
+    note: |-
+      last line
+      no end
+    depends_on: ["a", b-1, 2, -3.5]
+    failed_by: ["reviewer-1", code_reviewer-2]
+    spec_ref: "a\\"b\\\\\\u00e9\\U0001f600 # é😀"
+    done_when: t0.txt (it) is/there, v1.0+x
+    created: 2026-11-22
+    reservation:
+      agent: reviewer-3
+      expires: "2026-11-22T16:06:13"
+    metrics: {total: 7, share: .5, none: null, no: false, text: "7", list: x}
+    details: []
+    history:
+      - {time: "2026-11-22T16:06:13Z", event: add, run: reviewer-1.7}
+      - {}
+    steps:
+      - one two
+      - "three"
+      - name: n
+        more:
+          - x
+"""
+
+
+def test_an_entry_as_liza_writes_it_is_read_without_events() -> None:
+    assert is_plain_alike(ENTRY)
+    assert is_plain_alike('  coder-1:\n    role: reviewer\n    "status": IDLE\n', "agents") is False
+    assert is_plain_alike("  coder-1:\n    role: reviewer\n    status: IDLE\n", "agents")
+    assert is_plain_alike("revision: 7\n", "")
+
+
+KEY_NAMES = ["a", "b", "metrics", "details", "run", "role", "created", "for", "null"]
+PLAIN_LINES = st.one_of(
+    LINES,
+    st.builds(
+        "{}{}{}:{}{}".format,
+        st.sampled_from(["", "  ", "    ", "      "]),
+        st.sampled_from(["", "", "- "]),
+        st.sampled_from(KEY_NAMES),
+        st.sampled_from([" ", "", "  "]),
+        st.one_of(VALUES, st.sampled_from(["2026-01-01", "reviewer-1", "{run: reviewer-1, a: null, b: 1}"])),
+    ),
+)
+
+
+@given(
+    st.lists(PLAIN_LINES, max_size=7), st.sampled_from(["\n", "\n", "\n\n", ""]), st.sampled_from(["", "tasks", "for"])
+)
+@example(["a: |", "  x", "# c"], "\n", "")
+@example(["a: |", "    x", "   ", "    y"], "\n", "")
+@example(["a:", "- b"], "\n", "")
+@example(["a:", "  - b", " c: 1"], "\n", "")
+@example(["a:", "    b: 1", "  c: 2"], "\n", "")
+@example(["metrics:", "  a: 1"], "\n", "")
+@example(["- a: 1", "  b:", "  - c"], "\n", "")
+@example(["a: 1", "  b: 1"], "\n", "")
+def test_lines_are_read_without_events_as_with_them_or_refused(lines: list[str], end: str, key: str) -> None:
+    is_plain_alike("\n".join(lines) + end, key)
+
+
+@given(st.data())
+def test_a_changed_entry_is_read_without_events_as_with_them_or_refused(data: st.DataObject) -> None:
+    text = ENTRY
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        size = data.draw(st.sampled_from([0, 0, 1, 1, 2, 9]))
+        text = text[:at] + data.draw(st.sampled_from(CHANGES)) + text[at + size :]
+    is_plain_alike(text)

@@ -96,7 +96,6 @@ def read_document(text: str, name: str = BOARD_NAME, previous: Document | None =
             parsed.copy_names_if_same(previous)
             return parsed
         memory = {(part.section, part.text): part for part in previous.parts} if previous is not None else {}
-        parse.expect_text(len(text))
         pieces = splitter.split_board(text)
         _refuse_newer(pieces, name)
         return assemble(text, [parse_piece(piece, memory) for piece in pieces], name)

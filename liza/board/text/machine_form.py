@@ -193,7 +193,7 @@ class _FormReader:
             if match is None:
                 raise NotMachineForm
             text = match[1]
-            self._add_scalar(_ESCAPE.sub(_unescape, text) if "\\" in text else text, column, match.end(), '"')
+            self._add_scalar(unescape(text), column, match.end(), '"')
         else:
             match = plain.match(line, column)
             if match is None:
@@ -249,6 +249,11 @@ class _FormReader:
         text = "\n".join(lines) + ("\n" if mark == "|" else "")
         self._events.append(ScalarEvent(start, Mark(last, 0), value=text, style="|", implicit=(False, True)))
         self._number = last - 1
+
+
+def unescape(text: str) -> str:
+    """Return the value of the characters between double quotes. Raises NotMachineForm."""
+    return str(_ESCAPE.sub(_unescape, text)) if "\\" in text else text
 
 
 def _unescape(match: Any) -> str:

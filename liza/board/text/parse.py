@@ -1,7 +1,7 @@
 """Parse YAML text to plain values and to outlines.
 
-`machine_form` makes the events of a text in the form in which Liza writes. For other texts ruamel is imported: its C
-parser, and the pure Python one if C fails.
+`plain_form` reads the value of a part in the form in which Liza writes, `machine_form` makes the events of such a text.
+For other texts ruamel is imported: its C parser, and the pure Python one if C fails.
 """
 
 from __future__ import annotations
@@ -12,27 +12,13 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from liza.board.text import machine_form
-from liza.board.text.values import FREE_FORM_KEYS, normalize_scalar
-from liza.rules.lazy_pattern import lazy_pattern
+from liza.board.text import machine_form, plain_form
+from liza.board.text.values import FREE_FORM_KEYS, NULLS, normalize_scalar, parse_plain_scalar
 from liza.rules.value_classes import Mutable, field
 
 if TYPE_CHECKING:
     from ruamel.yaml.error import YAMLError
 
-_INT: Final = lazy_pattern(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT: Final = lazy_pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_CONSTANTS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
-}
-NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
-
-_MAX_NUMBER_LENGTH: Final = 300  # characters; longer scalars stay text
 _MAX_DEPTH: Final = 48
 """Maximum nesting of collections: functions that walk a value recurse."""
 _MAX_PURE_TEXT: Final = 1 << 20
@@ -68,17 +54,6 @@ class _Events(Mutable, eq=False):
 
 def _error_at(event: Any, reason: str) -> Unparsable:
     return Unparsable(reason, event.start_mark.line + 1, event.start_mark.column + 1)
-
-
-def parse_plain_scalar(text: str) -> Any:
-    """Return the value of a plain scalar by the core schema of YAML 1.2."""
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if len(text) > _MAX_NUMBER_LENGTH:
-        return text
-    if _INT.fullmatch(text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
 
 
 def _scalar(event: Any, key: str, free: bool) -> Any:
@@ -202,12 +177,6 @@ def _parse(text: str, ask: Callable[[_Events], T]) -> T:
 _machine_text = 0
 
 
-def expect_text(size: int) -> None:
-    """Parse with ruamel from now on, if a text of ``size`` characters would take longer without it."""
-    if size > _MAX_MACHINE_TEXT:
-        from liza.board.text import yaml_library as yaml_library
-
-
 def _list_machine_events(text: str) -> list[Any] | None:
     """Return the events of a text that is in the form in which Liza writes; None for others, and if there was much."""
     global _machine_text
@@ -273,6 +242,14 @@ def parse_part(text: str, key: str) -> Any:
 
     Raises Unparsable, and NeedsSlowPath if the part cannot be read without the rest of the file.
     """
+    try:
+        return plain_form.read_plain(text, key)
+    except machine_form.NotMachineForm:
+        return parse_part_by_events(text, key)
+
+
+def parse_part_by_events(text: str, key: str) -> Any:
+    """As ``parse_part``, for a text in any form."""
 
     def ask(events: _Events) -> Any:
         event = _first_event(events, alone=True)

@@ -8,7 +8,7 @@ from typing import Any
 from liza.board.text import parse, yaml_lines
 from liza.board.text.parse import NeedsSlowPath
 from liza.board.text.splice import find_item_offset
-from liza.board.text.values import ABSENT, find_struct, struct_fields
+from liza.board.text.values import ABSENT, NULLS, find_struct, struct_fields
 
 
 def round_trip(text: str, old: Any, new: Any) -> str:
@@ -43,7 +43,7 @@ def _resolver_class() -> Any:
 
     class Words(VersionedResolver):
         def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-            if kind is ScalarNode and implicit[0] and value not in parse.NULLS:
+            if kind is ScalarNode and implicit[0] and value not in NULLS:
                 return self.DEFAULT_SCALAR_TAG
             return super().resolve(kind, value, implicit)
 

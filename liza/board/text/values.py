@@ -29,6 +29,19 @@ _AGENT_KEYS: Final = frozenset(("agent", "run", "review_run", "previous_run", "a
     "for",
 }
 
+_INT: Final = lazy_pattern(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT: Final = lazy_pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_CONSTANTS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
+_MAX_NUMBER_LENGTH: Final = 300  # characters; longer scalars stay text
+
 
 Revision = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 _MAX_REVISION: Final = 1 << 50  # far below the limit of ``Revision``, so that counting on never reaches it
@@ -72,6 +85,8 @@ def find_names_with_type(wanted: Any) -> frozenset[str]:
 FREE_FORM_KEYS: Final = find_names_with_type(Any)
 """Fields with free content: plain scalars below them have the types of YAML 1.2."""
 TIME_KEYS: Final = find_names_with_type(datetime)
+NORMALIZED_KEYS: Final = TIME_KEYS | _AGENT_KEYS | {"role"}
+"""Fields whose scalars may be in an older form."""
 
 
 def normalize_scalar(key: str, text: str) -> str:
@@ -84,6 +99,17 @@ def normalize_scalar(key: str, text: str) -> str:
     elif key in _AGENT_KEYS and "reviewer" in text and (match := _OLD_REVIEWER_ID.fullmatch(text)):
         return f"code-reviewer-{match.group(1)}"
     return text
+
+
+def parse_plain_scalar(text: str) -> Any:
+    """Return the value of a plain scalar by the core schema of YAML 1.2."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if len(text) > _MAX_NUMBER_LENGTH:
+        return text
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text
 
 
 @cache
