@@ -72,6 +72,22 @@ class Credential(WorkerAnswer, frozen=True, kw_only=True):
     expires_at: AwareDatetime | None = None
 
 
+class CredentialsEvent(WorkerAnswer, frozen=True, kw_only=True):
+    """An event ``credentials`` on the stream: use these from now on, and acknowledge ``id``. ``env`` has variables
+    without a secret that change with the account, such as its configuration directory."""
+
+    id: str
+    reason: str
+    credentials: tuple[Credential, ...] = ()
+    env: dict[str, str] = {}
+
+
+class CredentialReportAnswer(WorkerAnswer, frozen=True, kw_only=True):
+    """``applied`` is false if the credential was replaced before, or the run has no account."""
+
+    applied: bool
+
+
 class IdentityAnswer(WorkerAnswer, frozen=True, kw_only=True):
     """Who the worker is. ``token`` is the bearer token of all further requests of this run."""
 

@@ -3,7 +3,6 @@
 ``run_id`` is a run of Liza, ``coder-1.7``: one session of one agent, from its start to its end.
 """
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -132,9 +131,21 @@ class HealthReport(WorkerRequest, frozen=True, kw_only=True):
     error: Annotated[str, msgspec.Meta(max_length=4000)] | None = None
 
 
-class CredentialExpiry(WorkerRequest, frozen=True, kw_only=True):
-    """A worker reports when a credential that it uses ends, before it ends."""
+class CredentialState(StrEnum):
+    """``expires``: it works until then; ``limited``: its usage limit is reached until then; ``refused``: the model
+    refused it, and only a person can make it work again."""
+
+    EXPIRES = "expires"
+    LIMITED = "limited"
+    REFUSED = "refused"
+
+
+class CredentialReport(WorkerRequest, frozen=True, kw_only=True):
+    """A worker reports the state of a credential that it uses. ``name`` is the one of its credential; empty: the
+    account has none, but a directory of its own. ``until`` None: not known. Another one follows on the stream."""
 
     run_id: RunId
-    name: Label
-    expires_at: datetime
+    state: CredentialState
+    name: Label = ""
+    until: AwareDatetime | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""

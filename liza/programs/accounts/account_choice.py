@@ -31,7 +31,7 @@ class SessionAccount:
         self.secret = secret
         self._config_dir_env = preset.config_dir_env
         self._hidden = _credential_variables(preset, others)
-        self._read = now
+        self.read = now
 
     @property
     def config_dir(self) -> str:
@@ -42,7 +42,7 @@ class SessionAccount:
     def expires(self) -> datetime | None:
         """When the secret ends, if that is known."""
         seconds = self.account.valid_seconds if self.account is not None else None
-        return None if seconds is None else self._read + timedelta(seconds=seconds)
+        return None if seconds is None else self.read + timedelta(seconds=seconds)
 
     def apply_to(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the session: with this account's credentials, and those of no other account."""
@@ -59,7 +59,7 @@ class SessionAccount:
             write_run_account(
                 directory,
                 RunAccount(
-                    account=self.account.id, read=self._read, expires=self.expires, config_dir=self.account.config_dir
+                    account=self.account.id, read=self.read, expires=self.expires, config_dir=self.account.config_dir
                 ),
             )
 
@@ -103,16 +103,33 @@ class AccountChooser:
             return SessionAccount(self._preset, account, secret, accounts, now)
         return SessionAccount(self._preset, None, None, (), now)
 
+    def read_again(self, account_id: str, now: datetime) -> SessionAccount:
+        """Return the account of a living session with its secret, read again. Raises NoAccount, Missing."""
+        account = self.find(account_id)
+        secret = secret_source.read_secret(account, self._environ, self._home)
+        return SessionAccount(self._preset, account, secret, self._read_accounts(), now)
+
+    def find(self, account_id: str) -> Account:
+        """Return the account with this id. Raises NoAccount."""
+        account = next((account for account in self._read_accounts() if account.id == account_id), None)
+        if account is None:
+            raise NoAccount(
+                f"account {account_id} is not in {account_file.accounts_path(self._home)}", ACCOUNTS_COMMAND
+            )
+        return account
+
+    def _read_accounts(self) -> tuple[Account, ...]:
+        try:
+            return account_file.read_accounts(self._home).accounts_of(self._preset)
+        except UsageError as error:
+            raise NoAccount(error.message, error.hint) from error
+
     def hide_credentials(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return ``env`` without the credentials of accounts, for a process that calls no model.
 
         Raises NoAccount if the file of accounts cannot be read.
         """
-        try:
-            accounts = account_file.read_accounts(self._home).accounts_of(self._preset)
-        except UsageError as error:
-            raise NoAccount(error.message, error.hint) from error
-        hidden = _credential_variables(self._preset, accounts)
+        hidden = _credential_variables(self._preset, self._read_accounts())
         return {name: value for name, value in env.items() if name not in hidden}
 
     def _reserve(self, names: Sequence[str], now: datetime, order: AccountOrder, preferred: str | None) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.worker_api.account_rules import AccountRecord
-from liza.system import atomic, untrusted_files
+from liza.system import atomic, crash_points, untrusted_files
 from liza.system.flock import lock_path
 
 Records = dict[str, AccountRecord]
@@ -41,6 +41,17 @@ def read_records(path: Path) -> Records:
         raise LizaError(f"{path} cannot be read: {error}", f"rm {path}") from error
 
 
+def read_sound_records(path: Path) -> Records:
+    """Return the records as ``read_records`` does, and none from a damaged file: the next change repairs it.
+
+    For decisions that go on without them: at worst a session starts with an account at its limit.
+    """
+    try:
+        return read_records(path)
+    except (LizaError, NotRegularFile):
+        return {}
+
+
 def change_records(path: Path, change: Callable[[Records], Records]) -> Records:
     """Replace the records by ``change`` of them, under the lock; return the new ones.
 
@@ -53,6 +64,7 @@ def change_records(path: Path, change: Callable[[Records], Records]) -> Records:
             before = read_records(path)
         except (LizaError, NotRegularFile):
             path.replace(damaged_path(path))
+            crash_points.point("renamed", "damaged-accounts")
             before = {}
         after = change(dict(before))
         if after != before:

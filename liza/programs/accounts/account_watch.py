@@ -10,7 +10,7 @@ from liza.programs.accounts import account_file, account_records
 from liza.programs.accounts.account_file import AccountsFile
 from liza.programs.accounts.account_records import Records
 from liza.programs.presets.preset import Preset
-from liza.rules.errors import LizaError, NotRegularFile
+from liza.rules.errors import LizaError
 from liza.rules.worker_api import account_rules
 from liza.rules.worker_api.account_rules import SOURCE_RETRY, NoneUsable
 
@@ -44,13 +44,9 @@ class AccountWatch:
         return choice if isinstance(choice, NoneUsable) else None
 
     def _read_records(self) -> Records:
-        """Return the records; none from a damaged file: the next start of a session repairs it."""
         stamp = _stamp(self._records_path)
         if self._records is None or self._records[0] != stamp:
-            try:
-                self._records = (stamp, account_records.read_records(self._records_path))
-            except (LizaError, NotRegularFile):
-                self._records = (stamp, {})
+            self._records = (stamp, account_records.read_sound_records(self._records_path))
         return self._records[1]
 
 

@@ -19,12 +19,16 @@ ACCOUNT_FILE = "account.json"
 
 class RunAccount(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``account`` is an id, ``PROGRAM/NAME``. ``config_dir`` is the account's own directory: conversations in it cannot
-    be continued with another one. ``read`` and ``expires``: when the secret was read, and when it ends, if known."""
+    be continued with another one. ``read`` and ``expires``: when the secret was read, and when it ends, if known.
+    ``changes`` counts how often a living worker was given another credential; ``reason``: why it was, the last time, as
+    long as the worker has not acknowledged it."""
 
     account: str
     read: AwareDatetime
     expires: AwareDatetime | None = None
     config_dir: str = ""
+    changes: int = 0
+    reason: str | None = None
 
     @property
     def lifetime(self) -> Lifetime:

@@ -47,21 +47,26 @@ def record_session_end(
     path = account_records.records_path(environ, home or Path.home())
     reason = redact(end.reason)[: account_records.MAX_REASON]
     if end.outcome is SessionOutcome.QUOTA:
-        return _limited(path, used.account, reason, end.retry_at, now, first)
+        return record_limit(path, used.account, reason, end.retry_at, now, first)
     if end.login_refused:
-        account_records.change_record(
-            path, used.account, lambda record: account_rules.after_refusal(record, now, reason)
-        )
-        hint = f"{ACCOUNTS_COMMAND} --clear {used.account}"
-        return AccountObstacle(used.account, f"account {used.account} is set aside: {reason}", True, hint)
+        return record_refusal(path, used.account, reason, now)
     if end.outcome in (SessionOutcome.FINISHED, SessionOutcome.HANDED_OFF):
         _note_success(path, used.account)
     return None
 
 
-def _limited(
+def record_refusal(path: Path, account: str, reason: str, now: datetime) -> AccountObstacle:
+    """Record that the model refused the login of an account. Raises OSError, LockTimeout."""
+    account_records.change_record(path, account, lambda record: account_rules.after_refusal(record, now, reason))
+    hint = f"{ACCOUNTS_COMMAND} --clear {account}"
+    return AccountObstacle(account, f"account {account} is set aside: {reason}", True, hint)
+
+
+def record_limit(
     path: Path, account: str, reason: str, until: datetime | None, now: datetime, first: float
 ) -> AccountObstacle:
+    """Record that the usage limit of an account is reached. Raises OSError, LockTimeout."""
+
     def change(record: AccountRecord) -> AccountRecord:
         return account_rules.after_limit(record, now, reason, until, first)
 
@@ -72,5 +77,5 @@ def _limited(
 
 def _note_success(path: Path, account: str) -> None:
     """Reset the count of failures. Most sessions have none: then nothing is written."""
-    if account_records.read_records(path).get(account, AccountRecord()).failures:
+    if account_records.read_sound_records(path).get(account, AccountRecord()).failures:
         account_records.change_record(path, account, account_rules.after_success)
