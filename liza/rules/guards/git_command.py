@@ -1,0 +1,82 @@
+"""Bring a git command into the form that rules match: options before the subcommand are marked with ``@``."""
+
+from __future__ import annotations
+
+from liza.rules.guards.acts import UNKNOWN
+from liza.rules.guards.shell_table import positionals
+from liza.rules.guards.word_matching import ANY, MANY, is_known
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from liza.rules.guards.shell_scope import Scope
+
+_WITH_VALUE = (
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--super-prefix",
+    "--config-env",
+    "--exec-path",
+    "--attr-source",
+)
+_ENVIRONMENT = {"GIT_DIR": "--git-dir", "GIT_COMMON_DIR": "--git-dir", "GIT_WORK_TREE": "--work-tree"}
+_CONFIGURING = ("GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_EXEC_PATH")
+
+
+def normalize_git(words: Sequence[str], scope: Scope) -> tuple[list[str], str]:
+    """Return the words of a git command, and the area where it works.
+
+    ``git -C x -c Alias.y=push y z`` becomes ``git @-c=alias.y=push y z``, with the area of ``x``.
+    """
+    normal, directories = [words[0]], [scope.directory]
+    named: list[str] = []
+    for name, option in _ENVIRONMENT.items():
+        for value in scope.variables.get(name, ()):
+            normal.append(f"@{option}={value}")
+            named.append(value)
+    for name in _CONFIGURING:
+        normal += [f"@-c=env.{name}={value}" for value in scope.variables.get(name, ()) if value != "/dev/null"]
+    index = 1
+    while index < len(words) and words[index][:1] == "-":
+        option, equals, value = words[index].partition("=")
+        if option in _WITH_VALUE and not equals and index + 1 < len(words):
+            index += 1
+            value = words[index]
+        index += 1
+        if option == "-C":
+            directories.append(value)
+            continue
+        if option == "-c":
+            key, equals, setting = value.partition("=")
+            value = key.lower() + equals + setting
+        if option in ("--git-dir", "--work-tree"):
+            named.append(value)
+        normal.append(f"@{option}={value}")
+    rest = list(words[index:])
+    return [*normal, *_mark_paths(rest, scope)], _place(directories, named, scope)
+
+
+def _place(directories: Sequence[str], named: Sequence[str], scope: Scope) -> str:
+    """Return the area of a git command: that of the git directory, if one is named."""
+    inner = scope.copy()
+    for directory in directories[1:]:
+        inner.change_directory(directory)
+    if not inner.directory:
+        return UNKNOWN
+    areas = {inner.facts.area_of(inner.resolve(path)) for path in (named or ("",))}
+    return areas.pop() if len(areas) == 1 else UNKNOWN
+
+
+def _mark_paths(rest: list[str], scope: Scope) -> list[str]:
+    """Insert ``--`` into ``checkout PATH`` if the path exists, because git then takes it for a path, too."""
+    if rest[:1] == ["checkout"] and "--" not in rest and rest[1:]:
+        paths = positionals(rest[1:])
+        if len(paths) == len(rest) - 1 and all(is_known(path) for path in paths):
+            first = scope.resolve(paths[0])
+            if ANY not in first and MANY not in first and scope.facts.exists(first):
+                return ["checkout", "--", *paths]
+    return rest

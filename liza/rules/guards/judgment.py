@@ -1,0 +1,171 @@
+"""Judge what a tool does: each act by the first rule that applies to it. What no rule concerns is allowed.
+
+An allowing rule applies only if it certainly matches. A denying rule also applies if it may match, because a word of
+the command is not known before it runs.
+"""
+
+from __future__ import annotations
+
+from liza.rules.guards.acts import OTHER, SHELL, UNKNOWN, Act, GuardFacts
+from liza.rules.guards.command_pattern import Command, CommandPattern, match_command
+from liza.rules.guards.word_matching import MAYBE, NO, YES, is_known, is_unknown, match_glob
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from liza.rules.guards.guard_rules import GuardRule
+
+UNJUDGED_RULE = "cannot-be-judged"
+
+
+class Verdict:
+    """``reason`` tells the agent why not, and what to do instead; ``rule`` names the rule that decided."""
+
+    __slots__ = ("allowed", "reason", "rule")
+
+    def __init__(self, allowed: bool, reason: str | None = None, rule: str | None = None) -> None:
+        self.allowed, self.reason, self.rule = allowed, reason, rule
+
+
+ALLOWED = Verdict(True)
+
+
+class GuardSet:
+    """The rules of a session, in the order in which they are tried."""
+
+    def __init__(self, rules: Sequence[GuardRule], facts: GuardFacts, with_value: Mapping[str, Sequence[str]]) -> None:
+        self.rules = [rule for rule in rules if not rule.roles or facts.role in rule.roles]
+        self.facts, self.with_value = facts, with_value
+        self._patterns: dict[str, list[CommandPattern]] = {}
+        self._paths: dict[str, list[str]] = {}
+
+    def judge(self, acts: Iterable[Act], allowed: Iterable[Act] = ()) -> Verdict:
+        """Return the verdict on acts of one tool. ``allowed`` are acts that are always allowed."""
+        free = {(act.tool, act.words, act.target) for act in allowed}
+        verdict = ALLOWED
+        for act in acts:
+            if act.unjudged:
+                return Verdict(False, f"[liza] {act.unjudged}.", UNJUDGED_RULE)
+            if (act.tool, act.words, act.target) in free:
+                continue
+            decided = self._judge_act(act)
+            if not decided.allowed:
+                return decided
+            verdict = decided if decided.rule is not None else verdict
+        return verdict
+
+    def _judge_act(self, act: Act) -> Verdict:
+        command: Command | None = None
+        for rule in self.rules:
+            if rule.tools and not _names_tool(rule.tools, act.tool):
+                continue
+            if rule.commands:
+                if act.tool != SHELL:
+                    continue
+                command = command or Command(act.words, self.with_value, self.facts.branch, act.is_code)
+            result = self._matches(rule, act, command)
+            if result == YES and rule.allow:
+                return Verdict(True, None, rule.name)
+            if result != NO and not rule.allow:
+                return Verdict(False, _denial(rule, act, result, self.facts), rule.name)
+        return ALLOWED
+
+    def _matches(self, rule: GuardRule, act: Act, command: Command | None) -> int:
+        result = YES
+        if rule.areas and act.tool == SHELL:
+            if act.area == UNKNOWN:
+                result = YES if UNKNOWN in rule.areas else NO
+            else:
+                result = YES if act.area in rule.areas else NO
+        if result and rule.commands and command is not None:
+            if rule.name not in self._patterns:
+                self._patterns[rule.name] = rule.patterns()
+            result = min(result, max(match_command(pattern, command) for pattern in self._patterns[rule.name]))
+        if result and rule.paths:
+            if act.tool == SHELL or not act.target:
+                return NO
+            result = min(result, max(self._match_path(path, act, rule.allow) for path in self._path_patterns(rule)))
+        return result
+
+    def _path_patterns(self, rule: GuardRule) -> list[str]:
+        if rule.name not in self._paths:
+            paths = [_fill_path(path, self.facts) for path in rule.paths]
+            self._paths[rule.name] = [path for path in paths if path] or ["\0"]
+        return self._paths[rule.name]
+
+    def _match_path(self, pattern: str, act: Act, allow: bool) -> int:
+        """Compare the components of a path. A component of which nothing is known matches nothing."""
+        target = act.target
+        if not pattern.startswith("/"):
+            return match_glob(pattern, target)
+        if not target.startswith("/"):
+            return YES if not allow and _names_hidden(pattern, target) else NO
+        target = self.facts.real(target) if is_known(target) else target
+        parts, wanted = target.casefold().split("/"), pattern.casefold().split("/")
+        if len(parts) < len(wanted):
+            inside = act.is_tree and not allow and _same(wanted[: len(parts)], parts)
+            return YES if inside else NO
+        return YES if _same(wanted, parts[: len(wanted)]) else NO
+
+
+def _names_tool(tools: Sequence[str], tool: str) -> bool:
+    return any(
+        match_glob(pattern, tool) == YES or (pattern == OTHER and tool.startswith("other:")) for pattern in tools
+    )
+
+
+def _same(patterns: Sequence[str], parts: Sequence[str]) -> bool:
+    """Compare components. A wildcard of the shell does not stand for the dot of a hidden name."""
+    for pattern, part in zip(patterns, parts, strict=True):
+        if is_known(part):
+            if match_glob(pattern, part) != YES:
+                return False
+        elif is_unknown(part) or (pattern[:1] == "." and part[:1] != ".") or match_glob(pattern, part) == NO:
+            return False
+    return True
+
+
+def _names_hidden(pattern: str, target: str) -> bool:
+    """Return whether a path with an unknown beginning has the hidden name at the end of the pattern: ``$X/.git/y``."""
+    name = pattern.rstrip("/").rpartition("/")[2]
+    return name[:1] == "." and any(is_known(part) and part == name for part in target.split("/"))
+
+
+def _fill_path(path: str, facts: GuardFacts) -> str:
+    """Return the path with the variables filled in; empty if one of them is not known."""
+    if path.startswith("~/"):
+        return facts.home + path[1:] if facts.home else ""
+    if not path.startswith("{"):
+        return path
+    name, _, rest = path[1:].partition("}")
+    values = {
+        "worktree": facts.worktree,
+        "root": facts.root,
+        "slots": facts.slots,
+        "home": facts.home,
+        "git": facts.root and f"{facts.root}/.git",
+        "liza": facts.root and f"{facts.root}/.liza",
+    }
+    value = values.get(name, "")
+    return value + rest if value else ""
+
+
+def _denial(rule: GuardRule, act: Act, result: int, facts: GuardFacts) -> str:
+    reason = rule.reason.replace("{worktree}", facts.worktree).replace("<branch>", facts.branch or "as it is")
+    why = ""
+    if result == MAYBE:
+        why = f"a word of it is not known before it runs, and rule {rule.name} may concern it. Write the word out. "
+    return f"[liza] not run: {act.text}: {why}{reason}"
+
+
+def guarded_programs(rules: Iterable[GuardRule]) -> frozenset[str]:
+    """Return the names of programs that denying rules have in their patterns."""
+    return frozenset(
+        name
+        for rule in rules
+        if not rule.allow
+        for pattern in rule.commands
+        for name in pattern.split()[0].split("|")
+        if "*" not in name
+    )

@@ -1,0 +1,302 @@
+"""What single programs do: those that run other commands, change the shell itself, or write files."""
+
+from __future__ import annotations
+
+import re
+
+from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE, Act, join_path
+from liza.rules.guards.git_command import normalize_git
+from liza.rules.guards.shell_table import ShellTable, option_values, positionals, program_name, split_wrapper
+from liza.rules.guards.word_matching import ANY, MANY, is_known, is_unknown, match_glob
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from liza.rules.guards.shell_scope import Scope
+    from liza.rules.guards.shell_walk import ShellWalk
+
+FROM_FILE = "\uf8f3"
+"""As input of a shell: a file, whose contents are not read here."""
+_CODE_WORD = re.compile(r"[\w@%+=:./~-]+")
+_CODE_WRITES = re.compile(
+    r"write|unlink|remove|rename|rmtree|truncate|symlink|chmod|mkdir|touch|copy|move|['\"][wax]\+?b?['\"]|>"
+)
+_CODE_WORDS_EACH = 8
+_LAST = 200  # words of a program's text that are examined
+
+
+def run_program(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> None:
+    """Note what a command does, and run the commands that it runs."""
+    name = program_name(words[0])
+    if _change_shell(walk, name, words, scope):
+        return
+    table = walk.table
+    if name in table.wrappers or " ".join(words[:2]) in table.wrappers:
+        _wrapper(walk, name, words, scope, stdin)
+    elif name in table.shells or (not is_known(name) and "-c" in words):
+        _shell(walk, words, scope, stdin)
+    elif name == "find":
+        _find(walk, words, scope)
+    elif name == "git":
+        _git(walk, words, scope)
+    else:
+        walk.acts.append(Act(SHELL, [name, *words[1:]], area=scope.facts.area_of(scope.directory)))
+    _files(walk, name, words, scope, stdin)
+    options = table.code_options(name)
+    if options is not None:
+        for code in _codes(name, words, options, stdin):
+            scan_code(walk, code, scope)
+
+
+def _change_shell(walk: ShellWalk, name: str, words: list[str], scope: Scope) -> bool:
+    """Carry out a builtin that changes the shell, or evaluates text; return whether it is one."""
+    rest = words[1:]
+    if name in ("cd", "pushd"):
+        paths = [word for word in rest if word not in ("-P", "-L", "-e", "-@", "--")]
+        scope.change_directory(paths[0] if paths else scope.facts.home or ANY)
+    elif name == "popd":
+        scope.change_directory(ANY)
+    elif name == "eval":
+        _evaluate(walk, rest, scope)
+    elif name == "trap":
+        if rest and rest[0] not in ("-", "-p", "-l", "--"):
+            walk.script(rest[0], scope.copy())
+    elif name == "alias":
+        for word in rest:
+            key, equals, value = word.partition("=")
+            if equals and is_known(value):
+                scope.aliases[key] = value
+                walk.script(value, scope.copy())
+    elif name in ("source", "."):
+        if rest and ("/dev/fd/" in rest[0] or rest[0] == "/dev/stdin"):
+            walk.unjudged(scope, "the script that a shell reads is not known before it runs")
+    elif name in ("read", "mapfile", "readarray", "unset", "getopts"):
+        for word in rest:
+            scope.assign(word, (MANY,))
+    elif name == "printf" and rest[:1] == ["-v"]:
+        scope.assign("".join(rest[1:2]), (MANY,))
+    else:
+        return False
+    return True
+
+
+def _evaluate(walk: ShellWalk, words: Sequence[str], scope: Scope) -> None:
+    walk.script(" ".join(words), scope)
+
+
+def _wrapper(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
+    """Run the command that a program such as ``env`` or ``xargs`` runs."""
+    table, pair = walk.table, " ".join(words[:2])
+    row = table.wrappers.get(pair)
+    arguments = words[1:] if row is not None else words
+    if row is None:
+        row = table.wrappers[name]
+    for script in option_values(arguments[1:], row.get("scripts", ())):
+        walk.script(script, scope.copy())
+    assignments, command = split_wrapper(arguments, row)
+    inner = scope.copy()
+    for word in assignments:
+        key, _, value = word.partition("=")
+        inner.assign(key, (value,))
+    for directory in option_values(arguments[1 : len(arguments) - len(command)], row.get("directories", ())):
+        inner.change_directory(directory)
+    if row.get("appends"):
+        command = _appended(arguments, command)
+    walk.acts.append(Act(SHELL, [name, *words[1:2]], area=scope.facts.area_of(scope.directory)))
+    if row.get("joined"):
+        walk.script(" ".join(command), inner)
+    elif command:
+        walk.invoke(command, inner, "" if row.get("appends") else stdin)
+
+
+def _appended(words: Sequence[str], command: list[str]) -> list[str]:
+    """Return the command of xargs with the words that it reads: unknown ones, in place of ``{}`` or at the end."""
+    marks = option_values(words[1 : len(words) - len(command)], ("-I", "--replace", "-J"))
+    if "-i" in words or "--replace" in words:
+        marks.append("{}")
+    if not marks:
+        return [*command, MANY] if command else []
+    return [word.replace(mark, MANY if word == mark else ANY) for word in command for mark in marks[:1]]
+
+
+def _shell(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> None:
+    """Run the script of ``bash -c``, or the one on stdin. A script in a file is not read."""
+    index = 1
+    wants_script = reads_stdin = False
+    while index < len(words) and words[index][:1] in ("-", "+") and words[index] not in ("-", "--"):
+        option = words[index]
+        if option in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
+            index += 1
+        elif option[:2] != "--":
+            wants_script = wants_script or "c" in option
+            reads_stdin = reads_stdin or "s" in option[1:]
+        index += 1
+    rest = [word for word in words[index:] if word not in ("-", "--")]
+    inner = scope.copy()
+    if wants_script:
+        inner.arguments = tuple(rest[2:])
+        if rest:
+            walk.script(rest[0], inner)
+    elif rest and not reads_stdin:
+        if "/dev/fd/" in rest[0] or rest[0] == "/dev/stdin" or (is_unknown(rest[0]) and MANY in rest[0]):
+            walk.unjudged(scope, "the script that a shell reads is not known before it runs: write it to a file first")
+    elif stdin and stdin != FROM_FILE:
+        walk.script(stdin, inner)
+    walk.acts.append(Act(SHELL, [program_name(words[0]), *rest[:1]], area=scope.facts.area_of(scope.directory)))
+
+
+def _find(walk: ShellWalk, words: list[str], scope: Scope) -> None:
+    walk.acts.append(Act(SHELL, words, area=scope.facts.area_of(scope.directory)))
+    roots = []
+    for word in words[1:]:
+        if word[:1] in ("-", "(", "!"):
+            break
+        roots.append(word)
+    for index, word in enumerate(words):
+        if word in ("-exec", "-execdir", "-ok", "-okdir"):
+            command = []
+            for argument in words[index + 1 :]:
+                if argument in (";", "+"):
+                    break
+                command.append(argument.replace("{}", ANY))
+            if command:
+                inner = scope.copy()
+                if word.endswith("dir"):
+                    inner.directory = ""
+                walk.invoke(command, inner, "")
+        elif word == "-delete":
+            for root in roots or ["."]:
+                walk.path(WRITE, root, scope)
+        elif word in ("-fprint", "-fprintf", "-fls", "-fprint0"):
+            for path in words[index + 1 : index + 2]:
+                walk.path(WRITE, path, scope)
+
+
+def _git(walk: ShellWalk, words: list[str], scope: Scope) -> None:
+    normal, where = normalize_git(["git", *words[1:]], scope)
+    walk.acts.append(Act(SHELL, normal, area=where))
+    command = [word for word in normal if word[:1] != "@"]
+    inner = scope.copy()
+    key = " ".join(command[:2])
+    for script in option_values(command[2:], walk.table.scripts.get(key, ())):
+        walk.script(script, scope.copy())
+    outputs = option_values(command[2:], walk.table.output_options.get(key, ()))
+    targets = positionals(command[2:], walk.table.values.get(key, ()))
+    if key == "git clone":
+        outputs += targets[1:2] or [targets[0].rstrip("/").rpartition("/")[2]] if targets else []
+    elif key == "git init":
+        outputs += targets[:1]
+    elif key in ("git rm", "git mv"):
+        outputs += targets
+    for path in outputs:
+        walk.path(WRITE, path, scope)
+    if key == "git bisect" and command[2:3] == ["run"]:
+        walk.invoke(command[3:], inner, "")
+    elif key == "git submodule" and "foreach" in command:
+        each = [word for word in command[command.index("foreach") + 1 :] if word != "--recursive"]
+        walk.script(" ".join(each), inner)
+
+
+def _files(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
+    """Note the paths that a program writes or reads by its arguments."""
+    table = walk.table
+    paths = positionals(words[1:], table.values.get(name, ()))
+    if name in table.removes:
+        for path in paths:
+            walk.path(WRITE, path, scope, is_tree=True)
+    elif name in table.writes:
+        for path in paths:
+            walk.path(WRITE, path, scope)
+    elif name in table.copies:
+        target = option_values(words[1:], ("-t", "--target-directory"))
+        sources, last = (paths, target) if target else (paths[:-1], paths[-1:])
+        for path in last:
+            walk.path(WRITE, path, scope)
+            for source in sources:
+                if is_known(source):
+                    walk.path(WRITE, f"{path}/{program_name(source.rstrip('/'))}", scope)
+        for path in sources:
+            walk.path(WRITE if name == "mv" else READ, path, scope, is_tree=name == "mv")
+    elif name in table.reads:
+        for path in paths:
+            walk.path(READ, path, scope)
+    if any(_has_option(words[1:], option) for option in table.in_place.get(name, ())):
+        for path in _edited_paths(name, words[1:], paths):
+            walk.path(WRITE, path, scope)
+    for path in option_values(words[1:], table.output_options.get(name, ())):
+        walk.path(WRITE, path, scope)
+    if name == "dd":
+        for word in words[1:]:
+            if word.startswith("of="):
+                walk.path(WRITE, word[3:], scope)
+    elif name in ("curl", "wget"):
+        walk.acts.extend(Act(FETCH, target=path) for path in paths if "." in path or ":" in path)
+    elif name == "apply_patch":
+        for path in patched_paths(stdin or " ".join(words[1:])):
+            walk.path(WRITE, path, scope)
+
+
+def _has_option(words: Sequence[str], option: str) -> bool:
+    """Return whether ``-i`` is among the words, also as ``-i.bak`` or within ``-ni``; or ``--in-place=x``."""
+    if option.startswith("--"):
+        return any(word == option or word.startswith(option + "=") for word in words)
+    return any(word[:1] == "-" and word[:2] != "--" and option[1] in word[1:] for word in words)
+
+
+def _edited_paths(name: str, words: Sequence[str], paths: list[str]) -> list[str]:
+    """Return the paths that ``sed -i`` and its like change: not the script, which is the first argument without -e."""
+    scripts = option_values(words, ("-e", "-E", "-f", "--expression", "--file"))
+    if not scripts:
+        return paths[1:] if name in ("sed", "gsed", "yq") else paths
+    return [path for path in paths if path not in scripts]
+
+
+def patched_paths(text: str) -> list[str]:
+    """Return the paths that a patch of ``apply_patch`` writes."""
+    paths = []
+    for line in text.split("\n"):
+        for mark in ("*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: "):
+            if line.startswith(mark):
+                paths.append(line[len(mark) :].strip())
+    return paths
+
+
+def _codes(name: str, words: Sequence[str], options: Sequence[str], stdin: str) -> list[str]:
+    """Return the programs that an interpreter is given as an argument, or on stdin."""
+    codes = option_values(words[1:], options)
+    if not options:
+        codes += positionals(words[1:])[:1]
+    elif not codes and stdin and stdin != FROM_FILE:
+        codes.append(stdin)
+    return codes
+
+
+def scan_code(walk: ShellWalk, code: str, scope: Scope) -> None:
+    """Look for commands and paths in the text of a program in another language.
+
+    Only words are compared: the program is not understood.
+    """
+    tokens = _CODE_WORD.findall(code)[: _LAST * 10]
+    writes = _CODE_WRITES.search(code) is not None
+    for index, token in enumerate(tokens):
+        name = program_name(token)
+        if name in walk.guarded_programs:
+            words = [name, *tokens[index + 1 : index + 1 + _CODE_WORDS_EACH]]
+            if name == "git":
+                words, where = normalize_git(words, scope)
+            else:
+                where = scope.facts.area_of(scope.directory)
+            walk.acts.append(Act(SHELL, words, area=where, is_code=True))
+        if writes and "/" in token and any(part[:1] == "." and part.strip(".") for part in token.split("/")):
+            walk.acts.append(Act(WRITE, target=join_path(scope.directory, _home(token, scope))))
+
+
+def _home(path: str, scope: Scope) -> str:
+    return scope.facts.home + path[1:] if path.startswith("~/") and scope.facts.home else path
+
+
+def is_set_up(table: ShellTable, words: Sequence[str]) -> bool:
+    """Return whether the output of this command may be evaluated: it sets up an environment."""
+    line = " ".join([program_name(words[0]), *words[1:]]) if words else ""
+    return any(match_glob(pattern, line) or match_glob(f"{pattern} *", line) for pattern in table.setup)

@@ -1,0 +1,93 @@
+"""Judge a tool call: its name and input become acts, and the rules judge these."""
+
+from __future__ import annotations
+
+from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE, Act, GuardFacts, join_path
+from liza.rules.guards.guard_rules import GuardRule
+from liza.rules.guards.judgment import GuardSet, Verdict, guarded_programs
+from liza.rules.guards.shell_programs import patched_paths, scan_code
+from liza.rules.guards.shell_scope import Scope
+from liza.rules.guards.shell_syntax import CannotJudge, ShellNode
+from liza.rules.guards.shell_table import ShellTable
+from liza.rules.guards.shell_walk import ShellWalk
+from liza.rules.guards.tool_vocabulary import TYPED, NamedTool, name_tool, read_tool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+_CANNOT = "Liza cannot judge this command: {}. Write it in a simpler way"
+TESTS_RULE = "tests"
+
+
+class ToolJudge:
+    """Judges the tools of one session. ``data`` is the content of ``guards.json``; ``parse`` parses shell scripts."""
+
+    def __init__(self, data: Mapping[str, Any], facts: GuardFacts, parse: Callable[[str], ShellNode]) -> None:
+        self.tools: Mapping[str, Mapping[str, Any]] = data.get("tools", {})
+        self.rules = [GuardRule(row) for row in data["rules"]]
+        self.table = ShellTable(data.get("shell", {}))
+        self.tests: str = (data.get("tests") or "").strip()
+        self.facts, self.parse = facts, parse
+
+    def concerns(self, tool: str) -> bool:
+        """Return whether a rule may concern a tool, given its name alone."""
+        kind = name_tool(tool, self.tools)
+        if (
+            kind in (SHELL, TYPED, WRITE)
+            or kind[:4] == "mcp:"
+            or (kind[:6] == "other:" and tool.casefold() not in self.tools)
+        ):
+            return True
+        return any(
+            not rule.allow and (not rule.tools or kind in rule.tools) and not rule.commands for rule in self.rules
+        )
+
+    def judge(self, tool: str, given: object) -> Verdict:
+        """Return the verdict on a tool call. Raises CannotJudge or ValueError if there can be none."""
+        use = read_tool(tool, given, self.tools)
+        if use.directory:
+            self.facts.directory = join_path(self.facts.directory, use.directory)
+        if use.kind == SHELL and self.tests and [text.strip() for text in use.texts] == [self.tests]:
+            return Verdict(True, None, TESTS_RULE)
+        try:
+            acts = self._acts(use)
+        except CannotJudge as error:
+            raise CannotJudge(_CANNOT.format(error)) from error
+        guards = GuardSet(self.rules, self.facts, self.table.values)
+        verdict = guards.judge(acts)
+        if verdict.allowed or not self.tests or use.kind != SHELL:
+            return verdict
+        return guards.judge(acts, self._test_acts())
+
+    def _walk(self) -> ShellWalk:
+        return ShellWalk(self.table, self.facts, self.parse, guarded_programs(self.rules))
+
+    def _acts(self, use: NamedTool) -> list[Act]:
+        if use.kind == SHELL:
+            walk = self._walk()
+            return walk.walk_command(use.words) if use.words else walk.walk_script("\n".join(use.texts))
+        if use.kind == TYPED:
+            walk = self._walk()
+            scan_code(walk, "\n".join(use.texts), Scope(self.facts))
+            return walk.acts
+        paths = [*use.texts, *patched_paths(use.patch)]
+        if use.kind == FETCH:
+            return [Act(FETCH, target=path) for path in use.texts] or [Act(FETCH, target="?")]
+        if use.kind in (READ, WRITE):
+            return [Act(use.kind, target=self._absolute(path)) for path in paths] or [Act(use.kind)]
+        # A tool of its own: it may have a rule, and it writes what it names.
+        return [Act(use.kind), *(Act(WRITE, target=self._absolute(path)) for path in paths)]
+
+    def _absolute(self, path: str) -> str:
+        path = path.removeprefix("file://")
+        if path.startswith("~/") and self.facts.home:
+            path = self.facts.home + path[1:]
+        return join_path(self.facts.directory, path)
+
+    def _test_acts(self) -> list[Act]:
+        try:
+            return self._walk().walk_script(self.tests)
+        except CannotJudge:
+            return []

@@ -1,0 +1,120 @@
+"""One vocabulary for the tools of all programs: shell, read, write, fetch, mcp:SERVER/TOOL, other:NAME."""
+
+from __future__ import annotations
+
+import json
+
+from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+TYPED = "typed"
+"""Text that is typed into a command that runs: it is not a script, so only words in it are compared."""
+DIRECTORY_KEYS = ("workdir", "cwd", "dir_path", "working_directory", "directory", "workingDirectory")
+_COMMAND_KEYS = ("command", "cmd", "script")
+_PATH_KEYS = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "target_file", "filename", "uri")
+_CONTENT_KEYS = (
+    "content", "contents", "new_string", "newString", "new_str", "file_text", "edits", "patch", "diff", "text",
+    "new_source", "replace", "insert",
+)  # fmt: skip
+
+
+class NamedTool:
+    """A tool in the vocabulary. ``texts`` are commands, paths, or addresses. ``words``: a command that is given as
+    separate words. ``patch``: a patch whose paths are written. ``directory``: where it starts; empty if not given."""
+
+    __slots__ = ("directory", "kind", "patch", "texts", "words")
+
+    def __init__(
+        self,
+        kind: str,
+        texts: Sequence[str] = (),
+        words: Sequence[str] = (),
+        patch: str = "",
+        directory: str = "",
+    ) -> None:
+        self.kind, self.texts, self.words, self.patch, self.directory = kind, texts, words, patch, directory
+
+
+def name_tool(name: str, tools: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the tool's name in the vocabulary. ``tools`` is the section of that name in ``guards.toml``."""
+    row = tools.get(name.casefold())
+    if row is not None:
+        return str(row.get("is", SHELL))
+    if name.startswith("mcp__"):
+        server, _, tool = name[5:].partition("__")
+        return f"mcp:{server}/{tool}"
+    if name[:4].casefold() == "mcp:":
+        rest = name[4:].strip()
+        return f"mcp:{rest}" if "/" in rest else f"mcp:*/{rest}"
+    return f"other:{name}"
+
+
+def read_tool(name: str, given: object, tools: Mapping[str, Mapping[str, Any]]) -> NamedTool:
+    """Return what a tool does with its input.
+
+    A tool that is not in the table is taken for a shell if it has a command, and for a write if it has a path and a
+    content. Raises ValueError if the input of a shell has no command.
+    """
+    kind = name_tool(name, tools)
+    data = _as_object(given)
+    row = tools.get(name.casefold(), {})
+    keys = row.get("key", ())
+    directory = next((value for key in DIRECTORY_KEYS if isinstance(value := data.get(key), str)), "")
+    if kind == SHELL:
+        return _shell(name, given, data, keys or _COMMAND_KEYS, directory)
+    if kind in (READ, WRITE, FETCH, TYPED):
+        texts = _texts(data, keys or _PATH_KEYS)
+        patch = "\n".join(_texts(data, row.get("patch", ())))
+        if not patch and row.get("patch") and isinstance(given, str):
+            patch = given
+        if row.get("unless") and data.get(row["unless"][0]) in row["unless"][1:]:
+            kind = READ
+        return NamedTool(kind, texts, patch=patch, directory=directory)
+    if any(isinstance(data.get(key), str | list) for key in _COMMAND_KEYS[:2]):
+        return _shell(name, given, data, _COMMAND_KEYS[:2], directory)
+    paths = _texts(data, _PATH_KEYS)
+    if paths and any(key in data for key in _CONTENT_KEYS):
+        return NamedTool(kind, paths, directory=directory)
+    return NamedTool(kind)
+
+
+def _as_object(given: object) -> Mapping[str, Any]:
+    """Return the input as an object; some programs send it as JSON in a text."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _shell(name: str, given: object, data: Mapping[str, Any], keys: Sequence[str], directory: str) -> NamedTool:
+    for key in keys:
+        value = data.get(key)
+        if isinstance(value, str):
+            arguments = data.get("args")
+            if isinstance(arguments, list) and arguments and all(isinstance(word, str) for word in arguments):
+                return NamedTool(SHELL, words=[value, *arguments], directory=directory)
+            return NamedTool(SHELL, [value], directory=directory)
+        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            return NamedTool(SHELL, words=value, directory=directory)
+    if isinstance(given, str) and not data:
+        return NamedTool(SHELL, [given], directory=directory)
+    raise ValueError(f"the input of {name} has no command ({', '.join(keys)})")
+
+
+def _texts(data: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    texts: list[str] = []
+    for key in keys:
+        value = data.get(key)
+        values = value if isinstance(value, list) else [value]
+        for each in values:
+            if isinstance(each, dict):
+                each = next((each[inner] for inner in _PATH_KEYS if isinstance(each.get(inner), str)), None)
+            if isinstance(each, str) and each:
+                texts.append(each)
+    return texts
