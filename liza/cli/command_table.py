@@ -15,6 +15,7 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "programs": "programs",
     "up": "crew_commands",
     "down": "crew_commands",
+    "serve": "crew_commands",
     "status": "inspect_commands",
     "task": "task",
     "diff": "inspect_commands",
@@ -62,6 +63,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "programs accounts",
             "up",
             "down",
+            "serve",
         ),
     ),
     (
@@ -105,5 +107,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("The file", ("archive", "gc", "edit", "lock", "restore")),
 )
 
-LONG_COMMANDS: Final = frozenset({"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "up", "watch"})
+LONG_COMMANDS: Final = frozenset(
+    {"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "serve", "up", "watch"}
+)
 """Commands that run threads, or for as long as a person wants: they collect garbage and exit as usual."""

@@ -51,6 +51,8 @@ def identify_run(crew: Crew, environ: Mapping[str, str] | None = None, cwd: Path
     The second is for a person who does the work of a task by hand. Raises Refused outside both, NotOwner if the
     enclosing session is that of another run.
     """
+    if crew.authenticated_run is not None:
+        return RunCaller(crew.authenticated_run, _recorded_task(crew, crew.authenticated_run))
     env = os.environ if environ is None else environ
     run = env.get("LIZA_RUN")
     enclosing = ancestors.find_outermost_run(crew.paths.root)
@@ -135,6 +137,8 @@ def identify_caller(crew: Crew) -> RunCaller | str:
 def enclosing_run(crew: Crew) -> str | None:
     """Run whose session this process descends from. LIZA_RUN can be unset, so the ancestors' environments are read
     too."""
+    if crew.authenticated_run is not None:
+        return crew.authenticated_run
     own = os.environ.get("LIZA_RUN")
     if own and os.environ.get("LIZA_ROOT") == str(crew.paths.root):
         return own
@@ -142,6 +146,12 @@ def enclosing_run(crew: Crew) -> str | None:
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(crew.paths.root):
             return environ["LIZA_RUN"]
     return None
+
+
+def _recorded_task(crew: Crew, run: str) -> str | None:
+    """Task of a run as its record says it, also after it was submitted; without a record, its current work."""
+    record = crew.run_dir(run).read_record()
+    return _task_of_run(crew, run) if record is None else record.task
 
 
 def _task_of_run(crew: Crew, run: str) -> str | None:

@@ -67,6 +67,14 @@ class Crew(Value, dict=True):
     lock_descriptors: tuple[int, ...] = ()
     moved_reason: str | None = None
     """Set if the slots cannot be used: the repository was moved and a supervisor still runs at the former path."""
+    authenticated_run: str | None = None
+    """The run that calls the verbs, proved by its token. None: the environment and the ancestors tell who calls."""
+
+    def with_caller(self, run: str) -> Crew:
+        """Return this crew, with the same open board, for verbs that are called by a run with its token."""
+        crew = replace(self, authenticated_run=run)
+        vars(crew)["board"] = self.board
+        return crew
 
     def with_lock(self, lock: Lock) -> Crew:
         """Return this crew with git processes that inherit ``lock``: it is released when the last of them exits."""

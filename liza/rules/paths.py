@@ -196,6 +196,24 @@ class Paths(Value):
     def usage(self) -> Path:
         return self.liza / "usage.jsonl"
 
+    @property
+    def server_lock(self) -> Path:
+        """Held by the HTTP server of the crew."""
+        return self.locks / "server.lock"
+
+    @property
+    def api_socket(self) -> Path:
+        return self.runs / "api.sock"
+
+    @property
+    def api_port(self) -> Path:
+        """File with the port of the server on 127.0.0.1."""
+        return self.runs / "api.port"
+
+    def worker_port(self, run: str) -> Path:
+        """As ``api_port``, for one living run."""
+        return self.runs / f"worker-{run}.port"
+
     def run(self, run: str) -> Path:
         return self.runs / agent_of(run) / run
 

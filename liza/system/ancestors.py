@@ -22,7 +22,15 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 def ancestor_environments() -> Iterator[dict[str, str]]:
     """Yield the start environment of each readable ancestor, nearest first. Yields nothing without /proc."""
-    pid = _parent_pid("self")
+    yield from _environments_from(_parent_pid("self"))
+
+
+def process_environments(pid: int) -> Iterator[dict[str, str]]:
+    """Yield the start environments of another process and of its ancestors, as ``ancestor_environments`` does."""
+    yield from _environments_from(pid)
+
+
+def _environments_from(pid: int | None) -> Iterator[dict[str, str]]:
     while pid is not None and pid > 0:
         with suppress(OSError):
             # The environment of another user's process (sudo, for example) is not readable, but its parent's may be.

@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "programs accounts": ("programs accounts --clear script/a", REFUSED),
     "up": ("up --program script:/bin/true --coders 1", REFUSED),
     "down": ("down", REFUSED),
+    "serve": ("serve", REFUSED),
     "status": ("status", READS),
     "task list": ("task list", READS),
     "task show": ("task show task-1", READS),

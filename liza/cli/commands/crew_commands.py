@@ -270,3 +270,20 @@ def down(
         printing.print_text(f"  not read: {name}, neither a regular file nor a symlink")
     for path in result.left:
         printing.print_text(f"  not deleted: {path}")
+
+
+@declare_command(app, "serve", "liza serve")
+def serve(
+    with_crew: Annotated[bool, typer.Option("--with-crew", hidden=True)] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Serve the worker API at .liza/run/api.sock and on 127.0.0.1. A running crew starts it itself.
+
+    Ctrl+C stops it. The sessions continue without it.
+    """
+    from liza.server.serve import serve as run_server
+
+    def notify(text: str) -> None:
+        printing.print_notice(f"{printing.time_of_day()}  {text}")
+
+    return run_server(find_crew(), notify, with_crew=with_crew)

@@ -1,0 +1,134 @@
+"""The HTTP library: uvicorn with httptools, on sockets that are open already. The only module that knows them.
+
+Added to the library: the credentials of the peer, a time limit and a size limit for the head of a request, and problem
+documents for what is no HTTP. Decision 023.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from typing import Any, Final
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from liza.server import peers
+from liza.server.problems import PROBLEM_TYPE, make_problem
+
+MAX_HEAD: Final = 64 << 10
+"""Maximum size of the request line and the headers, in bytes."""
+HEAD_SECONDS: Final = 10.0
+"""Seconds within which a client that has connected must send the head of its first request."""
+KEEP_ALIVE_SECONDS: Final = 60
+"""Seconds for which a connection stays open between two requests."""
+STOP_SECONDS: Final = 3
+"""Seconds for requests that are under way when the server stops."""
+Application = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
+
+
+class _WorkerProtocol(HttpToolsProtocol):
+    """One connection of a worker."""
+
+    _head_size = 0
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        is_unix = connection.family == socket.AF_UNIX
+        try:
+            peer = peers.read_peer(connection)
+        except OSError:
+            transport.abort()
+            return
+        if peer is not None and not peers.is_same_user(peer):
+            transport.abort()
+            return
+        self.app_state = {**self.app_state, "peer": peer, "is_unix": is_unix, "abort": transport.abort}
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close_without_head)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._head_size = self._head_size + len(data) if self._is_in_head() else 0
+        if self._head_size > MAX_HEAD and not self.transport.is_closing():
+            self._send_problem(431, "headers-too-large", f"the headers have more than {MAX_HEAD >> 10} KB")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        self._send_problem(400, "invalid-request", msg.rstrip("."))
+
+    def _is_in_head(self) -> bool:
+        """Whether the head of a request has begun and is not complete."""
+        scope = getattr(self, "scope", None)
+        return scope is not None and getattr(self.cycle, "scope", None) is not scope
+
+    def _close_without_head(self) -> None:
+        if getattr(self.cycle, "scope", None) is None and not self.transport.is_closing():
+            self._send_problem(408, "timeout", f"no request arrived within {HEAD_SECONDS:g} s")
+
+    def _send_problem(self, status: int, code: str, detail: str) -> None:
+        body = msgspec.json.encode(make_problem(status, code, detail))
+        head = (
+            f"HTTP/1.1 {status} {code}\r\ncontent-type: {PROBLEM_TYPE}\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
+class _QuietServer(uvicorn.Server):
+    """A server that leaves signals to its caller: uvicorn would raise them again when it has stopped."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+async def listen(
+    application: Application,
+    sockets: list[socket.socket],
+    *,
+    on_start: Callable[[Callable[[], None]], Awaitable[None]],
+    on_stop: Callable[[], None],
+) -> None:
+    """Answer requests until SIGTERM, SIGINT or SIGHUP arrives, or ``stop`` is called.
+
+    ``on_start`` is called with ``stop`` once connections are accepted, ``on_stop`` before the server waits for the
+    requests under way.
+    """
+    config = uvicorn.Config(
+        application,
+        http=_WorkerProtocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    server = _QuietServer(config)
+
+    def stop() -> None:
+        if not server.should_exit:
+            on_stop()
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stop)
+    serving = asyncio.create_task(server.serve(sockets=sockets))
+    await on_start(stop)
+    await serving

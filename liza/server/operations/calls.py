@@ -1,0 +1,72 @@
+"""One call of an operation: what its function gets, and what an operation is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from liza.crew.crew import Crew
+from liza.programs.session.run_directory import RunDir
+from liza.rules.value_classes import Mutable, Value, field
+from liza.server.callers import Access, ApiCaller
+from liza.server.problems import RequestProblem
+
+
+class ServerFacts(Mutable, eq=False):
+    """What the server knows about itself. ``requests``: answered requests by operation and status."""
+
+    port: int | None = None
+    started: float = field(default_factory=time.monotonic)
+    requests: dict[tuple[str, int], int] = field(default_factory=dict)
+    streams: int = 0
+
+    def uptime(self) -> float:
+        return round(time.monotonic() - self.started, 1)
+
+
+class Call(Value):
+    """``crew`` carries the caller's run. ``request`` is of the operation's type; ``run``: of the path, of the request,
+    or else of the caller."""
+
+    crew: Crew
+    caller: ApiCaller
+    server: ServerFacts
+    request: Any = None
+    path_run: str | None = None
+
+    @property
+    def run(self) -> str:
+        """The run that the call is about. Raises RequestProblem if it names none."""
+        run = self.path_run or getattr(self.request, "run_id", None) or self.caller.run
+        if run is None:
+            raise RequestProblem(400, "invalid-request", "the request names no run", field="$.run_id")
+        return run
+
+    @property
+    def run_dir(self) -> RunDir:
+        return self.crew.run_dir(self.run)
+
+
+class Operation(Value):
+    """An operation: ``function`` returns an ``answer``. ``is_slow``: it runs git or changes the board.
+
+    ``request`` is None for an operation without a body. The examples are in the OpenAPI document.
+    """
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    access: Access
+    function: Callable[[Call], Any]
+    answer: type[Any]
+    answer_example: Any
+    request: type[Any] | None = None
+    request_example: Any = None
+    media_type: str = "application/json"
+    is_slow: bool = False
+    is_stream: bool = False
+    """The answer is the event stream of the run; ``function`` returns whether the run is over."""
+    wakes_stream: bool = False
+    """After the call, the stream of the run looks for new events."""

@@ -1,0 +1,96 @@
+"""The operations of the API. Each calls one function of `worker/` or `verbs/`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from liza import __version__
+from liza.crew import run_state
+from liza.server.callers import Access
+from liza.server.operations import openapi
+from liza.server.operations.calls import Call, Operation
+from liza.server.operations.metrics_text import format_metrics
+from liza.server.operations.verb_operations import VERB_OPERATIONS
+from liza.server.problems import RequestProblem
+from liza.worker.api_answers import ServerHealth
+from liza.worker.api_requests import HealthStatus
+
+RUN_EXAMPLE: Final = "coder-1.7"
+
+
+def _server_health(call: Call) -> ServerHealth:
+    return ServerHealth(
+        status=HealthStatus.HEALTHY,
+        version=__version__,
+        uptime_seconds=call.server.uptime(),
+        runs=call.server.streams,
+    )
+
+
+def _openapi(call: Call) -> bytes:
+    return _document()
+
+
+@cache
+def _document() -> bytes:
+    return openapi.format_document(openapi.make_document(OPERATIONS))
+
+
+def _metrics(call: Call) -> bytes:
+    return format_metrics(call.crew, call.server).encode()
+
+
+def _is_stream_over(call: Call) -> bool:
+    """Return whether the run has ended. Raises RequestProblem if there is no such run."""
+    if not call.run_dir.exists():
+        raise RequestProblem(404, "unknown-id", f"there is no run {call.run} in this crew")
+    return call.run_dir.is_concluded() or run_state.is_session_over(call.run_dir)
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *VERB_OPERATIONS,
+    Operation(
+        "stream",
+        "GET",
+        "/v1/runs/{run}/stream",
+        "Prompts and questions for the run, as server-sent events",
+        Access.RUN,
+        _is_stream_over,
+        str,
+        'id: 20261122T120000-000\nevent: prompt\ndata: {"id":"20261122T120000-000","content":"Round half up"}\n\n',
+        media_type="text/event-stream",
+        is_stream=True,
+    ),
+    Operation(
+        "health",
+        "GET",
+        "/v1/health",
+        "The health of the server",
+        Access.PUBLIC,
+        _server_health,
+        ServerHealth,
+        ServerHealth(status=HealthStatus.HEALTHY, version=__version__, uptime_seconds=3600.0, runs=3),
+    ),
+    Operation(
+        "metrics",
+        "GET",
+        "/metrics",
+        "Figures of the crew and of the server, as Prometheus text",
+        Access.READER,
+        _metrics,
+        str,
+        'liza_tasks{status="MERGED"} 12\n',
+        media_type="text/plain; version=0.0.4; charset=utf-8",
+    ),
+    Operation(
+        "openapi",
+        "GET",
+        "/openapi.json",
+        "This document",
+        Access.PUBLIC,
+        _openapi,
+        dict[str, Any],
+        {"openapi": "3.1.0"},
+    ),
+)

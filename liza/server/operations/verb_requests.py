@@ -1,0 +1,93 @@
+"""Requests and answer of the verbs that end, hand over or continue the work of a run."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from liza.verbs.heartbeat import MAX_EXTENSION
+from liza.worker.api_answers import WorkerAnswer
+from liza.worker.api_requests import WorkerRequest
+
+MAX_TEXT = 64_000
+"""Maximum length of a text, in characters."""
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+Line = Annotated[str, msgspec.Meta(max_length=4_000)]
+Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=1_000)]
+
+
+class VerdictWord(StrEnum):
+    """The decision of a reviewer."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+class ExitCode(StrEnum):
+    """Closing code of a run: ``0`` done, ``1`` failed, ``42`` start a new session."""
+
+    DONE = "0"
+    FAILED = "1"
+    RESTART = "42"
+
+
+class SubmitRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Submit the committed work of the run's task for review. It has no fields."""
+
+
+class HandoffRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Hand the work over to a new session. ``done``: for a planner, planning is finished."""
+
+    summary: Text
+    next_action: Line = ""
+    approach: Line | None = None
+    blockers: Line | None = None
+    files: Lines = ()
+    steps: Lines = ()
+    done: bool = False
+
+
+class BlockRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Stop the task with one to three questions for a person."""
+
+    reason: Text
+    questions: Annotated[tuple[Line, ...], msgspec.Meta(min_length=1, max_length=3)]
+
+
+class VerdictRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Decide the review. ``reason``: what was run and seen, or what is wrong."""
+
+    verdict: VerdictWord
+    reason: Text
+
+
+class HeartbeatRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Renew the lease of the run; ``extend_seconds``: for a long step."""
+
+    extend_seconds: Annotated[int, msgspec.Meta(ge=1, le=MAX_EXTENSION)] | None = None
+
+
+class ReportRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Record a fact that others must know. The run continues."""
+
+    kind: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    text: Text
+    details: dict[Annotated[str, msgspec.Meta(max_length=200)], Line] = msgspec.field(default_factory=dict)
+
+
+class ExitRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Record the result of the run. It overrides the exit code of its process."""
+
+    code: ExitCode
+
+
+class VerbAnswer(WorkerAnswer, frozen=True, kw_only=True):
+    """As the command line prints it with `--json`. ``result`` is ``changed`` or ``unchanged``; ``next`` is what to do
+    now."""
+
+    result: str
+    task: str | None
+    status: str | None
+    next: str
+    message: str = ""
+    details: dict[str, Any] = msgspec.field(default_factory=dict)

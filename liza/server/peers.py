@@ -1,0 +1,47 @@
+"""Who is at the other end of a connection: its process, and whether a person started it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+from liza.rules.value_classes import Value
+from liza.system import ancestors, processes
+
+_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of the kernel: pid, uid, gid
+
+
+class Peer(Value):
+    """The process that opened a connection over the Unix socket. ``pid`` is 0 if this process cannot see it."""
+
+    pid: int
+    uid: int
+
+
+def read_peer(connection: socket.socket) -> Peer | None:
+    """Return the peer of a Unix socket; None for another socket, or if the system does not tell. Raises OSError."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if connection.family != socket.AF_UNIX or option is None:
+        return None
+    pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+    return Peer(pid, uid)
+
+
+def is_same_user(peer: Peer) -> bool:
+    return peer.uid == os.getuid()
+
+
+def is_outside_sessions(peer: Peer, root: Path) -> bool:
+    """Return whether neither the peer nor an ancestor of it belongs to a session of the crew.
+
+    False if its process cannot be read: it is in another pid namespace, or has ended.
+    """
+    if peer.pid <= 0 or processes.identify_process(peer.pid) is None:
+        return False
+    environments = list(ancestors.process_environments(peer.pid))
+    if not environments:
+        return False
+    return not any(environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root) for environ in environments)

@@ -1,0 +1,140 @@
+"""`liza serve`: the process of the server, from its lock to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from liza.board import events, wake_up
+from liza.crew import layout
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.recovery.recorder import record_if_unsupervised
+from liza.rules.errors import LizaError, LockTimeout, Refused
+from liza.rules.paths import run_id
+from liza.server import listener, sockets
+from liza.server.application import ApiServer, make_application
+from liza.server.board_cache import use_cached_board
+from liza.server.operations.operation_table import OPERATIONS
+from liza.system.file_lock import Lock
+
+LOCK_TIMEOUT: Final = 2.0
+"""Seconds to wait for the lock: a process that only checks whether it is free holds it for a moment."""
+CHECK_SECONDS: Final = 1.0
+"""Seconds between two looks at whether the crew still exists."""
+LONELY_SECONDS: Final = 15.0
+"""Seconds after which a server of a crew ends that no supervisor runs for."""
+
+
+def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False) -> int:
+    """Answer requests until a signal arrives or .liza is deleted. Return the exit status.
+
+    ``with_crew``: end also if no supervisor runs any more. Raises Refused if the crew has a server already.
+    """
+    require_person(crew, planner=False)
+    layout.refuse_damaged(crew, crew.board.read())
+    lock = Lock(crew.paths.server_lock)
+    try:
+        lock.acquire(timeout=LOCK_TIMEOUT)
+    except LockTimeout as error:
+        raise Refused(f"the crew has a server already: {error.message}", "liza status") from error
+    try:
+        listening = sockets.open_sockets(crew.paths)
+        port = sockets.port_of(listening[1])
+        notify(f"serves {crew.paths.api_socket} and 127.0.0.1:{port}")
+        asyncio.run(_Process(use_cached_board(crew), port, with_crew).run(listening))
+        if crew.paths.liza.is_dir():
+            sockets.remove_addresses(crew.paths)
+    finally:
+        lock.release()
+    return 0
+
+
+class _Process:
+    """A running server: its application, and the threads that watch the crew for it."""
+
+    def __init__(self, crew: Crew, port: int, with_crew: bool) -> None:
+        self._crew, self._port, self._with_crew = crew, port, with_crew
+        self._api = ApiServer(crew, _find_run_of_token, self._record_history)
+        self._api.facts.port = port
+        self._lock_identity = _identity(crew)
+
+    async def run(self, listening: list[Any]) -> None:
+        application = make_application(self._api, OPERATIONS)
+        await listener.listen(application, listening, on_start=self._start_watching, on_stop=self._api.hub.stop)
+
+    async def _start_watching(self, stop: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def call_in_loop(function: Callable[..., None], *arguments: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(function, *arguments)
+
+        threading.Thread(target=self._watch, args=(call_in_loop,), name="watch", daemon=True).start()
+        threading.Thread(target=self._check, args=(call_in_loop, stop), name="check", daemon=True).start()
+
+    def _watch(self, call_in_loop: Callable[..., None]) -> None:
+        """Wake the streams when another process wakes the watchers of an agent, and keep the port files current."""
+        changes: queue.Queue[Any] = queue.Queue()
+        wakes = wake_up.wake_directory(self._crew.paths)
+        with events.watch(self._crew.paths, (wakes,)) as watch:
+            watch.subscribe(changes)
+            while True:
+                self._write_port_files()
+                event = changes.get()
+                if isinstance(event, events.FileChanged):
+                    call_in_loop(self._api.hub.wake, event.path.name)
+                elif isinstance(event, events.WatchLost):
+                    call_in_loop(self._api.hub.wake)
+
+    def _write_port_files(self) -> None:
+        # A board that cannot be read is reported by the supervisors; the files are written at the next change.
+        with contextlib.suppress(LizaError, OSError):
+            state = self._crew.board.read()
+            newest = [run_id(name, agent.runs) for name, agent in state.agents.items() if agent.runs]
+            living = [run for run in newest if _is_open(self._crew, run)]
+            sockets.write_worker_ports(self._crew.paths, living, self._port)
+
+    def _check(self, call_in_loop: Callable[..., None], stop: Callable[[], None]) -> None:
+        """Stop the server when its .liza was deleted or moved, or when its crew has ended."""
+        lonely = 0.0
+        pause = threading.Event()
+        while not pause.wait(CHECK_SECONDS):
+            is_alone = self._with_crew and not _has_supervisor(self._crew)
+            lonely = lonely + CHECK_SECONDS if is_alone else 0.0
+            if _identity(self._crew) != self._lock_identity or lonely >= LONELY_SECONDS:
+                call_in_loop(stop)
+                return
+
+    def _record_history(self) -> None:
+        # A failure is harmless: the revisions stay in the spool, and the verb itself is done.
+        with contextlib.suppress(LizaError, OSError):
+            if self._crew.board.spool.revisions():
+                record_if_unsupervised(self._crew)
+
+
+def _find_run_of_token(crew: Crew, token: str) -> str | None:
+    return None
+
+
+def _is_open(crew: Crew, run: str) -> bool:
+    directory = crew.run_dir(run)
+    return directory.exists() and not directory.is_concluded()
+
+
+def _has_supervisor(crew: Crew) -> bool:
+    names = (path.name for path in crew.paths.locks.glob("supervisor-*.lock"))
+    return any(crew.is_supervised(name.removeprefix("supervisor-").removesuffix(".lock")) for name in names)
+
+
+def _identity(crew: Crew) -> tuple[int, int] | None:
+    """Return what identifies the lock file; None if it does not exist."""
+    try:
+        facts = crew.paths.server_lock.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino

@@ -1,0 +1,214 @@
+"""The stream of a run: prompts and questions as server-sent events.
+
+Prompts come from the agent's inbox, one pass at a time: a slow reader costs no memory. A new stream of a run replaces
+the one before. Nothing is sent twice to a runtime that names the last event it received, and nothing is lost while no
+stream is open: the inbox keeps a prompt until it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from liza.programs.messages import inbox
+from liza.programs.session.run_directory import RunDir
+from liza.rules.model import AwareDatetime
+from liza.rules.sessions.message_rules import Message
+from liza.rules.worker_api.stream_rules import due_prompts
+from liza.server.streams.delivery_record import DeliveryRecord
+
+KEEP_ALIVE_SECONDS: Final = 15.0
+"""Seconds of silence before a comment is sent: it shows both sides whether the connection works."""
+SEND_SECONDS: Final = 30.0
+"""Seconds for which one event may wait for a reader that does not read; then the stream is closed."""
+QUESTION_SECONDS: Final = 60.0
+"""Seconds between two questions for the health of a run."""
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class PromptEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of an event ``prompt``. Acknowledge ``id`` when the prompt was taken over."""
+
+    id: str
+    content: str
+    priority: str
+    sender: str = msgspec.field(name="from")
+    created: AwareDatetime
+
+
+class HealthQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of an event ``health``: answer it with POST /v1/runs/{run}/health and this ``question``."""
+
+    question: str
+
+
+class _Subscription:
+    """An open stream. ``wake`` is set if the run may have a new event, or if the stream is to end."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self._is_over = False
+
+    def end(self) -> None:
+        self._is_over = True
+        self.wake.set()
+
+    def is_over(self) -> bool:
+        """Whether the client has gone, a new stream of the run was opened, or the server stops."""
+        return self._is_over
+
+
+class StreamHub:
+    """The open streams of a server, by run. Used only in the thread of the event loop."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self._open: dict[str, _Subscription] = {}
+        self._is_stopping = False
+
+    @property
+    def count(self) -> int:
+        return len(self._open)
+
+    @contextmanager
+    def subscribe(self, run: str) -> Iterator[_Subscription]:
+        """Open the stream of a run; an earlier one of the run ends."""
+        former = self._open.get(run)
+        if former is not None:
+            former.end()
+        subscription = self._open[run] = _Subscription()
+        if self._is_stopping:
+            subscription.end()
+        try:
+            yield subscription
+        finally:
+            if self._open.get(run) is subscription:
+                del self._open[run]
+
+    def wake(self, agent: str | None = None) -> None:
+        """Have the streams of an agent, or all streams, look for new events."""
+        for run, subscription in self._open.items():
+            if agent is None or run.rpartition(".")[0] == agent:
+                subscription.wake.set()
+
+    def stop(self) -> None:
+        """End all streams: the server stops."""
+        self._is_stopping = True
+        for subscription in self._open.values():
+            subscription.end()
+
+
+class EventStream:
+    """The answer to one request for a stream, as an ASGI application."""
+
+    def __init__(
+        self,
+        hub: StreamHub,
+        run_dir: RunDir,
+        last_event_id: str | None,
+        is_over: Callable[[], bool],
+        abort: Callable[[], None],
+    ) -> None:
+        """``is_over``: whether the run has ended; it is called in another thread. ``abort`` ends the connection."""
+        self._hub, self._run_dir, self._last_event_id = hub, run_dir, last_event_id
+        self._is_run_over, self._abort = is_over, abort
+        self._record = DeliveryRecord(run_dir)
+        self._received: frozenset[str] = frozenset()
+        self._sent: set[str] = set()
+        self._questions = itertools.count(1)
+
+    async def __call__(self, scope: object, receive: Receive, send: Send) -> None:
+        with self._hub.subscribe(self._run_dir.run) as subscription:
+            self._received = await self._in_thread(self._record.begin, self._last_event_id)
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            gone = asyncio.create_task(_wait_for_disconnect(receive, subscription))
+            try:
+                await self._relay(subscription, send)
+            except TimeoutError:
+                # The reader does not read. To close the connection would wait for it.
+                self._abort()
+                return
+            finally:
+                gone.cancel()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _relay(self, subscription: _Subscription, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        await _send_block(send, b": open\n\n")
+        question_at = loop.time() + QUESTION_SECONDS
+        while not subscription.is_over():
+            subscription.wake.clear()
+            messages, is_run_over = await self._in_thread(self._find_due)
+            for message in messages:
+                await self._in_thread(self._record.add, message.id)
+                self._sent.add(message.id)
+                await _send_block(send, _format_event("prompt", _prompt_event(message), message.id))
+                if subscription.is_over():
+                    return
+            if is_run_over:
+                return
+            if not await _wait(subscription.wake, KEEP_ALIVE_SECONDS):
+                await _send_block(send, b": keep-alive\n\n")
+            if loop.time() >= question_at:
+                question_at = loop.time() + QUESTION_SECONDS
+                question = HealthQuestion(question=f"{self._run_dir.run}-{next(self._questions)}")
+                await _send_block(send, _format_event("health", question))
+
+    def _find_due(self) -> tuple[tuple[Message, ...], bool]:
+        """Return the prompts to send now, and whether the run is over. Raises OSError, LizaError."""
+        waiting = inbox.list_pending(self._run_dir.paths, self._run_dir.agent)
+        turn = self._run_dir.read_turn()
+        self._sent.intersection_update(message.id for message in waiting)
+        due = due_prompts(waiting, self._sent, None if turn is None else turn.phase, self._received)
+        return due, self._is_run_over()
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._hub.executor, function, *arguments)
+
+
+_HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+def _prompt_event(message: Message) -> PromptEvent:
+    return PromptEvent(
+        id=message.id,
+        content=message.text,
+        priority=message.priority,
+        sender=message.sender,
+        created=message.created,
+    )
+
+
+def _format_event(kind: str, data: msgspec.Struct, event_id: str | None = None) -> bytes:
+    """Return an event. JSON has no line breaks, so the data is one line."""
+    head = b"" if event_id is None else f"id: {event_id}\n".encode()
+    return head + f"event: {kind}\n".encode() + b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+async def _send_block(send: Send, block: bytes) -> None:
+    """Send a block. Raises TimeoutError if the reader does not read."""
+    async with asyncio.timeout(SEND_SECONDS):
+        await send({"type": "http.response.body", "body": block, "more_body": True})
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event; return whether it was set in time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _wait_for_disconnect(receive: Receive, subscription: _Subscription) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
+    subscription.end()
