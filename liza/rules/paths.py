@@ -202,6 +202,11 @@ class Paths(Value):
         return self.locks / "server.lock"
 
     @property
+    def server_start_lock(self) -> Path:
+        """Held by the supervisor that starts the HTTP server."""
+        return self.locks / "server-start.lock"
+
+    @property
     def api_socket(self) -> Path:
         return self.runs / "api.sock"
 

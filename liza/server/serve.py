@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from liza.board import events, wake_up
-from liza.crew import layout
+from liza.crew import api_server, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_if_unsupervised
@@ -26,7 +26,7 @@ LOCK_TIMEOUT: Final = 2.0
 """Seconds to wait for the lock: a process that only checks whether it is free holds it for a moment."""
 CHECK_SECONDS: Final = 1.0
 """Seconds between two looks at whether the crew still exists."""
-LONELY_SECONDS: Final = 15.0
+LONELY_SECONDS: Final = 5.0
 """Seconds after which a server of a crew ends that no supervisor runs for."""
 
 
@@ -42,12 +42,13 @@ def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False)
         lock.acquire(timeout=LOCK_TIMEOUT)
     except LockTimeout as error:
         raise Refused(f"the crew has a server already: {error.message}", "liza status") from error
+    identity = _identity(crew)
     try:
         listening = sockets.open_sockets(crew.paths)
         port = sockets.port_of(listening[1])
         notify(f"serves {crew.paths.api_socket} and 127.0.0.1:{port}")
         asyncio.run(_Process(use_cached_board(crew), port, with_crew).run(listening))
-        if crew.paths.liza.is_dir():
+        if _identity(crew) == identity:  # else the addresses are those of another server
             sockets.remove_addresses(crew.paths)
     finally:
         lock.release()
@@ -104,7 +105,7 @@ class _Process:
         lonely = 0.0
         pause = threading.Event()
         while not pause.wait(CHECK_SECONDS):
-            is_alone = self._with_crew and not _has_supervisor(self._crew)
+            is_alone = self._with_crew and not api_server.has_supervisor(self._crew)
             lonely = lonely + CHECK_SECONDS if is_alone else 0.0
             if _identity(self._crew) != self._lock_identity or lonely >= LONELY_SECONDS:
                 call_in_loop(stop)
@@ -124,11 +125,6 @@ def _find_run_of_token(crew: Crew, token: str) -> str | None:
 def _is_open(crew: Crew, run: str) -> bool:
     directory = crew.run_dir(run)
     return directory.exists() and not directory.is_concluded()
-
-
-def _has_supervisor(crew: Crew) -> bool:
-    names = (path.name for path in crew.paths.locks.glob("supervisor-*.lock"))
-    return any(crew.is_supervised(name.removeprefix("supervisor-").removesuffix(".lock")) for name in names)
 
 
 def _identity(crew: Crew) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from liza.board import wake_up
-from liza.crew import layout
+from liza.crew import api_server, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_at_exit
@@ -28,9 +28,10 @@ from liza.rules.reports.alarms import BY_HAND_HINT
 from liza.rules.sessions.actions import Exit
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import claims
-from liza.rules.value_classes import replace
+from liza.rules.value_classes import Value, replace
 from liza.supervisor.loop import StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
+from liza.supervisor.server_keeper import ServerKeeper
 from liza.system import file_lock
 from liza.system.file_lock import Lock
 from liza.system.signal_repeats import Repeats
@@ -46,6 +47,7 @@ def supervise(
     *,
     until_eof: bool = False,
     terminal: bool = False,
+    keeps_server: bool = False,
 ) -> int:
     """Run the supervisor of ``agent`` until it is stopped and return its exit status.
 
@@ -53,14 +55,25 @@ def supervise(
 
     ``until_eof``: the end of stdin stops it too. `up` holds the other end of that pipe, so a kill -9 of `up` ends its
     supervisors. ``terminal``: sessions run in a terminal that a person can attach to.
+    ``keeps_server``: start the server of the worker API, and start it again when it ends.
     """
     require_person(crew, planner=False)
     with naming_deletion(crew):
-        return _supervise(crew, parse_agent_id(agent), program, notify, until_eof=until_eof, terminal=terminal)
+        agent = parse_agent_id(agent)
+        options = SupervisorOptions(until_eof, terminal, keeps_server)
+        return _supervise(crew, agent, program, notify, options)
+
+
+class SupervisorOptions(Value):
+    """The options of ``supervise``."""
+
+    until_eof: bool
+    terminal: bool
+    keeps_server: bool
 
 
 def _supervise(
-    crew: Crew, agent: str, program: str | None, notify: Callable[[str], None], *, until_eof: bool, terminal: bool
+    crew: Crew, agent: str, program: str | None, notify: Callable[[str], None], options: SupervisorOptions
 ) -> int:
     git_start.use_library()
     file_lock.use_library()
@@ -71,6 +84,7 @@ def _supervise(
         program, os.environ, role_of(agent), config, preset_table.load_presets(crew.paths)
     )
     preset_table.require_executable(choice.preset)
+    terminal, until_eof = options.terminal, options.until_eof
     if terminal:
         tmux.require_tmux()
     notify = _ignore_output_errors(notify)
@@ -82,13 +96,19 @@ def _supervise(
         _stop_at_eof(supervisor)
     lock = _lock_agent(crew, agent)
     supervisor.location.stand_on(lock.descriptor)
+    keeper = ServerKeeper(crew, notify)
+    if options.keeps_server:
+        keeper.start()
     try:
         exit_action = _run_to_exit(crew, supervisor, choice.spec, terminal=terminal)
         tmux.close_agent_panes(crew.paths.root, agent)
         _set_status(crew, agent, AgentStatus.OFFLINE, choice.spec, tmux=terminal)
         record_at_exit(crew, agent)
     finally:
+        keeper.close()
         lock.release()
+        if options.keeps_server:
+            api_server.stop_if_last(crew)
         # Waking the others is only faster than their poll; a full disk must not hide the exit status.
         with suppress(OSError):
             wake_up.wake_watchers(crew.paths, agent)

@@ -100,6 +100,7 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
         agent,
         *(["--program", program] if (program := options.program_of(agent)) else []),
         *(["--tmux"] if options.terminal else []),
+        "--keep-server",
     ]
     crew.paths.logs.mkdir(parents=True, exist_ok=True)
     if options.detached:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from liza.board import events
-from liza.crew import current_alarms, layout
+from liza.crew import api_server, current_alarms, layout
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
@@ -99,6 +99,7 @@ def _stay(
     if was_asked:
         # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
         end_unsupervised_sessions(crew)
+    api_server.stop_if_last(crew)
     codes = [child.returncode for child in children.values()]
     feed("", _stopped_line(crew, options, codes))
     return _exit_status(codes, was_asked) or int(bool(stalled_reasons))
@@ -213,6 +214,7 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
                 os.kill(pid, signal.SIGKILL)
         for agent in children:
             processes.kill_all(lambda agent=agent: processes.iter_agent_pids(agent, crew.paths.root), KILL_LIMIT)  # type: ignore[misc]
+        api_server.stop_if_last(crew)
         feed.close(LAST_OUTPUT_LIMIT)
     finally:
         os._exit(KILLED_STATUS)

@@ -9,7 +9,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from liza.crew import layout
+from liza.crew import api_server, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -65,14 +65,14 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     require_person(crew, planner=False)
     stopped = _stop_supervisors(crew, now=now)
     ended = end_unsupervised_sessions(crew)
+    is_server_stopped = api_server.stop(crew)
     tmux.close_all_panes(crew.paths.root)
     layout.refuse_survivors(crew, layout.AGAIN)
-    result = "changed" if stopped or ended else "unchanged"
+    result = "changed" if stopped or ended or is_server_stopped else "unchanged"
     message = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
     message += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
-    return Result(
-        result, None, None, _restart_command(crew, stopped), {"stopped": stopped, "sessions_ended": ended}, message
-    )
+    details = {"stopped": stopped, "sessions_ended": ended, "server_stopped": is_server_stopped}
+    return Result(result, None, None, _restart_command(crew, stopped), details, message)
 
 
 def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from liza.board import signals
-from liza.crew import activity, commits_ahead, current_alarms, usage_summary
+from liza.crew import activity, api_server, commits_ahead, current_alarms, usage_summary
 from liza.crew.crew import Crew
 from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
@@ -69,6 +69,7 @@ def summarize(crew: Crew, state: State) -> dict[str, Any]:
         "alerts": [fields_of(alarm) for alarm in present],
         "ahead": _ahead(crew, state),
         "cost": usage_summary.sprint_cost(crew, state),
+        "server": api_server.describe(crew),
     }
 
 

@@ -21,16 +21,19 @@ def supervise(
         bool, typer.Option("--tmux", help="Run its sessions in a terminal, for `liza attach`.")
     ] = False,
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
+    keeps_server: Annotated[bool, typer.Option("--keep-server", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Supervise one agent: claim its tasks, run its program, watch it, submit its work for review, merge.
 
     Ctrl+C ends the session properly and stops; a second Ctrl+C stops at once.
     """
-    return run_supervisor(agent, program, until_eof, terminal)
+    return run_supervisor(agent, program, until_eof, terminal, keeps_server)
 
 
-def run_supervisor(agent: str, program: str | None, until_eof: bool = False, terminal: bool = False) -> int:
+def run_supervisor(
+    agent: str, program: str | None, until_eof: bool = False, terminal: bool = False, keeps_server: bool = False
+) -> int:
     """Run the supervisor. Notices go to stderr with the agent's name, and with the time unless `up` adds it."""
     from liza.rules.reports.narration import LIZA
     from liza.supervisor.main import supervise as verb
@@ -39,4 +42,4 @@ def run_supervisor(agent: str, program: str | None, until_eof: bool = False, ter
         line = text if text.startswith(f"{LIZA}  ") else f"{agent}  {text}"
         printing.print_notice(line if until_eof else f"{printing.time_of_day()}  {line}")
 
-    return verb(find_crew(), agent, program, notify, until_eof=until_eof, terminal=terminal)
+    return verb(find_crew(), agent, program, notify, until_eof=until_eof, terminal=terminal, keeps_server=keeps_server)

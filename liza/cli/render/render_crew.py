@@ -67,6 +67,7 @@ def format_status(summary: Row, colour: bool) -> str:
     is_reported = doubt == NO_SOURCE or any(alarm["kind"] == AlarmKind.TESTS_ELSEWHERE for alarm in summary["alerts"])
     if doubt and not is_reported:
         parts.append(f"tests not proved: {shorten_line(doubt, 200)}: liza doctor --tests")
+    parts += _server_lines(summary)
     for name in summary["signals"]:
         parts.append(paint(_signal_line(name, summary["reasons"][name]), "yellow", colour))
     waiting = summary.get("waiting", ())
@@ -90,6 +91,13 @@ def format_status(summary: Row, colour: bool) -> str:
     if alarms:
         parts += ["", *(format_alarm(alarm, colour, "yellow") for alarm in alarms)]
     return "\n".join(parts)
+
+
+def _server_lines(summary: Row) -> list[str]:
+    """Say that the worker API is not served, if agents are there that it was served for."""
+    server = summary.get("server")
+    is_wanted = server is not None and server["expected"] and not server["running"]
+    return ["the worker API is not served now, work continues: less .liza/logs/server.log"] if is_wanted else []
 
 
 def _goal_end_lines(summary: Row) -> list[str]:

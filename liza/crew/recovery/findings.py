@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from liza.board import revision_journal
-from liza.crew import run_state
+from liza.crew import api_server, run_state
 from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
@@ -235,6 +235,18 @@ def _format_range(revisions: list[int]) -> str:
     return f"revision {first}" if first == last else f"revisions {first} to {last}"
 
 
+def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
+    missing = api_server.missing_packages()
+    server = api_server.describe(crew)
+    if missing:
+        text = f"the worker API cannot be served: {', '.join(missing)} is not installed; all else works"
+        yield Finding("api", text, True, "pip install " + " ".join(missing))
+    elif server["running"]:
+        yield Finding("api", f"served at {server['socket']} and 127.0.0.1:{server['port']}")
+    elif server["expected"]:
+        yield Finding("api", "the worker API is not served now; agents that need it wait", True, "liza serve")
+
+
 _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("branch", _check_integration),
     ("worktrees", _check_slots_directory),
@@ -249,4 +261,5 @@ _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("history", _check_history),
     ("archive", _check_archive),
     ("journal", _check_journal),
+    ("api", _check_server),
 )

@@ -348,7 +348,7 @@ def list_runs(paths: Paths, agent: str) -> tuple[str, ...]:
     """Return the runs of an agent that have a directory, oldest first."""
     try:
         names = [entry.name for entry in (paths.runs / agent).iterdir() if entry.is_dir()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
     numbered = {name: number for name in names if (number := run_number(name, agent)) is not None}
     return tuple(sorted(numbered, key=numbered.__getitem__))

@@ -1,0 +1,127 @@
+"""The process of the worker API's server, for other processes of the crew: whether it runs, its start and its end."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import Any, Final
+
+from liza.crew.crew import Crew
+from liza.crew.liza_path import liza_argv
+from liza.programs.session import log_file
+from liza.rules.errors import LizaError, LockTimeout
+from liza.system import crash_points, files, untrusted_files
+from liza.system.file_lock import Lock, last_holder_pid
+from liza.system.flock import is_flock_held
+
+PACKAGES: Final = ("starlette", "uvicorn", "httptools")
+"""Packages of the server. All else works without them."""
+STOP_TIMEOUT: Final = 8.0
+"""Seconds for the server to answer the requests under way and exit."""
+KILL_TIMEOUT: Final = 2.0
+LOG_NAME: Final = "server.log"
+MAX_LOG: Final = 1 << 20
+"""Size of the server's log at which its beginning is cut, in bytes."""
+
+
+def missing_packages() -> tuple[str, ...]:
+    """Return the packages of the server that are not installed."""
+    return tuple(name for name in PACKAGES if importlib.util.find_spec(name) is None)
+
+
+def is_serving(crew: Crew) -> bool:
+    """Whether the crew's server runs: its lock is held."""
+    with files.convert_os_errors():
+        return is_flock_held(crew.paths.server_lock)
+
+
+def describe(crew: Crew) -> dict[str, Any]:
+    """Return the server as `status --json` prints it; ``pid`` and ``port`` are null if it does not run.
+
+    ``expected``: the crew had a server, and its supervisors run.
+    """
+    running = is_serving(crew)
+    return {
+        "running": running,
+        "expected": running or (crew.paths.api_port.exists() and has_supervisor(crew)),
+        "pid": last_holder_pid(crew.paths.server_lock) if running else None,
+        "socket": str(crew.paths.api_socket),
+        "port": read_port(crew) if running else None,
+    }
+
+
+def read_port(crew: Crew) -> int | None:
+    """Return the port of the server on 127.0.0.1; None if it is not recorded."""
+    with suppress(OSError, ValueError):
+        return int(untrusted_files.read_record(crew.paths.api_port))
+    return None
+
+
+def start(crew: Crew) -> subprocess.Popen[bytes]:
+    """Start the server, in a session of its own: Ctrl+C at a terminal does not reach it. Raises OSError, LizaError."""
+    crew.paths.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = crew.paths.logs / LOG_NAME
+    log_file.cap(path, MAX_LOG, MAX_LOG // 2)
+    with log_file.open_for_append(path) as log:
+        crash_points.point("server", "start")
+        return subprocess.Popen(
+            [*liza_argv(), "serve", "--with-crew"],
+            cwd=crew.paths.root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def read_last_line(crew: Crew) -> str:
+    """Return the last line of the server's log, or an empty text."""
+    with suppress(OSError):
+        lines = log_file.read_tail(crew.paths.logs / LOG_NAME, 2_000).splitlines()
+        return lines[-1].strip() if lines else ""
+    return ""
+
+
+def stop(crew: Crew) -> bool:
+    """End the server: SIGTERM, and SIGKILL after STOP_TIMEOUT. Return whether there was one.
+
+    Raises LockTimeout if it does not end, OSError.
+    """
+    if not is_serving(crew):
+        return False
+    lock = Lock(crew.paths.server_lock)
+    pid = last_holder_pid(crew.paths.server_lock)
+    for number, limit in ((signal.SIGTERM, STOP_TIMEOUT), (signal.SIGKILL, KILL_TIMEOUT)):
+        if pid is not None and is_serving(crew):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if _wait_free(lock, limit):
+            return True
+    lock.acquire(timeout=0)
+    lock.release()
+    return True
+
+
+def _wait_free(lock: Lock, limit: float) -> bool:
+    try:
+        lock.acquire(timeout=limit)
+    except LockTimeout:
+        return False
+    lock.release()
+    return True
+
+
+def stop_if_last(crew: Crew) -> None:
+    """End the server if no supervisor of the crew runs. A failure is harmless: it ends by itself then."""
+    with suppress(LizaError, OSError):
+        if not has_supervisor(crew):
+            stop(crew)
+
+
+def has_supervisor(crew: Crew) -> bool:
+    """Whether a supervisor of the crew runs."""
+    names = (path.name for path in crew.paths.locks.glob("supervisor-*.lock"))
+    return any(crew.is_supervised(name.removeprefix("supervisor-").removesuffix(".lock")) for name in names)

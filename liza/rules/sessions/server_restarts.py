@@ -1,0 +1,15 @@
+"""When the server of the worker API is started again after it ended. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LONG_LIFE: Final = 60.0
+"""Seconds after which an end counts as the first one again."""
+FIRST_DELAY: Final = 0.5
+MAX_DELAY: Final = 60.0
+
+
+def restart_delay(failures: int) -> float:
+    """Return the seconds to wait before a start; ``failures`` counts the ends in a row after a short life."""
+    return 0.0 if failures == 0 else min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(failures - 1, 16))
