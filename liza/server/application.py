@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from liza.crew.crew import Crew
 from liza.rules.errors import LizaError
-from liza.server.callers import ApiCaller, Connection, find_caller, refuse_web_pages, require_own_run
+from liza.server.callers import CHALLENGE, ApiCaller, Connection, find_caller, refuse_web_pages, require_own_run
 from liza.server.operations.calls import Call, Operation, ServerFacts
 from liza.server.problems import (
     PROBLEM_TYPE,
@@ -166,8 +166,10 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 def _problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     # An answer before the whole body was read: the connection cannot be used again.
     more = {"connection": "close"} if problem.status in (408, 413) else {}
+    if problem.status == 401:
+        more["www-authenticate"] = CHALLENGE
     body = msgspec.json.encode(problem)
-    return Response(body, problem.status, {**(headers or {}), **more}, PROBLEM_TYPE)
+    return Response(body, problem.status, {**more, **(headers or {})}, PROBLEM_TYPE)
 
 
 async def _read_body(request: Request) -> bytes:

@@ -14,6 +14,7 @@ from liza.server.peers import Peer, is_outside_sessions
 from liza.server.problems import RequestProblem
 
 _LOCAL_HOST = lazy_pattern(r"(?i:localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
+CHALLENGE: Final = 'Bearer realm="liza"'
 _IDENTITY_HINT: Final = "POST /v1/identity with the LIZA_TOKEN of the session's environment"
 
 
@@ -89,7 +90,7 @@ def _find_person(crew: Crew, connection: Connection, access: Access) -> ApiCalle
 
 
 def _unauthorized(detail: str, parameters: str = "") -> RequestProblem:
-    challenge = f'Bearer realm="liza"{", " if parameters else ""}{parameters}'
+    challenge = f"{CHALLENGE}, {parameters}" if parameters else CHALLENGE
     return RequestProblem(401, "unauthorized", detail, hint=_IDENTITY_HINT, headers={"www-authenticate": challenge})
 
 

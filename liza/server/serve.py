@@ -14,13 +14,14 @@ from liza.crew import api_server, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_if_unsupervised
-from liza.rules.errors import LizaError, LockTimeout, Refused
+from liza.rules.errors import LizaError, LockTimeout, Refused, TokenRefused
 from liza.rules.paths import run_id
 from liza.server import listener, sockets
 from liza.server.application import ApiServer, make_application
 from liza.server.board_cache import use_cached_board
 from liza.server.operations.operation_table import OPERATIONS
 from liza.system.file_lock import Lock
+from liza.worker import identity
 
 LOCK_TIMEOUT: Final = 2.0
 """Seconds to wait for the lock: a process that only checks whether it is free holds it for a moment."""
@@ -42,13 +43,13 @@ def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False)
         lock.acquire(timeout=LOCK_TIMEOUT)
     except LockTimeout as error:
         raise Refused(f"the crew has a server already: {error.message}", "liza status") from error
-    identity = _identity(crew)
+    lock_identity = _identity(crew)
     try:
         listening = sockets.open_sockets(crew.paths)
         port = sockets.port_of(listening[1])
         notify(f"serves {crew.paths.api_socket} and 127.0.0.1:{port}")
         asyncio.run(_Process(use_cached_board(crew), port, with_crew).run(listening))
-        if _identity(crew) == identity:  # else the addresses are those of another server
+        if _identity(crew) == lock_identity:  # else the addresses are those of another server
             sockets.remove_addresses(crew.paths)
     finally:
         lock.release()
@@ -119,7 +120,12 @@ class _Process:
 
 
 def _find_run_of_token(crew: Crew, token: str) -> str | None:
-    return None
+    """Return the run whose bearer token this is; None if it is of none. Raises LizaError, OSError."""
+    try:
+        run_dir = identity.find_run(crew.paths, token)
+    except TokenRefused:
+        return None
+    return run_dir.run if identity.verify_bearer(run_dir, token) else None
 
 
 def _is_open(crew: Crew, run: str) -> bool:

@@ -11,6 +11,7 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.value_classes import Mutable, Value, field
 from liza.server.callers import Access, ApiCaller
 from liza.server.problems import RequestProblem
+from liza.worker.telemetry import TelemetryLogs
 
 
 class ServerFacts(Mutable, eq=False):
@@ -20,6 +21,7 @@ class ServerFacts(Mutable, eq=False):
     started: float = field(default_factory=time.monotonic)
     requests: dict[tuple[str, int], int] = field(default_factory=dict)
     streams: int = 0
+    telemetry: TelemetryLogs = field(default_factory=TelemetryLogs)
 
     def uptime(self) -> float:
         return round(time.monotonic() - self.started, 1)

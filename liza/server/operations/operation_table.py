@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Any, Final
 
@@ -12,11 +13,10 @@ from liza.server.operations import openapi
 from liza.server.operations.calls import Call, Operation
 from liza.server.operations.metrics_text import format_metrics
 from liza.server.operations.verb_operations import VERB_OPERATIONS
+from liza.server.operations.worker_operations import WORKER_OPERATIONS
 from liza.server.problems import RequestProblem
 from liza.worker.api_answers import ServerHealth
 from liza.worker.api_requests import HealthStatus
-
-RUN_EXAMPLE: Final = "coder-1.7"
 
 
 def _server_health(call: Call) -> ServerHealth:
@@ -49,6 +49,7 @@ def _is_stream_over(call: Call) -> bool:
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
+    *WORKER_OPERATIONS,
     *VERB_OPERATIONS,
     Operation(
         "stream",
@@ -94,3 +95,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {"openapi": "3.1.0"},
     ),
 )
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(_document())

@@ -1,0 +1,105 @@
+"""The operations of the surfaces: each calls the function of its surface in `worker/`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from liza.server.callers import Access
+from liza.server.operations.calls import Call, Operation
+from liza.worker.api_answers import (
+    IdentityAnswer,
+    LifecycleAnswer,
+    TelemetryAnswer,
+)
+from liza.worker.api_requests import (
+    IdentityRequest,
+    LifecycleEvent,
+    LifecycleRequest,
+    ReportedCall,
+    TelemetryEvent,
+    TelemetryRequest,
+    TurnUsage,
+)
+from liza.worker.identity import identify
+from liza.worker.lifecycle import report_lifecycle
+from liza.worker.telemetry import record_telemetry
+
+RUN: Final = "coder-1.7"
+_TIME: Final = datetime(2026, 3, 1, 15, 1, tzinfo=UTC)
+
+
+def _lifecycle(call: Call) -> LifecycleAnswer:
+    return report_lifecycle(call.run_dir, call.request, call.crew.clock.now())
+
+
+def _telemetry(call: Call) -> TelemetryAnswer:
+    return record_telemetry(call.run_dir, call.request, call.crew.clock.now(), call.server.telemetry)
+
+
+def _identity(call: Call) -> IdentityAnswer:
+    return identify(call.crew, call.request)
+
+
+WORKER_OPERATIONS: Final = (
+    Operation(
+        "identity",
+        "POST",
+        "/v1/identity",
+        "Exchange the one-time token of the session's environment for the run's identity and its bearer token",
+        Access.PUBLIC,
+        _identity,
+        IdentityAnswer,
+        IdentityAnswer(
+            run_id=RUN,
+            role="coder",
+            repository="/home/ann/shop",
+            agent_name="coder-1",
+            session_id=RUN,
+            token=f"{RUN}:the-bearer-token",
+            task_id="invoice-model",
+            worktree="/home/ann/.shop.worktrees/invoice-model",
+            env={"LIZA_RUN": RUN, "LIZA_TASK": "invoice-model"},
+        ),
+        request=IdentityRequest,
+        request_example=IdentityRequest(token=f"{RUN}:the-one-time-token"),
+    ),
+    Operation(
+        "lifecycle",
+        "POST",
+        "/v1/lifecycle",
+        "Report a transition of the run",
+        Access.RUN,
+        _lifecycle,
+        LifecycleAnswer,
+        LifecycleAnswer(applied=True, state="idle"),
+        request=LifecycleRequest,
+        request_example=LifecycleRequest(event=LifecycleEvent.IDLE, run_id=RUN, timestamp=_TIME, session_id="4f2c"),
+        wakes_stream=True,
+    ),
+    Operation(
+        "telemetry",
+        "POST",
+        "/v1/telemetry",
+        "Report what turns of the run have used",
+        Access.RUN,
+        _telemetry,
+        TelemetryAnswer,
+        TelemetryAnswer(recorded=1, repeated=0),
+        request=TelemetryRequest,
+        request_example=TelemetryRequest(
+            run_id=RUN,
+            events=(
+                TelemetryEvent(
+                    id="turn-12",
+                    timestamp=_TIME,
+                    usage=TurnUsage(
+                        input_tokens=12_000, output_tokens=3_500, cache_read_tokens=8_000, model="m-1", cost_usd=0.2325
+                    ),
+                    tools_called=(ReportedCall(name="shell", duration_ms=1_200), ReportedCall(name="read")),
+                    context_usage=0.41,
+                ),
+            ),
+        ),
+    ),
+)
