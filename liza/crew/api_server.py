@@ -12,7 +12,7 @@ from typing import Any, Final
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_argv
 from liza.programs.session import log_file
-from liza.rules.errors import LizaError, LockTimeout
+from liza.rules.errors import LizaError, LockTimeout, read_last_message
 from liza.system import crash_points, files, untrusted_files
 from liza.system.file_lock import Lock, last_holder_pid
 from liza.system.flock import is_flock_held
@@ -29,7 +29,14 @@ MAX_LOG: Final = 1 << 20
 
 def missing_packages() -> tuple[str, ...]:
     """Return the packages of the server that are not installed."""
-    return tuple(name for name in PACKAGES if importlib.util.find_spec(name) is None)
+    return tuple(name for name in PACKAGES if not _is_installed(name))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:
+        return False
 
 
 def is_serving(crew: Crew) -> bool:
@@ -77,11 +84,11 @@ def start(crew: Crew) -> subprocess.Popen[bytes]:
         )
 
 
-def read_last_line(crew: Crew) -> str:
-    """Return the last line of the server's log, or an empty text."""
-    with suppress(OSError):
-        lines = log_file.read_tail(crew.paths.logs / LOG_NAME, 2_000).splitlines()
-        return lines[-1].strip() if lines else ""
+def read_last_error(crew: Crew) -> str:
+    """Return the last error in the server's log, with its hint; an empty text if it cannot be read."""
+    with suppress(OSError, LizaError):
+        message, hint = read_last_message("liza", log_file.read_tail(crew.paths.logs / LOG_NAME, 4_000))
+        return f"{message} (next: {hint})" if hint else message
     return ""
 
 

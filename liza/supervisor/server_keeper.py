@@ -41,10 +41,8 @@ class ServerKeeper(threading.Thread):
         self._closed.set()
 
     def run(self) -> None:
-        missing = api_server.missing_packages()
-        if missing:
-            self._notify(f"the worker API is not served: {', '.join(missing)} is not installed; all else works")
-            return
+        if api_server.missing_packages():
+            return  # `liza up` has said so
         failures, delay = 0, 0.0
         while not self._closed.wait(delay):
             started = self._crew.clock.monotonic()
@@ -76,7 +74,7 @@ class ServerKeeper(threading.Thread):
         while self._crew.clock.monotonic() < end and not api_server.is_serving(self._crew):
             with suppress(subprocess.TimeoutExpired):
                 child.wait(timeout=0.05)
-                self._say(f"! the worker API ended at once: {api_server.read_last_line(self._crew)}")
+                self._say(f"! the worker API ended at once: {api_server.read_last_error(self._crew)}")
                 return
         threading.Thread(target=child.wait, name="server-wait", daemon=True).start()
 

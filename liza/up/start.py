@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import events, wake_up
-from liza.crew import draft_specs, layout
+from liza.crew import api_server, draft_specs, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -61,6 +61,9 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
     try:
         for freed in draft_specs.release_drafts(crew):
             feed(LIZA, freed)
+        missing = api_server.missing_packages()
+        if missing:
+            feed("", f"the worker API is not served: {', '.join(missing)} is not installed; all else works")
         _warn_unconfined(crew.board.read().config.permissions, free, feed)
         if options.detached:
             return _start_detached(crew, wanted, options, feed)

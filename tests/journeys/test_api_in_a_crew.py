@@ -1,0 +1,135 @@
+"""`liza up` with the server of the worker API: it is there, comes back, goes with the crew, and no work needs it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.crew import api_server
+from liza.crew.crew import find_crew
+from tests.edges.api_worker import Api
+from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew
+
+WAITS = 'echo "$$" > "$NOTES/at-$LIZA_RUN"\nread line < "$NOTES/gate"\n'
+ONLY_CODERS = ("--planners", "0", "--reviewers", "0")
+
+
+def answers(crew: Crew) -> bool:
+    with suppress(OSError, http.client.HTTPException):
+        return Api(crew).get("/v1/health").status == 200
+    return False
+
+
+def wait_served(crew: Crew) -> int:
+    """Until the server answers; its pid."""
+    crew.wait(lambda _: answers(crew), "the worker API answers")
+    pid = api_server.describe(find_crew(crew.root))["pid"]
+    assert isinstance(pid, int)
+    return pid
+
+
+def server_row(crew: Crew) -> Any:
+    return crew.json("status")["server"]
+
+
+def up(crew: Crew, *words: str, **env: str) -> subprocess.Popen[bytes]:
+    """``liza up`` in the foreground, with its output in the notes."""
+    with (crew.notes / "up.log").open("ab") as out:
+        process = subprocess.Popen(
+            [str(BIN / "liza"), "up", *words],
+            cwd=crew.root,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    crew.children.append(process)
+    return process
+
+
+def test_a_detached_crew_is_served_again_after_each_kill_and_down_leaves_nothing(crew: Crew) -> None:
+    crew.gate("gate")
+    crew.add("task-1")
+    crew.liza("up", "-d", *ONLY_CODERS, "--coders", "2", "--program", crew.script("agent", WAITS + WORK))
+    crew.wait_note("at-coder-1.1" if crew.wait_status("task-1", "CLAIMED").run == "coder-1.1" else "at-coder-2.1")
+    pid, port = wait_served(crew), server_row(crew)["port"]
+    for _ in range(3):
+        os.kill(pid, signal.SIGKILL)
+        crew.wait(lambda _, old=pid: server_row(crew)["pid"] not in (None, old), "another server")
+        assert (wait_served(crew) != pid, server_row(crew)["port"]) == (True, port)
+        pid = wait_served(crew)
+    crew.open_gate("gate")
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert "served at" in crew.liza("doctor")
+    crew.liza("down")
+    assert server_row(crew)["running"] is False
+    assert crew.living() == []
+    assert not crew.paths.api_socket.exists()
+    assert not list(crew.paths.runs.glob("worker-*.port"))
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "kill -9 of up", "kill -9 of everything but the server"])
+def test_the_server_goes_with_its_crew(crew: Crew, how: str) -> None:
+    process = up(crew, *ONLY_CODERS, "--program", crew.script("agent", WORK))
+    wait_served(crew)
+    if how == "ctrl-c":
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=LIMIT) == 0
+        assert crew.living() == []
+        return
+    if how == "kill -9 of everything but the server":
+        os.kill(int(crew.paths.supervisor_lock("coder-1").read_text().split()[0]), signal.SIGKILL)
+    process.kill()
+    process.wait()
+    crew.wait(lambda _: not crew.living(), "everything has ended")
+    assert not crew.paths.api_socket.exists()
+
+
+def test_a_crew_whose_server_cannot_start_says_so_once_and_works(crew: Crew) -> None:
+    crew.paths.runs.mkdir(mode=0o700, exist_ok=True)
+    crew.paths.api_socket.mkdir()
+    crew.add("task-1", "task-2")
+    script = crew.script("agent", f'case "$LIZA_RUN" in coder-*)\n{WORK};;\n*)\n{APPROVE};;\nesac\n')
+    process = up(crew, "--planners", "0", "--program", script)
+    for task in ("task-1", "task-2"):
+        crew.wait_status(task, "MERGED")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=LIMIT) == 0
+    said = (crew.notes / "up.log").read_text()
+    # Each of the two supervisors may be the one that tried first.
+    assert 1 <= len(re.findall("the worker API ended at once: .*cannot be replaced", said)) <= 2
+
+
+WITHOUT_PACKAGES = """\
+import importlib.abc, sys
+class Hidden(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("starlette", "uvicorn"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+def test_without_the_packages_of_the_server_a_crew_works_and_says_so(crew: Crew, tmp_path: Path) -> None:
+    hiding = tmp_path / "hiding"
+    hiding.mkdir()
+    (hiding / "sitecustomize.py").write_text(WITHOUT_PACKAGES)
+    crew.add("task-1")
+    words = ("--planners", "0", "--coders", "2", "--reviewers", "0")
+    process = up(crew, *words, "--program", crew.script("agent", WORK), PYTHONPATH=str(hiding))
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert server_row(crew)["running"] is False
+    assert "starlette, uvicorn is not installed" in crew.liza("doctor", PYTHONPATH=str(hiding))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=LIMIT) == 0
+    said = (crew.notes / "up.log").read_text()
+    assert said.count("the worker API is not served: starlette, uvicorn is not installed") == 1
