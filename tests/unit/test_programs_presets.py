@@ -14,10 +14,14 @@ import msgspec
 import pytest
 
 from liza.cli.render import render_crew
-from liza.programs.presets import command_line, preset_table
+from liza.programs.presets import acp_session, command_line, preset_table
 from liza.programs.presets.abilities import list_abilities
+from liza.programs.presets.acp_settings import AcpSettings, Transport
+from liza.programs.presets.preset import Preset
+from liza.programs.presets.preset_files import Layer
 from liza.programs.presets.preset_table import Presets, choose_program
 from liza.programs.session import failure_patterns
+from liza.programs.session.failure_patterns import ModelSigns, find_failure
 from liza.rules.errors import Missing, UsageError
 from liza.rules.formatting import toml_text
 from liza.rules.model import Config
@@ -647,3 +651,39 @@ def test_a_check_where_no_program_is_installed_is_no_success_and_says_how_to_hav
     found = check_programs()
     assert (found["ok"], found["programs"]) == (False, [])
     assert "liza programs check script:./agent.sh" in render_crew.format_programs(found)
+
+
+def test_a_program_is_driven_over_acp_if_its_row_or_its_spec_says_so() -> None:
+    row = Preset(name="x", command="x", acp=AcpSettings(command="x-acp", args=("--acp",)), instructions=("A.md",))
+    table = Presets({"x": row, "y": Preset(name="y", command="y")}, Layer("b"), Layer("u"), (), Path("/r"))
+    assert table.resolve("x").via == "headless"
+    over_acp = table.resolve("x:acp")
+    assert over_acp.via == "acp"
+    assert acp_session.started_program(over_acp).command == "x-acp"
+    shaped = acp_session.shape_preset(over_acp, terminal=False)
+    assert (shaped.instructions, shaped.usage.when) == ((), {"type": "usage"})
+    assert acp_session.shape_preset(over_acp, terminal=True) == over_acp
+    assert table.resolve("x:headless") == row
+    with pytest.raises(UsageError, match="does not speak ACP"):
+        table.resolve("y:acp")
+    with pytest.raises(UsageError, match="has its own command"):
+        table.resolve("x:./other")
+
+
+FAILURE_LINES = [
+    ('{"type":"failure","kind":"login","message":"no \\"key\\""}', "login", 'no "key"', False),
+    ('{"type":"failure","kind":"quota","message":"wait"}', "quota", "wait", False),
+    ('{"type":"failure","kind":"quota","message":"try again in 30 s"}', "quota", "try again in 30 s", True),
+    ('{"type":"failure","kind":"server","message":"503"}', "server", "503", False),
+    ('{"type":"failure","kind":"broken","message":"?"}', "broken", "?", False),
+]
+
+
+@pytest.mark.parametrize(("line", "kind", "message", "has_end"), FAILURE_LINES)
+def test_failures_of_the_sidecar_are_read_in_one_form(line: str, kind: str, message: str, has_end: bool) -> None:
+    shaped = acp_session.shape_preset(Preset(name="x", via=Transport.ACP, acp=AcpSettings()), terminal=False)
+    signs = ModelSigns(shaped.failures, shaped.answers)
+    failure = find_failure(signs, f'{{"type":"text","text":"x"}}\n{line}', datetime.now(UTC))
+    assert failure is not None
+    assert (failure.kind, failure.message, failure.until is not None) == (kind, message, has_end)
+    assert find_failure(signs, f'{line}\n{{"type":"text","text":"x"}}', datetime.now(UTC)) is None

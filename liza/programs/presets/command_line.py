@@ -99,7 +99,7 @@ def build_command(
     tests, liza = ground.test_command, str(ground.liza_path)
     values = {"{liza}": liza, "{tests}": tests, "{cwd}": str(ground.cwd), "{run}": str(ground.run_dir)}
     templates = [*preset.args, *how.args, *preset.first_run, *allowed]
-    argv = [_substitute(word, values) for word in templates if tests or "{tests}" not in word]
+    argv = [substitute(word, values) for word in templates if tests or "{tests}" not in word]
     if how.dirs:
         argv += [
             word.replace("{dir}", str(directory)) for directory in ground.writable_dirs for word in preset.add_dirs
@@ -123,7 +123,8 @@ def build_resume_args(preset: Preset, session: str | None = None, *, fork: bool 
     return tuple(word.replace("{id}", session or "") for word in words)
 
 
-def _substitute(text: str, values: Mapping[str, str]) -> str:
+def substitute(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with its placeholders replaced by values."""
     for name, value in values.items():
         text = text.replace(name, value)
     return text
@@ -132,8 +133,8 @@ def _substitute(text: str, values: Mapping[str, str]) -> str:
 def _substitute_json(text: str, values: Mapping[str, str]) -> str:
     """As ``_substitute``; if the text is JSON, escape the values so that they stay within its quotes."""
     if not text.startswith("{"):
-        return _substitute(text, values)
-    return _substitute(text, {name: json.dumps(value, ensure_ascii=False)[1:-1] for name, value in values.items()})
+        return substitute(text, values)
+    return substitute(text, {name: json.dumps(value, ensure_ascii=False)[1:-1] for name, value in values.items()})
 
 
 def _permission_args(preset: Preset, permissions: str) -> tuple[tuple[str, ...], Mapping[str, str]]:

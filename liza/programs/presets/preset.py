@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from liza.programs.presets.acp_settings import AcpSettings, Transport
 from liza.rules.model import FrozenStruct
 
 PromptStyle = Literal["arg", "stdin", "none"]
@@ -165,6 +166,8 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
     one. ``config_dir_env`` is the variable that names its configuration directory.
 
+    ``via`` is how a session without a terminal is driven, ``acp`` the settings for a program that speaks this protocol.
+
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
     """
 
@@ -203,6 +206,8 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     answers: str = ""
     log: str = ""
     exit_codes: dict[str, Literal["0", "1", "42"]] = msgspec.field(default_factory=dict)
+    via: Transport = Transport.HEADLESS
+    acp: AcpSettings | None = None
 
     @property
     def has_confinement(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from liza.programs.presets import preset, preset_values
+from liza.programs.presets import acp_settings, preset, preset_values
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import Missing, UsageError
 from liza.rules.paths import ROLES
@@ -47,6 +47,7 @@ _TABLE_KEYS = {
     "hooks": _keys(preset.HookSettings),
     "usage": _keys(preset.UsageFormat),
     "journal": _keys(preset.ConversationLogFormat),
+    "acp": _keys(acp_settings.AcpSettings),
 }
 _LIST_KEYS = {
     "calls": _keys(preset.ToolCallFormat),

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from liza.programs.presets import preset_files
+from liza.programs.presets.acp_settings import Transport
 from liza.programs.presets.preset import Preset
 from liza.programs.presets.preset_files import Layer
 from liza.rules.errors import ProgramMissing, UsageError
@@ -34,7 +35,9 @@ class Presets(Value):
     """Names of rows that only an untrusted file defines."""
 
     def resolve(self, spec: str, typed: str = "liza up --program") -> Preset:
-        """Return the program of ``NAME``, or of ``NAME:COMMAND ARGS`` for one whose command a person gives.
+        """Return the program of ``NAME``, of ``NAME:acp`` or ``NAME:headless``, or of ``NAME:COMMAND ARGS``.
+
+        The last form is for a program whose command a person gives.
 
         ``typed`` is the command before it, for a hint. Raises UsageError.
         """
@@ -43,6 +46,8 @@ class Presets(Value):
         if row is None:
             raise self._unknown(spec.strip(), name, typed)
         open_row = not self.built_in.rows.get(name, {"command": "its own"}).get("command")
+        if colon and rest.strip() in tuple(Transport):
+            return _select_transport(row, Transport(rest.strip()))
         if colon and not open_row:
             raise UsageError(f"{name!r} has its own command; {rest!r} cannot replace it", "liza programs list")
         words = _split_command(spec, rest) if colon else [row.command, *row.args]
@@ -207,6 +212,12 @@ def read_version(preset: Preset, path: str | None = None) -> str | None:
         return "present"
     first_line = (result.stdout.strip() or result.stderr.strip()).partition("\n")[0]
     return first_line if result.returncode == 0 and first_line else "present"
+
+
+def _select_transport(row: Preset, via: Transport) -> Preset:
+    if via is Transport.ACP and row.acp is None:
+        raise UsageError(f"{row.name!r} does not speak ACP, as far as Liza knows", f"liza programs show {row.name}")
+    return msgspec.structs.replace(row, via=via)
 
 
 def _split_command(spec: str, command: str) -> list[str]:

@@ -42,6 +42,9 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
     usage = row.get("usage")
     if isinstance(usage, dict) and usage.get("pattern"):
         yield from (f"usage: pattern {reason}" for reason in _expression_errors(usage["pattern"]))
+    acp = row.get("acp")
+    for table in _as_tables(acp.get("failures") if isinstance(acp, dict) else None):
+        yield from (f"acp.failures: match {reason}" for reason in _expression_errors(table.get("match"), re.MULTILINE))
     codes = row.get("exit_codes")
     for code in codes if isinstance(codes, dict) else ():
         if not (code.isascii() and code.isdecimal() and int(code[:4]) <= 255):
