@@ -33,6 +33,11 @@ def liza_argv() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "liza")
 
 
+def sidecar_argv(run_dir: Path) -> tuple[str, ...]:
+    """Command line of the ACP sidecar of a run. It is started in the worktree, see ``liza_argv``."""
+    return (sys.executable, "-P", "-m", "liza.sidecar", str(run_dir))
+
+
 def qualify_command(command: str) -> str:
     """Replace ``liza`` with its absolute path in a suggested command, if called inside a session that needs the path.
 

@@ -7,15 +7,17 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
-from liza.crew.liza_path import liza_path
+from liza.crew.liza_path import liza_path, sidecar_argv
 from liza.programs.accounts.account_choice import AccountChooser
 from liza.programs.accounts.run_account import config_dir_of, read_run_account
 from liza.programs.messages import inbox
-from liza.programs.presets import command_line, preset_table, session_environment
+from liza.programs.presets import acp_session, command_line, preset_table, session_environment
+from liza.programs.presets.acp_settings import AcpSettings
 from liza.programs.presets.command_line import TextCarrier
 from liza.programs.presets.preset import Preset
-from liza.programs.session import session_process
+from liza.programs.session import session_process, sidecar_order
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
+from liza.programs.session.sidecar_order import SidecarOrder
 from liza.programs.terminal import tmux
 from liza.programs.usage import usage_report
 from liza.repo.config_pins import git_dirs
@@ -84,7 +86,7 @@ class Launcher:
         directory = self.crew.run_dir(run)
         worktree = self.crew.paths.slot(slot)
         self._kill_orphans(agent_of(run))
-        previous = self._previous_session(state, work, directory)
+        previous = self._continued_session(state, work, directory)
         account = self.accounts.take(self.crew.clock.now(), self._account_of(previous))
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
         directory.create(self._run_record(state, work, worktree))
@@ -95,17 +97,43 @@ class Launcher:
         inputs = self.worktree_files.install(state, work, directory, worktree)
         crash_points.point("launch", "briefed")
         # A conversation is in the configuration directory of its account: with another one it is not found.
-        resumed = previous if previous is not None and config_dir_of(previous) == account.config_dir else None
-        command = self._build_command(state, inputs, directory, worktree, self._resume_arguments(resumed))
+        is_there = previous is not None and config_dir_of(previous) == account.config_dir
+        conversation = self._read_conversation(previous) if previous is not None and is_there else None
+        token = {identity.TOKEN_VARIABLE: identity.issue_token(directory, self.crew.clock.now())}
+        acp = acp_session.find_settings(self.preset, terminal=self.terminal)
+        if acp is not None:
+            self._order_sidecar(state, directory, worktree, acp, conversation)
+            env = account.apply_to({**self._session_environment(work), **acp.env}) | token
+            return session_process.start(directory.path, sidecar_argv(directory.path), worktree, env, inputs.prompt)
+        resume_args = command_line.build_resume_args(self.preset, conversation) if conversation else ()
+        command = self._build_command(state, inputs, directory, worktree, resume_args)
         argv = (str(preset_table.require_executable(self.preset)), *command.argv[1:])
-        env = account.apply_to(inputs.hooks.apply_to({**self._session_environment(work), **command.env}))
-        env[identity.TOKEN_VARIABLE] = identity.issue_token(directory, self.crew.clock.now())
+        env = account.apply_to(inputs.hooks.apply_to({**self._session_environment(work), **command.env})) | token
         if not self.terminal:
             return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
         if command_line.choose_carriers(self.preset, interactive=True).work is TextCarrier.TERMINAL:
             now = self.crew.clock.now()
             inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, LIZA, now, PromptPriority.SYSTEM)
         return tmux.start(directory.path, argv, worktree, env)
+
+    def _order_sidecar(
+        self, state: State, directory: RunDir, worktree: Path, acp: AcpSettings, conversation: str | None
+    ) -> None:
+        """Write what the sidecar starts; its first prompt is the brief."""
+        values = {"{cwd}": str(worktree), "{run}": str(directory.path), "{liza}": str(liza_path())}
+        order = SidecarOrder(
+            program=self.preset.name,
+            argv=(
+                str(preset_table.require_executable(acp_session.started_program(self.preset))),
+                *(command_line.substitute(word, values) for word in acp.args),
+            ),
+            cwd=str(worktree),
+            acp=acp,
+            conversation=conversation,
+            silence_limit=float(state.config.answer_timeout),
+        )
+        sidecar_order.write_order(directory.path, order)
+        crash_points.point("launch", "ordered")
 
     def _kill_orphans(self, agent: str) -> None:
         """Kill processes of the agent that no run directory records: an agent has one session. Raises Refused if some
@@ -134,19 +162,18 @@ class Launcher:
         mode = replace(mode, args=(*mode.args, *inputs.hooks.args))
         return command_line.build_command(self.preset, mode, inputs.prompt, scope, resume_args)
 
-    def _previous_session(self, state: State, work: CurrentWork, directory: RunDir) -> RunDir | None:
-        """Return the previous session, if its conversation can be continued; None otherwise.
+    def _continued_session(self, state: State, work: CurrentWork, directory: RunDir) -> RunDir | None:
+        """Return the previous session, if its conversation is continued; None otherwise.
 
-        Only if that session ended through no fault of its own and the program supports it. If resuming fails, that
+        Over ACP however that session ended: if the conversation cannot be loaded, the sidecar begins a new one. By a
+        command line only if it ended through no fault of its own and the program supports it: if resuming fails, that
         counts as a crash, and the next session starts a new conversation.
         """
-        task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
+        previous = self._find_previous(state, work, directory)
+        if previous is None or acp_session.uses_acp(self.preset, terminal=self.terminal):
+            return previous
+        task = state.task(work.task) if work.task else None
         if task is None or not claims.is_continuation(task) or not self.preset.resume.id:
-            return None
-        earlier = [run for run in list_runs(self.crew.paths, directory.agent) if run != directory.run]
-        previous = self.crew.run_dir(earlier[-1]) if earlier else None
-        record = previous.read_record() if previous is not None else None
-        if previous is None or record is None or (record.task, record.program) != (task.id, self.preset.name):
             return None
         # If its model never answered: some programs do not store such a conversation, and fail on its id.
         return previous if any(previous.read_activity()) else None
@@ -156,21 +183,25 @@ class Launcher:
         used = read_run_account(previous) if previous is not None else None
         return used.account if used is not None else None
 
-    def _resume_arguments(self, previous: RunDir | None) -> tuple[str, ...]:
-        """Return the arguments that resume the conversation of a session, or none."""
-        if previous is None:
-            return ()
+    def _find_previous(self, state: State, work: CurrentWork, directory: RunDir) -> RunDir | None:
+        """Return the agent's previous session, if it was one for the same task with the same program."""
+        task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
+        earlier = [run for run in list_runs(self.crew.paths, directory.agent) if run != directory.run]
+        previous = self.crew.run_dir(earlier[-1]) if earlier else None
+        record = previous.read_record() if previous is not None else None
+        if task is None or record is None or (record.task, record.program) != (task.id, self.preset.name):
+            return None
+        return previous
+
+    def _read_conversation(self, previous: RunDir) -> str | None:
+        """Return the program's id of a session's conversation, or None."""
         turn = previous.read_turn()
         conversation = (
             turn.session
             if turn is not None and turn.session
             else usage_report.read_session_id(self.preset.usage, previous.output_path)
         )
-        return (
-            command_line.build_resume_args(self.preset, conversation)
-            if conversation and usage_report.is_id(conversation)
-            else ()
-        )
+        return conversation if conversation and usage_report.is_id(conversation) else None
 
     def rewrite_brief(self, agent: str) -> None:
         """Write the brief of the living session again, with the messages that arrived since. Raises LizaError."""

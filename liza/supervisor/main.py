@@ -15,7 +15,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_at_exit
 from liza.crew.recovery.recover import recover_crew
-from liza.programs.presets import preset_table
+from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.session import run_directory
 from liza.programs.terminal import tmux
@@ -83,13 +83,14 @@ def _supervise(
     choice = preset_table.choose_program(
         program, os.environ, role_of(agent), config, preset_table.load_presets(crew.paths)
     )
-    preset_table.require_executable(choice.preset)
     terminal, until_eof = options.terminal, options.until_eof
+    preset = acp_session.shape_preset(choice.preset, terminal=terminal)
+    preset_table.require_executable(acp_session.started_program(preset, terminal=terminal))
     if terminal:
         tmux.require_tmux()
     notify = _ignore_output_errors(notify)
-    _print_program_warnings(choice.preset, config, notify, started_by_up=until_eof)
-    supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), notify, terminal=terminal)
+    _print_program_warnings(preset, config, notify, started_by_up=until_eof)
+    supervisor = Supervisor(crew, agent, preset, dict(os.environ), notify, terminal=terminal)
     # Before the first step that a stop would have to undo.
     _install_signal_handlers(supervisor)
     if until_eof:

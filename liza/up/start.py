@@ -17,7 +17,7 @@ from liza.crew import api_server, draft_specs, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
-from liza.programs.presets import preset_table
+from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
 from liza.rules.errors import Refused, UsageError, read_last_message
@@ -101,7 +101,7 @@ def _check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
         chosen = preset_table.choose_program(
             options.program_of(agent), os.environ, role_of(agent), config, table
         ).preset
-        preset_table.require_executable(chosen)
+        preset_table.require_executable(acp_session.started_program(chosen, terminal=options.terminal))
         programs[agent] = chosen
     return programs
 

@@ -14,7 +14,7 @@ from liza.crew.drift.accept import accept_drift
 from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
 from liza.crew.recovery.recover import recover_crew
-from liza.programs.presets import preset_table
+from liza.programs.presets import acp_session, preset_table
 from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
@@ -258,7 +258,7 @@ def _suggest_another(finding: Finding, findings: Sequence[Finding]) -> Finding:
 def _find_missing_program(table: preset_table.Presets, spec: str, used: str) -> Finding | None:
     """Finding for a used program that is not installed; None if it is installed."""
     try:
-        preset = table.resolve(spec)
+        preset = acp_session.started_program(table.resolve(spec))
     except LizaError as error:
         return Finding("programs", f"{spec} {used}: {error.message}", False, error.hint)
     if preset_table.find_executable(preset) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.presets import command_line
 from liza.programs.presets.preset import Preset
+from liza.programs.session import sidecar_order
 from liza.programs.session.run_directory import RunDir
 from liza.rules.sessions.message_rules import DeliveryChannels
 
@@ -18,7 +19,8 @@ def find_reach(directory: RunDir, preset: Preset, terminal: bool) -> DeliveryCha
     turn = directory.read_turn()
     has_hooks = turn is not None and command_line.has_hooks(preset)
     in_turn = turn is not None and turn.phase == TurnPhase.BUSY
-    has_stream = turn is not None and turn.is_reported
+    # A sidecar takes messages from the beginning, also before its first report.
+    has_stream = turn.is_reported if turn is not None else sidecar_order.read_order(directory.path) is not None
     return DeliveryChannels(
         directory.run, has_hooks=has_hooks, has_terminal=terminal, has_stream=has_stream, in_turn=in_turn
     )

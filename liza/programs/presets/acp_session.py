@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from liza.programs.presets.acp_settings import Transport
+from liza.programs.presets.acp_settings import AcpSettings, Transport
 from liza.programs.presets.preset import (
     ConversationLogFormat,
     FailurePattern,
@@ -38,6 +38,11 @@ FAILURES = tuple(
 def uses_acp(preset: Preset, *, terminal: bool) -> bool:
     """Return whether a session is driven over ACP. A session in a terminal never is."""
     return preset.via is Transport.ACP and preset.acp is not None and not terminal
+
+
+def find_settings(preset: Preset, *, terminal: bool) -> AcpSettings | None:
+    """Return how a session is driven over ACP; None if it is not."""
+    return preset.acp if uses_acp(preset, terminal=terminal) else None
 
 
 def shape_preset(preset: Preset, *, terminal: bool) -> Preset:

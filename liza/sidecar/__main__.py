@@ -1,0 +1,58 @@
+"""``python -P -m liza.sidecar RUNDIR``: started by a run's shim as the run's program. The brief is its stdin."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
+
+from liza.programs.session.run_directory import RunDir
+from liza.programs.session.sidecar_order import read_order
+from liza.rules.errors import LizaError, Missing
+from liza.rules.paths import Paths
+from liza.sidecar.agent_process import AgentProcess
+from liza.sidecar.output_lines import OutputLines
+from liza.sidecar.session_driver import SessionDriver, StopOrder
+from liza.sidecar.surface_calls import SurfaceCalls
+from liza.sidecar.surfaces import WorkerSurfaces, connect_surfaces
+
+
+def main(connect: Callable[[RunDir], WorkerSurfaces] = connect_surfaces) -> int:
+    """Drive the run's program to its end, and return the exit status. ``connect`` returns the surfaces of a run."""
+    events: SimpleQueue[Any] = SimpleQueue()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        events.put(StopOrder())
+
+    signal.signal(signal.SIGTERM, stop)
+    lines = OutputLines()
+    try:
+        run_dir = RunDir(Paths(Path(os.environ["LIZA_ROOT"])), os.environ["LIZA_RUN"])
+        status = _drive(run_dir, connect(run_dir), events, lines)
+    except (LizaError, OSError) as error:
+        lines.write("notice", text=f"the session could not be driven: {error}")
+        return 1
+    if status is None:
+        # The end by a signal is recorded as such, unless the supervisor noted why it stopped the session.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    return status or 0
+
+
+def _drive(run_dir: RunDir, worker: WorkerSurfaces, events: SimpleQueue[Any], lines: OutputLines) -> int | None:
+    order = read_order(run_dir.path)
+    if order is None:
+        raise Missing(f"{run_dir.path} has no order for a sidecar", f"liza logs {run_dir.agent}")
+    brief = sys.stdin.read()
+    process = AgentProcess(order.argv, order.cwd, dict(os.environ), run_dir.path)
+    surfaces = SurfaceCalls(run_dir.run, worker, lines)
+    return SessionDriver(order, run_dir, process, surfaces, events, lines).run(brief)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

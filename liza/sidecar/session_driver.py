@@ -1,0 +1,308 @@
+"""Drive one session of a program over ACP, from the handshake to its end. Its steps are chosen in `rules/acp`."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from liza.programs.session.run_directory import RunDir
+from liza.programs.session.sidecar_order import SidecarOrder
+from liza.rules.acp import session_steps, turn_results
+from liza.rules.acp.session_steps import AcpFacts, TurnFacts
+from liza.rules.acp.tool_requests import ToolBook, ToolPaths
+from liza.rules.acp.turn_results import FailureSign, TurnFailure
+from liza.rules.sessions.message_rules import Message
+from liza.rules.value_classes import Value
+from liza.sidecar.agent_process import AgentProcess
+from liza.sidecar.output_lines import OutputLines
+from liza.sidecar.prompt_queue import InboxNews, PromptQueue
+from liza.sidecar.rpc_connection import (
+    METHOD_NOT_FOUND,
+    AgentAnswer,
+    AgentGone,
+    AgentNotice,
+    AgentRequest,
+    RpcConnection,
+)
+from liza.sidecar.session_setup import CallFailed, SetUpCalls, open_session
+from liza.sidecar.surface_calls import SurfaceCalls
+from liza.sidecar.tool_updates import ToolUpdates
+from liza.sidecar.turn_state import RunningTurn
+from liza.sidecar.usage_updates import UsageUpdates
+from liza.system import crash_points
+from liza.worker.api_requests import LifecycleEvent
+
+SETUP_LIMIT = 120.0  # seconds for each answer before the first prompt; the slowest took 6 s
+TEXT_PAUSE = 0.3  # seconds without news after which streamed text is written
+CANCEL_WAIT = 1.0  # seconds for a cancelled turn to end before the program's stdin is closed
+REFUSED = "[liza] Refused: {reasons}\nDo not try the same again in another form. Continue with your task."
+
+
+class StopOrder(Value):
+    """Event: the sidecar was asked to end, by SIGTERM."""
+
+
+class SessionStopped(Exception):
+    """Raised when a StopOrder arrives."""
+
+
+class ProgramGone(Exception):
+    """Raised when the program has closed its stdout."""
+
+
+class SessionDriver:
+    """Drives the program of one run. ``events`` receives messages of the program, news of the inbox, and StopOrder."""
+
+    def __init__(
+        self,
+        order: SidecarOrder,
+        run_dir: RunDir,
+        process: AgentProcess,
+        surfaces: SurfaceCalls,
+        events: SimpleQueue[Any],
+        lines: OutputLines,
+    ) -> None:
+        self._order, self._run_dir, self._process = order, run_dir, process
+        self._surfaces, self._events, self._lines = surfaces, events, lines
+        self._connection = RpcConnection(process.incoming, process.outgoing, events)
+        self._queue = PromptQueue(run_dir)
+        self._tools = ToolUpdates(run_dir.run, surfaces.worker, lines)
+        self._usage = UsageUpdates(order.acp.usage)
+        self._signs = [FailureSign(sign.kind, sign.match) for sign in order.acp.failures]
+        self._paths = ToolPaths(order.acp.command_paths, order.acp.file_paths)
+        self._session = ""
+        self._turn: RunningTurn | None = None
+        self._turns = 0
+        self._refusals: list[str] = []
+        self._failure: TurnFailure | None = None
+        self._next_message: Message | None = None
+        self._has_urgent = False
+        self._is_closed = False
+        self._answers: dict[int, AgentAnswer] = {}
+
+    def run(self, brief: str) -> int | None:
+        """Run the session to its end, and end the program. Return the exit status; None after a StopOrder."""
+        try:
+            status: int | None = self._run(brief)
+        except SessionStopped:
+            status = None
+        except ProgramGone:
+            status = self._report_death()
+        except CallFailed as failed:
+            status = self._fail(failed.failure())
+        self._shut_down(status)
+        return status
+
+    def _run(self, brief: str) -> int:
+        self._surfaces.report(LifecycleEvent.STARTED)
+        calls = SetUpCalls(self._call, self._pause, time.monotonic, lambda text: self._lines.write("notice", text=text))
+        opened = open_session(self._order, calls)
+        self._session = opened.id
+        self._lines.write("session", session_id=opened.id, loaded=opened.is_loaded, program=self._order.program)
+        self._surfaces.session_id = opened.id
+        self._surfaces.report(LifecycleEvent.READY)
+        self._queue.watch(self._events)
+        self._queue.take_quoted(brief)
+        self._prompt(brief, "brief")
+        while True:
+            match session_steps.next_session_step(self._facts()):
+                case session_steps.SendPrompt():
+                    self._send_message()
+                case session_steps.TellRefusals():
+                    reasons, self._refusals = "\n- ".join(["", *self._refusals]), []
+                    self._prompt(REFUSED.format(reasons=reasons), "guard")
+                case session_steps.InterruptTurn():
+                    self._cancel()
+                case session_steps.EndSession():
+                    return 0
+                case session_steps.FailSession(kind, message):
+                    return self._fail(TurnFailure(kind, message))
+                case session_steps.AwaitNews(seconds):
+                    self._handle(self._next_event(seconds))
+            if self._failure is not None and not self._is_closed:
+                return self._fail(self._failure)
+
+    def _facts(self) -> AcpFacts:
+        turn = self._turn
+        now = time.monotonic()
+        facts = None
+        if turn is not None:
+            cancelled = None if turn.cancelled_at is None else now - turn.cancelled_at
+            facts = TurnFacts(now - turn.last_update, turn.book.has_open_call(), cancelled, turn.refused)
+        return AcpFacts(
+            turn=facts,
+            waiting=self._next_message is not None,
+            is_urgent=self._has_urgent,
+            refusals=len(self._refusals),
+            is_closed=self._is_closed,
+            silence_limit=self._order.silence_limit,
+        )
+
+    def _refresh(self) -> None:
+        """Read what waits in the inbox, and whether the run is closed."""
+        self._next_message, self._has_urgent = self._queue.first(), self._queue.has_urgent()
+        self._is_closed = self._run_dir.closing_code() is not None or self._run_dir.read_stop() is not None
+
+    def _send_message(self) -> None:
+        message, self._next_message = self._next_message, None
+        assert message is not None
+        text = self._queue.take(message, datetime.now(UTC).replace(microsecond=0))
+        self._prompt(text, f"message {message.id}")
+
+    def _prompt(self, text: str, source: str) -> None:
+        """Begin a turn."""
+        self._turns += 1
+        self._lines.write("prompt", source=source, text=text)
+        self._surfaces.report(LifecycleEvent.BUSY)
+        spared = self._process.list_descendants() if self._order.acp.orphans_tools else frozenset[int]()
+        params = {"sessionId": self._session, "prompt": [{"type": "text", "text": text}]}
+        request = self._connection.request("session/prompt", params)
+        self._turn = RunningTurn(request, ToolBook(self._paths), self._turns, time.monotonic(), spared)
+        crash_points.point("acp", "prompted")
+        self._refresh()
+
+    def _cancel(self) -> None:
+        """Cancel the running turn. Its end arrives as the answer to its prompt."""
+        assert self._turn is not None
+        self._turn.cancelled_at = time.monotonic()
+        self._lines.write("notice", text="the turn is interrupted")
+        self._connection.notify("session/cancel", {"sessionId": self._session})
+        crash_points.point("acp", "cancelled")
+
+    def _call(self, method: str, params: dict[str, Any]) -> Any:
+        """Send a request, handle events until its answer, and return the result. Raises CallFailed."""
+        request = self._connection.request(method, params)
+        end = time.monotonic() + SETUP_LIMIT
+        while request not in self._answers:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise CallFailed(method, {"message": f"no answer within {SETUP_LIMIT:.0f} s"})
+            self._handle(self._next_event(left))
+        answer = self._answers.pop(request)
+        if answer.error is not None:
+            raise CallFailed(method, answer.error)
+        return answer.result
+
+    def _pause(self, seconds: float) -> None:
+        """Handle events for some seconds."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._handle(self._next_event(left))
+
+    def _next_event(self, seconds: float | None) -> object:
+        """Return the next event; None if there is none within ``seconds``. Text is written at a pause."""
+        if self._lines.has_text:
+            with suppress(Empty):
+                return self._events.get(timeout=TEXT_PAUSE if seconds is None else min(seconds, TEXT_PAUSE))
+            self._lines.flush()
+        with suppress(Empty):
+            return self._events.get(timeout=seconds)
+        return None
+
+    def _handle(self, event: object) -> None:
+        match event:
+            case AgentNotice(method="session/update", params=params):
+                update = params.get("update")
+                if isinstance(update, dict) and self._session:
+                    # Before: an earlier conversation is replayed while it is loaded.
+                    self._update(update)
+            case AgentRequest(method="session/request_permission", params=params):
+                answer = self._tools.answer(self._turn, params)
+                if answer.reason is not None:
+                    self._refusals.append(answer.reason)
+                crash_points.point("acp", "permission")
+                self._connection.answer(event, answer.result)
+            case AgentRequest(method=method):
+                self._connection.refuse(event, METHOD_NOT_FOUND, f"{method} is not offered")
+            case AgentAnswer(id=name) if self._turn is not None and name == self._turn.request:
+                self._end_turn(self._turn, event)
+            case AgentAnswer():
+                self._answers[event.id] = event
+            case AgentGone():
+                raise ProgramGone
+            case StopOrder():
+                raise SessionStopped
+            case InboxNews():
+                self._refresh()
+
+    def _update(self, update: dict[str, Any]) -> None:
+        """Take over an update of the session. Unknown kinds are kept in the output, and mean nothing else."""
+        turn = self._turn
+        if turn is not None:
+            turn.last_update = time.monotonic()
+        if self._usage.read_update(turn, update):
+            self._lines.write("context", used=update.get("used"), size=update.get("size"))
+        match update.get("sessionUpdate"):
+            case "agent_message_chunk" | "agent_thought_chunk" as kind:
+                content = update.get("content")
+                text = content.get("text") if isinstance(content, dict) else None
+                if not isinstance(text, str):
+                    return
+                self._lines.add_text(text, "text" if kind == "agent_message_chunk" else "thought")
+                if turn is not None and kind == "agent_message_chunk":
+                    turn.add_text(text)
+                    self._show_read(turn)
+            case "tool_call" | "tool_call_update" if turn is not None:
+                self._tools.update(turn, update)
+                self._show_read(turn)
+
+    def _show_read(self, turn: RunningTurn) -> None:
+        """Acknowledge the prompt of the turn: the model works on it. The text of a failure is no acknowledgement."""
+        if turn.is_acknowledged or turn_results.find_failure_sign(turn.last_text, self._signs) is not None:
+            return
+        turn.is_acknowledged = True
+        self._queue.acknowledge_taken(datetime.now(UTC).replace(microsecond=0))
+
+    def _end_turn(self, turn: RunningTurn, answer: AgentAnswer) -> None:
+        """Take over the end of the running turn."""
+        self._turn = None
+        if answer.error is not None:
+            result = turn_results.judge_error(answer.error, turn.content(), self._signs)
+        else:
+            fields = answer.result if isinstance(answer.result, dict) else {}
+            result = turn_results.judge_answer(str(fields.get("stopReason") or ""), turn.content(), self._signs)
+        if turn.cancelled_at is not None and self._order.acp.orphans_tools:
+            self._process.end_tools(turn.spared)
+        used = self._usage.end_turn(turn, answer.result)
+        if not used.is_empty:
+            tokens = {"input_tokens": used.input, "cached_tokens": used.cached, "output_tokens": used.output}
+            self._lines.write("usage", **tokens, cost_usd=used.cost)
+        self._lines.write("turn", end=result.end, stop_reason=result.stop_reason, tools=len(turn.calls))
+        self._failure = result.failure
+        crash_points.point("acp", "turn-over")
+        self._surfaces.record_turn(turn, used, self._usage.context)
+        self._surfaces.report(LifecycleEvent.IDLE)
+        self._refresh()
+
+    def _fail(self, failure: TurnFailure) -> int:
+        """Report why the model gives no answer; the next session loads the conversation."""
+        self._lines.write("failure", kind=failure.kind, message=failure.message)
+        return 1
+
+    def _report_death(self) -> int:
+        """Report that the program ended by itself; that is no failure if its work is closed."""
+        status = self._process.wait_for_exit(1.0)
+        self._refresh()
+        for line in (*self._connection.skipped, *self._process.error_lines) if not self._is_closed else ():
+            self._lines.write("notice", text=line)
+        self._lines.write("exit", code=status)
+        return 0 if self._is_closed else 1
+
+    def _shut_down(self, status: int | None) -> None:
+        """End the program: cancel, answer open requests, close its stdin, wait, then signals to its group."""
+        self._surfaces.report(LifecycleEvent.STOPPING)
+        crash_points.point("acp", "stopping")
+        if self._turn is not None and self._process.exit_status() is None:
+            if self._turn.cancelled_at is None:
+                self._cancel()
+            end = time.monotonic() + CANCEL_WAIT
+            with suppress(SessionStopped, ProgramGone):
+                while self._turn is not None and (left := end - time.monotonic()) > 0:
+                    self._handle(self._next_event(left))
+        self._connection.close_input()
+        code = self._process.end(self._order.acp.drain)
+        self._lines.flush()
+        self._surfaces.report(LifecycleEvent.STOPPED, {"exit_code": code if status is None else status})

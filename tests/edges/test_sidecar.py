@@ -1,0 +1,391 @@
+"""The ACP sidecar with a real program that speaks ACP and has the traps of real ones: `tests/acp/agent.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from liza.programs.messages import inbox
+from liza.rules.paths import Paths
+from tests.acp.rig import BRIEF, CLOSE, Rig
+from tests.conftest import until
+
+STEPS = [
+    "acp.spawned",
+    "acp.initialized",
+    "acp.session",
+    "acp.mode",
+    "acp.prompted",
+    "acp.permission",
+    "acp.turn-over",
+    "acp.taken",
+    "acp.prompted#2",
+    "acp.acknowledged",
+    "acp.cancelled",
+    "acp.stopping",
+]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path / "project")
+    yield made
+    made.clean()
+
+
+def test_a_session_begins_with_the_brief_and_ends_with_the_turn_of_the_closing_command(rig: Rig) -> None:
+    rig.script([{"say": "I work.\n"}, CLOSE, {"say": "Done."}])
+    rig.start()
+    assert rig.end() == 0
+    assert rig.prompts() == [BRIEF]
+    assert [line["type"] for line in rig.lines()] == [
+        "session",
+        "prompt",
+        "text",
+        "tool_call",
+        "permission",
+        "tool_result",
+        "text",
+        "turn",
+    ]
+    assert rig.living() == []
+    assert all(message["jsonrpc"] == "2.0" for message in rig.received())
+    assert rig.received("initialize")[0]["clientCapabilities"] == {
+        "fs": {"readTextFile": False, "writeTextFile": False},
+        "terminal": False,
+    }
+    turn = rig.run_dir.read_turn()
+    assert turn is not None
+    assert turn.session == rig.lines("session")[0]["session_id"]
+    assert rig.run_dir.is_ready()
+
+
+def test_mode_options_and_model_are_set_before_the_first_prompt(rig: Rig) -> None:
+    rig.script([CLOSE])
+    rig.start(mode="ask", options={"effort": "high"}, model="m")
+    assert rig.end() == 0
+    methods = [message["method"] for message in rig.received() if "method" in message]
+    assert methods == [
+        "initialize",
+        "session/new",
+        "session/set_mode",
+        "session/set_config_option",
+        "session/set_model",
+        "session/prompt",
+    ]
+    assert rig.received("session/set_mode")[0]["modeId"] == "ask"
+
+
+def test_an_idle_session_is_prompted_with_each_message_alone_and_acknowledges_it(rig: Rig) -> None:
+    rig.script([{"say": "Hm."}], [{"wait": "gate"}, {"say": "One."}], [CLOSE])
+    rig.start()
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    rig.note("first")
+    rig.wait_prompts(2)
+    rig.note("second")
+    assert rig.pending() == ["first", "second"]
+    (rig.home / "gate").touch()
+    assert rig.end() == 0
+    assert [prompt.strip() for prompt in rig.prompts()] == [
+        BRIEF,
+        "MESSAGE from person: first",
+        "MESSAGE from person: second",
+    ]
+    assert rig.pending() == []
+    assert [done.by for done in inbox.list_done(Paths(rig.root), "coder-1")] == ["acp prompt", "acp prompt"]
+
+
+def test_messages_that_the_brief_quotes_are_not_sent_again(rig: Rig) -> None:
+    rig.script([{"say": "I read it."}, CLOSE])
+    rig.note("use tabs\nnot blanks")
+    quoted = inbox.format_messages(inbox.list_pending(Paths(rig.root), "coder-1"))
+    rig.start(brief=f"{BRIEF}\n{quoted}")
+    assert rig.end() == 0
+    assert len(rig.prompts()) == 1
+    assert rig.pending() == []
+
+
+@pytest.mark.parametrize("switches", [{}, {"cancel_is_error": True}])
+def test_an_urgent_message_cancels_the_turn_and_is_the_next_prompt(rig: Rig, switches: dict) -> None:
+    rig.script([{"say": "I wait."}, {"wait": "never"}], [CLOSE], **switches)
+    rig.start()
+    until(lambda: rig.lines("text"), "the turn runs")
+    rig.note("stop that", "urgent")
+    assert rig.end() == 0
+    assert len(rig.received("session/cancel")) == 1
+    assert rig.prompts()[1].strip() == "MESSAGE from person: stop that"
+    assert [line["end"] for line in rig.lines("turn")] == ["cancelled", "over"]
+
+
+def test_a_message_that_is_not_urgent_waits_for_the_end_of_the_turn(rig: Rig) -> None:
+    rig.script([{"say": "I wait."}, {"wait": "gate"}], [CLOSE])
+    rig.start()
+    until(lambda: rig.lines("text"), "the turn runs")
+    rig.note("later")
+    rig.note("sooner, but no interruption", "low")
+    (rig.home / "gate").touch()
+    assert rig.end() == 0
+    assert rig.received("session/cancel") == []
+    assert rig.prompts()[1].strip() == "MESSAGE from person: later"
+
+
+TRAPS = [{}, {"no_announcement": True}, {"bare_request": True}, {"reject_ends": True}]
+
+
+@pytest.mark.parametrize("switches", TRAPS)
+def test_a_refused_tool_does_not_run_and_the_reason_is_the_next_prompt(rig: Rig, switches: dict) -> None:
+    rig.script([{"shell": "touch $LIZA_ROOT/forbidden"}, {"say": "?"}], [{"say": "I see."}, CLOSE], **switches)
+    rig.start(strict=True, command_paths=("rawInput.command", "title"))
+    assert rig.end() == 0
+    assert not (rig.root / "forbidden").exists()
+    assert "it is FORBIDDEN: write a note instead" in rig.prompts()[1]
+    assert "touch $LIZA_ROOT/forbidden" in rig.prompts()[1]
+    assert len(rig.prompts()) == 2
+    first, second = rig.lines("permission")
+    assert (first["tool"], first["allowed"], second["allowed"]) == ("shell", False, True)
+    assert rig.lines("tool_result")[0]["status"] == "failed"
+
+
+def test_a_turn_in_which_two_tools_were_refused_is_interrupted_and_told_why(rig: Rig) -> None:
+    tries = [{"shell": f"echo forbidden {number}"} for number in range(9)]
+    rig.script([*tries, {"wait": "never"}], [CLOSE])
+    rig.start(strict=True)
+    assert rig.end() == 0
+    assert len(rig.received("session/cancel")) == 1
+    assert rig.prompts()[1].count("FORBIDDEN") == len(rig.lines("permission")) - 1 >= 2
+
+
+def test_a_tool_that_cannot_be_decided_is_refused(rig: Rig) -> None:
+    rig.script([{"shell": "touch $LIZA_ROOT/undecidable"}, {"say": "?"}], [CLOSE])
+    rig.start(strict=True)
+    assert rig.end() == 0
+    assert not (rig.root / "undecidable").exists()
+    assert "no parser" in rig.prompts()[1]
+
+
+def test_a_permission_that_is_open_when_the_turn_is_cancelled_is_answered(rig: Rig) -> None:
+    rig.script(
+        [{"say": "I wait."}, {"wait": "cancelled-by-the-test"}],
+        [CLOSE],
+        waits_for_permission=True,
+        asks_after_cancel=True,
+    )
+    rig.start()
+    until(lambda: rig.lines("text"), "the turn runs")
+    rig.note("stop that", "urgent")
+    assert rig.end() == 0
+    answers = [message["result"] for message in rig.received() if "result" in message]
+    assert answers[0] == {"outcome": {"outcome": "cancelled"}}
+
+
+def test_a_request_of_the_program_that_is_not_offered_gets_an_error_and_the_turn_goes_on(rig: Rig) -> None:
+    rig.script([{"request": "fs/write_text_file"}, CLOSE])
+    rig.start()
+    assert rig.end() == 0
+    assert json.loads((rig.home / "answer.json").read_text())["error"]["code"] == -32601
+
+
+def test_unknown_updates_stop_reasons_and_lines_that_are_no_messages_disturb_nothing(rig: Rig) -> None:
+    unknown = {"update": {"sessionUpdate": "sings", "song": ["la"]}}
+    noise = [{"line": "Warning: a new version"}, {"line": "[1, 2]"}, {"line": '{"jsonrpc": "2.0"}'}, {"line": "\udcff"}]
+    rig.script([unknown, *noise[:3], {"say": "I go on."}, {"stop": "rested"}], [CLOSE])
+    rig.start()
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    assert rig.lines("turn")[0]["stop_reason"] == "rested"
+    rig.note("go on")
+    assert rig.end() == 0
+
+
+def test_a_line_of_many_megabytes_and_a_full_stderr_stop_nothing(rig: Rig) -> None:
+    rig.script([{"big": 20 << 20}, {"stderr": 5 << 20}, CLOSE])
+    rig.start()
+    assert rig.end() == 0
+    assert sum(len(line["text"]) for line in rig.lines("text")) == 20 << 20
+    assert (rig.run_dir.path / "acp-stderr.log").stat().st_size < 5 << 20
+
+
+FAILURES = [
+    ({"code": -32000, "message": "Authentication required"}, "login"),
+    ({"code": 401, "message": "no"}, "login"),
+    ({"code": -32603, "message": "Internal error", "data": {"details": "429 too many"}}, "quota"),
+    ({"code": -32603, "message": "status 503"}, "server"),
+    ({"code": -32603, "message": "what?"}, "broken"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), FAILURES)
+def test_an_error_of_a_turn_is_a_failure_of_the_model_and_ends_the_session(rig: Rig, error: dict, kind: str) -> None:
+    rig.script([{"error": error}])
+    rig.start()
+    assert rig.end() == 1
+    (failure,) = rig.lines("failure")
+    assert failure["kind"] == kind
+    assert rig.living() == []
+
+
+def test_a_normal_end_of_a_turn_is_a_failure_if_its_text_says_so_or_if_there_is_nothing(rig: Rig) -> None:
+    rig.script([{"say": "Error: Authentication failed, 401"}])
+    rig.start(failures=({"kind": "login", "match": "^Error: (?P<words>Authentication failed.*)"},))
+    assert rig.end() == 1
+    assert rig.lines("failure")[0]["message"] == "Authentication failed, 401"
+    rig.script([{"say": "Error: Authentication failed"}, CLOSE])
+    rig.start(failures=({"kind": "login", "match": "^Error: (?P<words>Authentication failed.*)"},))
+    assert rig.end() == 0, "a text before a tool call is no failure"
+    rig.script([])
+    rig.start()
+    assert rig.end() == 1
+    assert rig.lines("failure")[0]["kind"] == "broken"
+
+
+def test_a_message_in_a_turn_that_failed_waits_for_the_next_session(rig: Rig) -> None:
+    rig.script([{"say": "Hm."}], [{"error": {"code": 500, "message": "down"}}])
+    rig.start()
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    rig.note("do not lose me")
+    assert rig.end() == 1
+    assert rig.pending() == ["do not lose me"]
+
+
+def test_a_silent_turn_is_broken_but_a_silent_tool_is_not(rig: Rig) -> None:
+    rig.script([{"shell": "sleep 2"}, {"say": "It slept."}, {"wait": "never"}])
+    rig.start(silence_limit=1.0)
+    assert rig.end() == 1
+    assert rig.lines("tool_result")[0]["status"] == "completed"
+    assert "no update of a running turn" in rig.lines("failure")[0]["message"]
+
+
+def test_a_program_that_is_not_logged_in_or_cannot_be_started_is_reported(rig: Rig) -> None:
+    rig.script([], login=True)
+    rig.start()
+    assert rig.end() == 1
+    assert rig.lines("failure")[0] == {
+        "type": "failure",
+        "kind": "login",
+        "message": "session/new: Authentication required",
+    }
+    rig.start(argv=("/nowhere/program",))
+    assert rig.end() == 1
+    assert "/nowhere/program" in rig.lines("notice")[0]["text"]
+
+
+def test_a_program_that_dies_is_reported_with_its_last_words(rig: Rig) -> None:
+    rig.script([{"line": "no longer maintained"}, {"stderr": 10}, {"die": 3}])
+    rig.start()
+    assert rig.end() == 1
+    assert rig.lines("exit") == [{"type": "exit", "code": 3}]
+    assert {"last words", "no longer maintained"} <= {line["text"] for line in rig.lines("notice")}
+
+
+COUNTS = [("turn", [(110, 20), (220, 40)]), ("session", [(110, 20), (110, 20)])]
+
+
+@pytest.mark.parametrize(("counts", "wanted"), COUNTS)
+def test_the_usage_of_each_turn_is_counted_once(rig: Rig, counts: str, wanted: list) -> None:
+    first = {"usage": {"inputTokens": 100, "cachedReadTokens": 10, "outputTokens": 20}}
+    second = {"usage": {"inputTokens": 200, "cachedReadTokens": 20, "outputTokens": 40}}
+    cost = [{"update": {"sessionUpdate": "usage_update", "used": 5, "size": 50, "cost": {"amount": n}}} for n in (1, 3)]
+    rig.script([{"say": "a"}, cost[0], {"usage": first}], [{"say": "b"}, cost[1], {"usage": second}, CLOSE])
+    rig.start(
+        usage={
+            "counts": counts,
+            "input": ("usage.inputTokens", "usage.cachedReadTokens"),
+            "cached": ("usage.cachedReadTokens",),
+            "output": ("usage.outputTokens",),
+            "cost": "cost.amount",
+        }
+    )
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    rig.note("go on")
+    assert rig.end() == 0
+    assert [(line["input_tokens"], line["output_tokens"]) for line in rig.lines("usage")] == wanted
+    assert [line["cost_usd"] for line in rig.lines("usage")] == [1, 2]
+    assert rig.lines("context") == [{"type": "context", "used": 5, "size": 50}]
+
+
+def test_the_next_session_loads_the_conversation_and_ignores_its_replay(rig: Rig) -> None:
+    rig.script([{"say": "Hm."}], [CLOSE])
+    rig.start()
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    session = rig.lines("session")[0]["session_id"]
+    rig.process.terminate()
+    assert rig.end() == -signal.SIGTERM
+    rig.start(conversation=session)
+    assert rig.end() == 0
+    assert rig.lines("session")[0] == {"type": "session", "session_id": session, "loaded": True, "program": "scripted"}
+    assert "REPLAYED" not in rig.told()
+    assert json.loads((rig.home / "sessions" / f"{session}.json").read_text()) == [BRIEF, BRIEF]
+
+
+@pytest.mark.parametrize(("patience", "loaded"), [(0.0, False), (30.0, True)])
+def test_a_conversation_that_cannot_be_loaded_is_tried_again_and_then_begun_anew(
+    rig: Rig, patience: float, loaded: bool
+) -> None:
+    rig.script([{"say": "Hm."}])
+    rig.start()
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    session = rig.lines("session")[0]["session_id"]
+    rig.process.kill()
+    rig.process.wait()
+    rig.script([CLOSE], [CLOSE], load_errors=1)
+    rig.start(conversation=session, load_patience=patience)
+    assert rig.end() == 0
+    assert rig.lines("session")[0]["loaded"] is loaded
+    assert (rig.lines("session")[0]["session_id"] == session) is loaded
+
+
+@pytest.mark.parametrize("switches", [{}, {"ignore_end": True, "deaf_to_cancel": True}])
+def test_sigterm_cancels_the_turn_closes_stdin_and_leaves_no_program(rig: Rig, switches: dict) -> None:
+    rig.script([{"say": "I wait."}, {"wait": "never"}], **switches)
+    rig.start(drain=0.3)
+    until(lambda: rig.lines("text"), "the turn runs")
+    rig.process.terminate()
+    assert rig.end() == -signal.SIGTERM
+    assert len(rig.received("session/cancel")) == 1
+    assert rig.living() == []
+    turn = rig.run_dir.read_turn()
+    assert turn is not None
+    assert turn.phase == "stopped"
+
+
+def test_a_tool_that_survives_the_cancellation_is_ended_with_its_turn(rig: Rig) -> None:
+    rig.script([{"shell": "echo $$ > $LIZA_ROOT/pid; exec sleep 600"}], [CLOSE], orphans_tools=True)
+    rig.start(orphans_tools=True)
+    pid = rig.root / "pid"
+    until(lambda: pid.exists() and pid.read_text().strip(), "the tool runs")
+    rig.note("stop that", "urgent")
+    assert rig.end() == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_after_a_kill_at_any_step_the_next_session_goes_on_and_no_message_is_lost(rig: Rig, step: str) -> None:
+    work = [{"shell": "touch $LIZA_ROOT/first"}, {"say": "Hm."}]
+    rig.script(work, [{"say": "I read it."}], [{"say": "I wait."}, {"wait": "never"}])
+    rig.start(fault=step)
+    if step not in STEPS[:6]:
+        until(lambda: rig.lines("turn") or rig.process.poll() is not None, "the first turn is over")
+        rig.note("read me")
+    if step in ("acp.cancelled", "acp.stopping"):
+        until(lambda: len(rig.lines("turn")) == 2, "the second turn is over")
+        rig.note("wait")
+        until(lambda: len(rig.prompts()) == 3 and len(rig.lines("text")) == 3, "the third turn runs")
+        rig.process.terminate() if step == "acp.stopping" else rig.note("stop that", "urgent")
+    assert rig.process.wait(30) == -signal.SIGKILL
+    for pid in rig.living():
+        os.kill(pid, signal.SIGKILL)  # The shim does this: the program is below it.
+    session = rig.lines("session")[0]["session_id"] if rig.lines("session") else None
+    unread = rig.pending()
+    rig.script(*[[{"say": "Hm."}]] * 9, [CLOSE])
+    if step != "acp.acknowledged":
+        assert unread == [] or "read me" in unread or step in ("acp.cancelled", "acp.stopping")
+    rig.start(conversation=session)
+    until(lambda: rig.lines("turn") and not rig.pending(), f"all are read\n{rig.told()}")
+    texts = "".join(rig.prompts())
+    assert ("read me" in texts) or step in STEPS[:7]
+    assert rig.lines("session")[0]["loaded"] is (session is not None)
