@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from liza.programs.hooks import tool_guards
-from liza.programs.hooks.turn_phase import TurnPhase
-from liza.programs.session.run_directory import RunDir, Turn
+from liza.programs.session.run_directory import RunDir, TurnSource
 from liza.rules.value_classes import Value
 from liza.worker.api_answers import AuthorizeAnswer, LifecycleAnswer, TelemetryAnswer
-from liza.worker.api_requests import AuthorizeRequest, LifecycleEvent, LifecycleRequest, TelemetryRequest
+from liza.worker.api_requests import AuthorizeRequest, LifecycleRequest, TelemetryRequest
+from liza.worker.lifecycle import report_lifecycle
+from liza.worker.telemetry import TelemetryLogs, record_telemetry
 
 
 class WorkerSurfaces(Value):
@@ -22,33 +24,12 @@ class WorkerSurfaces(Value):
 
 def connect_surfaces(run_dir: RunDir) -> WorkerSurfaces:
     """Return the surfaces of a run."""
+    logs = TelemetryLogs()
     return WorkerSurfaces(
-        report_lifecycle=lambda request: _write_turn(run_dir, request),
+        report_lifecycle=lambda request: report_lifecycle(run_dir, request, datetime.now(UTC), TurnSource.ACP),
         authorize=lambda request: _check_end(run_dir, request),
-        record_telemetry=lambda request: TelemetryAnswer(recorded=len(request.events), repeated=0),
+        record_telemetry=lambda request: record_telemetry(run_dir, request, datetime.now(UTC), logs),
     )
-
-
-_PHASES = {
-    LifecycleEvent.STARTED: TurnPhase.STARTED,
-    LifecycleEvent.READY: TurnPhase.STARTED,
-    LifecycleEvent.BUSY: TurnPhase.BUSY,
-    LifecycleEvent.IDLE: TurnPhase.IDLE,
-    LifecycleEvent.STOPPING: TurnPhase.STOPPED,
-    LifecycleEvent.STOPPED: TurnPhase.STOPPED,
-}
-
-
-def _write_turn(run_dir: RunDir, request: LifecycleRequest) -> LifecycleAnswer:
-    """Record the state of the turn as hooks do."""
-    time = request.timestamp.replace(microsecond=0)
-    before = run_dir.read_turn()
-    session = request.session_id or (before.session if before else None)
-    phase = _PHASES[request.event]
-    run_dir.write_turn(Turn(time=time, phase=phase.value, session=session))
-    if request.event is LifecycleEvent.READY:
-        run_dir.mark_ready(time, f"acp {request.event}")
-    return LifecycleAnswer(applied=True, state=phase.value)
 
 
 def _check_end(run_dir: RunDir, request: AuthorizeRequest) -> AuthorizeAnswer:

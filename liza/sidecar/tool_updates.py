@@ -12,7 +12,7 @@ from liza.sidecar.output_lines import OutputLines, shorten_output
 from liza.sidecar.surfaces import WorkerSurfaces
 from liza.sidecar.turn_state import RunningTurn
 from liza.worker.api_answers import AuthorizeAnswer
-from liza.worker.api_requests import AuthorizeRequest, ToolCall
+from liza.worker.api_requests import AuthorizeRequest, ReportedCall
 
 CANCELLED = compose_outcome(None)
 NO_ANSWER = "Liza could not decide whether this may run ({error}), so it is refused. Call `liza block` if you need it."
@@ -86,7 +86,7 @@ class ToolUpdates:
             return
         milliseconds = int((time.monotonic() - began) * 1000)
         is_success = status == CallStatus.COMPLETED
-        turn.calls.append(ToolCall(name=tool.tool, success=is_success, duration_ms=milliseconds))
+        turn.calls.append(ReportedCall(name=tool.tool, success=is_success, duration_ms=milliseconds))
         self._lines.write("tool_result", id=name, status=status, output=shorten_output(output), ms=milliseconds)
 
 

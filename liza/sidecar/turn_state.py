@@ -6,7 +6,7 @@ from liza.rules.acp.tool_requests import ToolBook
 from liza.rules.acp.turn_results import TurnContent
 from liza.rules.acp.usage_counts import UsageCounts
 from liza.rules.value_classes import Mutable, field
-from liza.worker.api_requests import ToolCall
+from liza.worker.api_requests import ReportedCall
 
 MAX_LAST_TEXT = 20_000
 """Characters of the text after the last tool call that are kept, to search it for a failure."""
@@ -31,7 +31,7 @@ class RunningTurn(Mutable):
     refused: int = 0
     used: UsageCounts = UsageCounts()
     begun_calls: dict[str, float] = field(default_factory=dict)
-    calls: list[ToolCall] = field(default_factory=list)
+    calls: list[ReportedCall] = field(default_factory=list)
 
     def add_text(self, text: str) -> None:
         """Add text of the model."""
