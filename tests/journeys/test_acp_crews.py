@@ -1,0 +1,166 @@
+"""A crew whose agents are driven over ACP: a scripted program that speaks the real protocol, behind the sidecar."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from liza.programs.messages import inbox
+from liza.programs.session import session_process
+from liza.programs.usage import ledger
+from tests.acp.rig import AGENT
+from tests.journeys.crews import Crew, Supervisor, started
+
+ROW = """\
+[programs.scripted]
+command = "{python}"
+[programs.scripted.acp]
+args = ["{agent}", "{home}"]
+{more}
+"""
+COMMIT = {"shell": 'echo work >> "$LIZA_TASK.txt" && git add -A && git commit -q -m work'}
+SUBMIT = {"shell": "liza submit"}
+
+
+@dataclass
+class Scene:
+    crew: Crew
+    home: Path
+
+    def script(self, *turns: list[dict], **switches: object) -> None:
+        (self.home / "script.json").write_text(json.dumps({"turns": turns, **switches}))
+
+    def row(self, more: str = "") -> None:
+        text = ROW.format(python=sys.executable, agent=AGENT, home=self.home, more=more)
+        (self.crew.paths.liza / "programs.toml").write_text(text)
+
+    def start(self, agent: str = "coder-1") -> Supervisor:
+        return self.crew.agent(agent, "scripted:acp")
+
+    def received(self, method: str) -> list[dict]:
+        log = self.home / "log.jsonl"
+        messages = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return [message["params"] for message in messages if message.get("method") == method]
+
+    def prompts(self) -> list[str]:
+        return [params["prompt"][0]["text"] for params in self.received("session/prompt")]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with started(tmp_path) as crew:
+        home = tmp_path / "agent"
+        home.mkdir()
+        made = Scene(crew, home)
+        made.row()
+        crew.add("one")
+        yield made
+
+
+def test_an_agent_works_from_claim_to_submit_and_the_ledger_has_its_usage(scene: Scene) -> None:
+    usage = {"update": {"sessionUpdate": "usage_update", "used": 300, "size": 1000}}
+    scene.row('[programs.scripted.acp.usage]\ninput = ["usage.inputTokens"]\noutput = ["usage.outputTokens"]')
+    scene.script([COMMIT, usage, {"usage": {"usage": {"inputTokens": 70, "outputTokens": 7}}}, SUBMIT, {"say": "Done"}])
+    supervisor = scene.start()
+    scene.crew.wait_status("one", "READY_FOR_REVIEW")
+    scene.crew.wait(lambda _: list(ledger.read_entries(scene.crew.paths)), "the ledger")
+    (spent,) = ledger.read_entries(scene.crew.paths)
+    assert spent.used is not None
+    assert (spent.used.input, spent.used.output, spent.program) == (70, 7, "scripted:acp")
+    assert supervisor.stop() == 0
+    assert "Mode: Liza coder" in scene.prompts()[0]
+    assert "one.txt is there" in scene.prompts()[0]
+    assert scene.crew.heard("one")[-2:] == ["claim", "submit"]
+    assert scene.crew.git("show", "task/one:one.txt") == "work"
+    assert not list(scene.crew.root.glob("**/AGENTS.md"))
+    assert scene.crew.living() == []
+
+
+def test_a_note_reaches_a_running_session_as_a_prompt_and_an_urgent_one_interrupts_it(scene: Scene) -> None:
+    scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I see."}], [SUBMIT])
+    supervisor = scene.start()
+    scene.crew.wait(lambda _: scene.prompts(), "the first prompt")
+    scene.crew.wait(lambda _: "I wait." in _output(scene.crew), "the turn runs")
+    inbox.queue_message(scene.crew.paths, "coder-1", "use tabs", "person", datetime.now(UTC), "urgent")
+    scene.crew.wait(lambda _: len(scene.prompts()) == 2, "the urgent note")
+    scene.crew.liza("note", "--to", "coder-1", "--now", "and submit")
+    scene.crew.wait_status("one", "READY_FOR_REVIEW")
+    assert "use tabs" in scene.prompts()[1]
+    assert "and submit" in scene.prompts()[2]
+    assert len(scene.received("session/cancel")) == 1
+    assert supervisor.stop() == 0
+
+
+def test_an_agent_that_ends_its_turn_without_a_closing_command_is_reminded_by_a_prompt(scene: Scene) -> None:
+    scene.crew.configure(idle_after=1)
+    scene.script([COMMIT, {"say": "It is done, I think."}], [SUBMIT])
+    scene.start()
+    scene.crew.wait_status("one", "READY_FOR_REVIEW")
+    assert "You are still coder-1.1" in scene.prompts()[1]
+
+
+def test_the_successor_of_a_killed_supervisor_goes_on_with_the_session(scene: Scene) -> None:
+    scene.script([COMMIT, {"say": "I wait."}, {"wait": "gate"}, SUBMIT])
+    first = scene.start()
+    scene.crew.wait(lambda _: "I wait." in _output(scene.crew), "the turn runs")
+    first.kill()
+    second = scene.start()
+    second.wait_said("adopt|coder-1")
+    (scene.home / "gate").touch()
+    scene.crew.wait_status("one", "READY_FOR_REVIEW")
+    assert len(scene.prompts()) == 1
+    assert second.stop() == 0
+    assert scene.crew.living() == []
+
+
+def test_a_stopped_and_a_killed_session_go_on_with_their_conversation(scene: Scene) -> None:
+    scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I wait."}, {"wait": "never"}], [SUBMIT])
+    supervisor = scene.start()
+    scene.crew.wait(lambda _: "I wait." in _output(scene.crew), "the turn runs")
+    assert supervisor.stop() == 0
+    assert scene.crew.living() == []
+    scene.start()
+    scene.crew.wait(lambda _: len(scene.prompts()) == 2, "the second session")
+    scene.crew.wait(lambda _: "I wait." in _output(scene.crew, "coder-1.2"), "its turn runs")
+    state = session_process.read_state(scene.crew.paths.run("coder-1.2"))
+    assert isinstance(state, session_process.RunningSession)
+    os.kill(state.child.pid, signal.SIGKILL)
+    scene.crew.wait_status("one", "READY_FOR_REVIEW")
+    assert [params["sessionId"] for params in scene.received("session/load")] == [
+        scene.received("session/prompt")[0]["sessionId"]
+    ] * 2
+    assert len({params["sessionId"] for params in scene.received("session/prompt")}) == 1
+
+
+def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(scene: Scene) -> None:
+    scene.script([{"error": {"code": -32603, "message": "429 rate limit, try again in 600 s"}}])
+    supervisor = scene.start()
+    scene.crew.wait(lambda _: "429 rate limit" in scene.crew.liza("status"), "status names the limit")
+    assert scene.crew.status("one") == "CLAIMED"
+    assert supervisor.stop() == 0
+
+
+def test_down_leaves_no_process_of_a_session_over_acp(scene: Scene) -> None:
+    scene.script([{"shell": "sleep 600"}], ignore_end=True, deaf_to_cancel=True)
+    scene.row("drain = 0.5")
+    supervisor = scene.start()
+    scene.crew.wait(lambda _: "sleep 600" in _output(scene.crew), "the tool runs")
+    scene.crew.liza("down")
+    assert supervisor.wait_gone() == 0
+    assert scene.crew.living() == []
+    assert scene.crew.status("one") == "CLAIMED"
+
+
+def _output(crew: Crew, run: str = "coder-1.1") -> str:
+    with suppress(OSError):
+        return (crew.paths.run(run) / "output.log").read_text()
+    return ""
