@@ -127,11 +127,11 @@ def test_a_message_that_is_not_urgent_waits_for_the_end_of_the_turn(rig: Rig) ->
     rig.start()
     until(lambda: rig.lines("text"), "the turn runs")
     rig.note("later")
-    rig.note("sooner, but no interruption", "low")
+    rig.note("sooner, but no interruption", "system")
     (rig.home / "gate").touch()
     assert rig.end() == 0
     assert rig.received("session/cancel") == []
-    assert rig.prompts()[1].strip() == "MESSAGE from person: later"
+    assert rig.prompts()[1].strip() == "MESSAGE from person: sooner, but no interruption"
 
 
 TRAPS = [{}, {"no_announcement": True}, {"bare_request": True}, {"reject_ends": True}]

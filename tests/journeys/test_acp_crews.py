@@ -9,12 +9,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from liza.programs.messages import inbox
 from liza.programs.session import session_process
 from liza.programs.usage import ledger
 from tests.acp.rig import AGENT
@@ -90,7 +88,7 @@ def test_a_note_reaches_a_running_session_as_a_prompt_and_an_urgent_one_interrup
     supervisor = scene.start()
     scene.crew.wait(lambda _: scene.prompts(), "the first prompt")
     scene.crew.wait(lambda _: "I wait." in _output(scene.crew), "the turn runs")
-    inbox.queue_message(scene.crew.paths, "coder-1", "use tabs", "person", datetime.now(UTC), "urgent")
+    scene.crew.liza("note", "--to", "coder-1", "--now", "--priority", "urgent", "use tabs")
     scene.crew.wait(lambda _: len(scene.prompts()) == 2, "the urgent note")
     scene.crew.liza("note", "--to", "coder-1", "--now", "and submit")
     scene.crew.wait_status("one", "READY_FOR_REVIEW")
