@@ -70,7 +70,9 @@ def measure(options: Options) -> Iterator[Row]:
         finally:
             api.kill()
         recorded = {run: _recorded_turns(crew, run) for run in runs}
-        yield from _rows(f"{workers} workers × {EVENTS:g} events/s, {KILLS} kills", result, submitted, recorded, seconds)
+        yield from _rows(
+            f"{workers} workers × {EVENTS:g} events/s, {KILLS} kills", result, submitted, recorded, seconds
+        )
         yield Row(GROUP, f"{workers} workers: CPU of the server", "cores", summarize([cpu / seconds]))
         yield _hook_row(crew, options)
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 
 class Refused(Exception):
@@ -64,7 +64,7 @@ class Api:
         return answer
 
     def report(self, event, **metadata):
-        now = datetime.now(timezone.utc).isoformat()
+        now = datetime.now(UTC).isoformat()
         self.post("lifecycle", {"event": event, "run_id": self.run, "timestamp": now, "metadata": metadata})
 
     def listen(self):
@@ -85,7 +85,7 @@ class Api:
             time.sleep(0.2)
 
     def answer_health(self, question):
-        now = datetime.now(timezone.utc).isoformat()
+        now = datetime.now(UTC).isoformat()
         health = {"status": "healthy", "current_state": "busy", "last_activity": now, "question": question}
         self.post(f"runs/{self.run}/health", {"run_id": self.run, **health})
 
@@ -96,7 +96,11 @@ def next_step(role, context, conversation):
         look = {"tool": "shell", "input": {"command": "git show --stat HEAD"}}
         return look if not conversation else {"end": "verdict", "verdict": "approve", "reason": "one small file, read"}
     task = os.environ["LIZA_TASK"]
-    commands = [f"echo 'done by {os.environ['LIZA_RUN']}' > {task}.txt", f"git add {task}.txt", f"git commit -qm '{task}'"]
+    commands = [
+        f"echo 'done by {os.environ['LIZA_RUN']}' > {task}.txt",
+        f"git add {task}.txt",
+        f"git commit -qm '{task}'",
+    ]
     calls = [{"tool": "shell", "input": {"command": command}} for command in commands]
     return calls[len(conversation)] if len(conversation) < len(calls) else {"end": "submit"}
 
@@ -108,8 +112,12 @@ def run_tool(api, call):
         return {"call": call, "success": False, "output": verdict["reason"], "seconds": 0}
     start = time.monotonic()
     done = subprocess.run(call["input"]["command"], shell=True, capture_output=True, text=True)
-    return {"call": call, "success": done.returncode == 0, "output": done.stdout + done.stderr,
-            "seconds": time.monotonic() - start}
+    return {
+        "call": call,
+        "success": done.returncode == 0,
+        "output": done.stdout + done.stderr,
+        "seconds": time.monotonic() - start,
+    }
 
 
 def main():
@@ -125,10 +133,16 @@ def main():
             prompt = api.prompts.get()
             context.append({"type": "mail", "content": prompt["content"]})
             api.post("acknowledge", {"run_id": api.run, "ids": [prompt["id"]]})
-    tools = [{"name": each["call"]["tool"], "success": each["success"], "duration_ms": round(each["seconds"] * 1000)}
-             for each in conversation]
-    turn = {"type": "turn_complete", "timestamp": datetime.now(timezone.utc).isoformat(), "tools_called": tools,
-            "usage": {"input_tokens": len(str(context)) // 4, "output_tokens": 10, "model": "none", "cost_usd": 0.0}}
+    tools = [
+        {"name": each["call"]["tool"], "success": each["success"], "duration_ms": round(each["seconds"] * 1000)}
+        for each in conversation
+    ]
+    turn = {
+        "type": "turn_complete",
+        "timestamp": datetime.now(UTC).isoformat(),
+        "tools_called": tools,
+        "usage": {"input_tokens": len(str(context)) // 4, "output_tokens": 10, "model": "none", "cost_usd": 0.0},
+    }
     api.post("telemetry", {"run_id": api.run, "events": [turn]})
     api.report("idle")
     api.report("stopping")
