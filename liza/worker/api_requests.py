@@ -11,6 +11,8 @@ import msgspec
 from liza.rules.model import AwareDatetime
 from liza.rules.worker_api.context_rules import ContextMode as ContextMode
 from liza.rules.worker_api.context_rules import SectionType as SectionType
+from liza.rules.worker_api.health_rules import HealthStatus as HealthStatus
+from liza.rules.worker_api.health_rules import WorkerState as WorkerState
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent as LifecycleEvent
 from liza.rules.worker_api.prompt_rules import PromptPriority as PromptPriority
 from liza.rules.worker_api.telemetry_rules import Label
@@ -100,22 +102,6 @@ class IdentityRequest(WorkerRequest, frozen=True, kw_only=True):
 
     token: Annotated[str, msgspec.Meta(max_length=200)]
     session_id: Label | None = None
-
-
-class WorkerState(StrEnum):
-    """The states of a worker that is asked for its health."""
-
-    IDLE = "idle"
-    BUSY = "busy"
-    STOPPING = "stopping"
-
-
-class HealthStatus(StrEnum):
-    """``degraded``: it works, with a limit that a person should know; ``unhealthy``: it does not work."""
-
-    HEALTHY = "healthy"
-    DEGRADED = "degraded"
-    UNHEALTHY = "unhealthy"
 
 
 class HealthReport(WorkerRequest, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from pathlib import Path
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
+from liza.programs.usage.context_usage import find_context_usage
 from liza.programs.usage.conversation_log import ConversationUsage, find_log_files
 from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.programs.usage.tool_calls import FinishedCall, ToolCallReader
@@ -118,8 +119,15 @@ class Meter:
     def _metered(self) -> Measurement:
         form = self._preset.usage
         reported = usage_report.combine_usage(form, self._reported) if self._reported and not form.file else None
-        context_usage = self._telemetry.context_usage if self._telemetry is not None else None
-        return Measurement(self._progress, self._best_usage(reported), context_usage)
+        return Measurement(self._progress, self._best_usage(reported), self._context_usage())
+
+    def _context_usage(self) -> float | None:
+        try:
+            health = self._directory.read_reported_health()
+        except LizaError:
+            # The agent can write this file, and the other figures do not depend on it.
+            health = None
+        return find_context_usage(self._telemetry, health)
 
     @property
     def _progress(self) -> Progress:
