@@ -133,7 +133,7 @@ class SessionObserver(Value):
         )
 
     def _context_facts(self, memory: SessionMemory) -> ContextFacts:
-        """Return the use of the context window as it was last measured. A compaction makes room again."""
+        """Return the use of the context window as it was last measured. A compaction makes it smaller."""
         usage = memory.meter_thread.latest.context_usage if memory.meter_thread is not None else None
         if usage is not None and usage <= self.state.config.context_handoff:
             memory.asked_handoff = False

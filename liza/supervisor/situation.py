@@ -14,7 +14,8 @@ from liza.crew.crew import Crew
 from liza.crew.merging import merge_turn
 from liza.programs.accounts.account_choice import describe_wait
 from liza.programs.accounts.account_file import ACCOUNTS_COMMAND
-from liza.programs.messages import channel, inbox
+from liza.programs.messages import channel
+from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.programs.usage import ledger
@@ -83,7 +84,7 @@ def gather_situation(
         ),
         merging=MergeFacts(_may_start_merger(crew, state, memory), _find_resumable_merge(crew, state, memory)),
         budget=budget_state,
-        message_step=next_message_step(crew, state, agent, facts, observer)
+        message_step=next_message_step(crew, state, memory.inbox_of(crew.paths, agent), facts, observer)
         if facts is not None and can_type(facts.run)
         else None,
     )
@@ -170,12 +171,12 @@ def _living_entry(state: State, memory: Memory, monotonic_time: float) -> spendi
 
 
 def next_message_step(
-    crew: Crew, state: State, agent: str, facts: SessionFacts, observer: SessionObserver
+    crew: Crew, state: State, inbox: InboxReader, facts: SessionFacts, observer: SessionObserver
 ) -> message_rules.DeliveryStep | None:
     """Return the next step of message delivery to a living session, or None without messages."""
     if facts.state is not SessionState.LIVING:
         return None
-    messages = inbox.list_pending(crew.paths, agent)
+    messages = inbox.list_pending()
     if not messages:
         return None
     config, directory = state.config.delivery, crew.run_dir(facts.run)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from liza.programs.hooks.hook_templates import HookMeaning, list_providers, load_template
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.messages import inbox
-from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn
+from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn, TurnSource
 from liza.rules.errors import UsageError
 from liza.rules.paths import Paths, agent_of
 from liza.rules.sessions.session_ends import StopReason
@@ -207,11 +207,16 @@ def _stop(run: RunDir) -> None:
 
 
 def _message(run: RunDir) -> None:
-    inbox.queue_message(run.paths, run.agent, "look", "human:ann", NOW)
+    inbox.queue_message(run.paths, run.agent, "look", "human:ann", NOW, "system")
 
 
 def _phase(run: RunDir) -> None:
     run.write_turn(Turn(time=datetime.now(UTC).replace(microsecond=0), phase="idle", session="s"))
+
+
+def _reported(run: RunDir) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    run.write_turn(Turn(time=now, phase="busy", session="s", source=TurnSource.ACP))
 
 
 def _old_turn(run: RunDir) -> None:
@@ -232,6 +237,7 @@ UNUSUAL: dict[str, Callable[[RunDir], object]] = {
     "stopped": _stop,
     "closed": lambda run: run.set_closing_code("0"),
     "message": _message,
+    "reported": _reported,
     "not ready": lambda run: (run.path / "ready").unlink(),
     "idle": _phase,
     "other day": _old_turn,

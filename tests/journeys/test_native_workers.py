@@ -1,0 +1,133 @@
+"""A runtime that reports to Liza by the functions of the worker API, in an installed crew with its supervisor."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.crews import QUICK, Crew, started
+
+WORKER = """\
+import os, sys, time
+from datetime import UTC, datetime
+from pathlib import Path
+from liza.crew.crew import find_crew
+from liza.worker.api_requests import *
+from liza.worker.context import compose_context
+from liza.worker.identity import identify, verify_bearer
+from liza.worker.lifecycle import report_lifecycle
+from liza.worker.prompts import PromptStream, acknowledge_prompts
+from liza.worker.telemetry import record_telemetry
+
+notes = Path(sys.argv[1])
+crew = find_crew(Path(os.environ["LIZA_ROOT"]))
+me = identify(crew, IdentityRequest(token=os.environ["LIZA_TOKEN"], session_id="s-1"))
+run = crew.run_dir(me.run_id)
+assert verify_bearer(run, me.token)
+stream = PromptStream(run)
+
+
+def now():
+    return datetime.now(UTC)
+
+
+def report(event, **more):
+    answer = report_lifecycle(run, LifecycleRequest(event=event, run_id=run.run, timestamp=now(), **more), now())
+    assert answer.applied, answer
+
+
+def turn(usage, name):
+    used = TurnUsage(input_tokens=70, cache_read_tokens=30, output_tokens=20, model="m-1", cost_usd=0.25)
+    event = TelemetryEvent(
+        timestamp=now(), usage=used, id=name, context_usage=usage, tools_called=(ReportedCall(name="shell"),)
+    )
+    for _ in range(3):
+        record_telemetry(run, TelemetryRequest(run_id=run.run, events=(event,)), now())
+
+
+def next_prompt(words):
+    while True:
+        for prompt in stream.next_prompts(now()):
+            with (notes / "prompts").open("a") as file:
+                file.write(f"{run.run} {prompt.priority} {prompt.sender}: {prompt.text}\\n")
+            acknowledge_prompts(run, AcknowledgeRequest(run_id=run.run, ids=(prompt.id,)), now())
+            if words in prompt.text:
+                return
+        time.sleep(0.02)
+
+
+report("started", session_id="s-1")
+report("ready")
+text = "\\n".join(section.content for section in compose_context(crew, ContextRequest(run_id=run.run)).sections)
+(notes / f"context.{run.run}").write_text(text + "\\n")
+report("busy")
+if run.run == "coder-1.1":
+    next_prompt("change course")
+    turn(0.83, "t1")
+    next_prompt("of your context window is used")
+    turn(0.97, "t2")
+    time.sleep(600)
+turn(0.1, "t1")
+Path(f"{me.task_id}.txt").write_text("work\\n")
+os.system("git add -A; git commit -q -m work; liza submit > /dev/null")
+report("idle")
+report("stopping")
+report("stopped", metadata={"exit_code": 0})
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    (tmp_path / "worker.py").write_text(WORKER)
+    return f'exec {sys.executable} "{tmp_path}/worker.py" "$NOTES"\n'
+
+
+def test_a_native_worker_reports_is_prompted_is_ended_when_its_window_is_full_and_its_successor_finishes(
+    tmp_path: Path, program: str
+) -> None:
+    with started(tmp_path) as crew:
+        crew.configure(**QUICK, context_handoff=0.8)
+        crew.add("task-1")
+        crew.agent("coder-1", crew.script("native", program, ready=False))
+        context = crew.wait_note("context.coder-1.1")
+        assert "You are coder-1." in context
+        assert "TASK task-1" in context
+        crew.wait(lambda _: _agent(crew)["phase"] == "busy", "the report")
+        assert _agent(crew)["state_source"] == "reported"
+        assert "busy (reported)" in crew.liza("agents")
+        crew.liza("note", "--to", "task-1", "--now", "--priority", "urgent", "change course")
+        crew.wait(lambda state: state.agents["coder-1"].context_percent == 83, "the context on the board")
+        crew.wait_status("task-1", "READY_FOR_REVIEW")
+        assert crew.heard("task-1")[:5] == ["add", "claim", "context full", "resume", "submit"]
+        assert crew.task("task-1").iteration == 1
+        urgent, request = (crew.notes / "prompts").read_text().splitlines()
+        assert urgent.startswith("coder-1.1 urgent human:")
+        assert urgent.endswith(": change course")
+        assert request.startswith("coder-1.1 system liza: 83% of your context window is used.")
+        again = crew.wait_note("context.coder-1.2")
+        assert "its context window was full" in again
+        crew.wait(lambda _: crew.json("metrics")["by_outcome"].get("finished"), "the end of the second session")
+        metrics = crew.json("metrics")
+        assert (metrics["by_model"]["m-1"]["tokens"], metrics["by_model"]["m-1"]["money"]) == (360, 0.75)
+        assert metrics["by_tool"] == {"shell": {"calls": 3, "failures": 0, "seconds": 0.0}}
+        assert metrics["by_task"]["task-1"]["tokens"] == 360
+        assert crew.json("status")["cost"]["money"] == 0.75
+
+
+def _agent(crew: Crew) -> dict[str, object]:
+    (row,) = crew.json("status")["agents"]
+    return dict(row)
+
+
+def test_a_priority_is_checked_and_belongs_to_a_note_for_now(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.work_by_hand("task-1")
+        assert "--priority needs --now" in crew.liza("note", "--priority", "urgent", "hello", code=2)
+        told = crew.liza("note", "--to", "coder-1", "--now", "--priority", "soon", "hello", code=2)
+        assert "unknown priority 'soon'; valid: system, urgent, normal" in told
+        crew.liza("note", "--to", "coder-1", "--now", "first")
+        crew.liza("note", "--to", "coder-1", "--now", "--priority", "normal", "second")
+        stored = sorted(path.name[-6:-5] for path in crew.paths.runs.glob("coder-1/inbox/*.json"))
+        assert stored == ["n", "s"]
