@@ -342,15 +342,19 @@ def many_tasks(rows: list[tuple[int, str]]) -> str:
     return head + tasks + "agents:\n  coder-1:\n    role: coder\n    status: IDLE\n"
 
 
-def test_neighbours_that_changed_are_read_without_splitting_the_whole_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = document.read_document(many_tasks([(n, "old") for n in range(40)]))
-    text = many_tasks([(n, "new" if 5 <= n < 13 else "old") for n in range(40)])
+@pytest.mark.parametrize(("tasks", "changed"), [(40, 8), (800, 45)])
+def test_neighbours_that_changed_are_read_without_splitting_the_whole_board(
+    monkeypatch: pytest.MonkeyPatch, tasks: int, changed: int
+) -> None:
+    wanted = ["new" if 5 <= n < 5 + changed else "old" for n in range(tasks)]
+    known = document.read_document(many_tasks([(n, "old") for n in range(tasks)]))
+    text = many_tasks(list(enumerate(wanted)))
     split: list[str] = []
     real = splitter.split_board
     monkeypatch.setattr(document.splitter, "split_board", lambda part: split.append(part) or real(part))
     again = document.read_document(text, previous=known)
     assert text not in split
-    assert [task.description for task in again.state.tasks] == ["old"] * 5 + ["new"] * 8 + ["old"] * 27
+    assert [task.description for task in again.state.tasks] == wanted
 
 
 @given(st.lists(st.sampled_from(["keep", "change", "remove", "add"]), min_size=24, max_size=24))
