@@ -27,6 +27,7 @@ from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of, is_person
 from liza.rules.project import slots_location
+from liza.rules.task_groups import task_groups, tasks_with
 from liza.rules.tasks.picking import Evidence
 from liza.rules.value_classes import Value, replace
 from liza.system import files, program_path
@@ -188,8 +189,8 @@ class Crew(Value, dict=True):
         A lock or a file is read when a rule asks for it, once for each agent and run. Most decisions need none, and to
         read all of them for each supervisor would grow with the square of the number of agents.
         """
-        tasks = [task for task in state.tasks if task.status in _OWNED_STATUSES and task.run]
-        reviews = [(task.review_run, task.review_lease_expires) for task in state.tasks]
+        tasks = [task for status in _OWNED_STATUSES for task in tasks_with(state, status) if task.run]
+        reviews = [(task.review_run, task.review_lease_expires) for task in task_groups(state).held]
         now, leases = self.clock.now(), dict([*reviews, (state.planning.run, state.planning.lease_expires)])
         lapsed = {run for run, expires in leases.items() if run is not None and expires is not None and expires <= now}
         return Evidence(

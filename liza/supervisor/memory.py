@@ -9,6 +9,7 @@ from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.session.failure_watch import FailureWatch
 from liza.rules.paths import Paths
 from liza.rules.sessions.rests import ClockWatch, FailureStreak, MergeTries
+from liza.rules.sessions.run_events import RunEvents
 from liza.rules.sessions.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
 from liza.rules.sessions.spending import LedgerEntry
 from liza.rules.value_classes import Mutable, Value, field
@@ -26,6 +27,7 @@ class SessionMemory(Mutable):
     answers: ModelAnswers = field(default_factory=ModelAnswers)
     idle: IdleTime = field(default_factory=IdleTime)
     question: QuestionTime = field(default_factory=QuestionTime)
+    events: RunEvents = field(default_factory=RunEvents)
     listener: FailureWatch | None = None
     """Reads the program's output as it grows."""
     meter_thread: MeterThread | None = None

@@ -38,10 +38,8 @@ from liza.rules.worker_api.lifecycle_rules import WAITING_STATES
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.run_evidence import (
-    board_changes,
     cpu_ticks,
     find_unconcluded_run,
-    has_closing_event,
     model_activity,
     reported_silence,
     session_age,
@@ -166,7 +164,7 @@ class SessionObserver(Value):
         return (
             memory.times.closing_command_at is not None
             or directory.closing_code() is not None
-            or has_closing_event(self.state, directory.run)
+            or memory.events.has_closing_event(self.state, directory.run)
         )
 
     def _start_facts(self, ready: Ready | StillStarting | NotReady) -> StartFacts:
@@ -201,7 +199,11 @@ class SessionObserver(Value):
                 return None
             session_memory.meter_thread = self.make_meter(directory, record)
         session_memory.meter_thread.configure(self.state.config)
-        session_memory.meter_thread.board_changes = board_changes(self.state, directory.run)
+        # Changes of the board, not only of its tasks: a planner adds tasks and changes no worktree.
+        session_memory.meter_thread.board_changes = (
+            len(self.state.tasks) + self.state.archived.total,
+            session_memory.events.count(self.state, directory.run),
+        )
         session_memory.meter_thread.start()
         if session_memory.meter_thread.stuck is None:
             session_memory.warned = False

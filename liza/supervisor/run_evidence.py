@@ -11,7 +11,6 @@ from liza.crew.crew import Crew
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
 from liza.rules.errors import LizaError
-from liza.rules.history_events import CLOSING_EVENTS
 from liza.rules.model import State
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import run_number
@@ -54,13 +53,6 @@ def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | N
     return replace(base, kind=work.kind, task=work.task, worktree=worktree)
 
 
-def has_closing_event(state: State, run: str) -> bool:
-    """Whether the board has a closing event of this run. The board has it before the run's exit code file has."""
-    if any(note.event == run for note in state.goal.alignment_history):
-        return True
-    return any(event.run == run and event.event in CLOSING_EVENTS for task in state.tasks for event in task.history)
-
-
 def model_activity(crew: Crew, state: State, directory: RunDir) -> tuple[object, ...]:
     """Return signs of a working model: worktree changes, context use, `liza ready`, tool calls."""
     agent, record = state.agents.get(directory.agent), trusted_record(crew, state, directory)
@@ -78,13 +70,6 @@ def reported_silence(directory: RunDir) -> tuple[str, str] | None:
     except LizaError:
         return None
     return None if note is None else (note.kind, note.words)
-
-
-def board_changes(state: State, run: str) -> tuple[int, int]:
-    """Return a fingerprint of a run's board changes: a planner adds tasks and changes no worktree."""
-    return len(state.tasks) + state.archived.total, sum(
-        event.run == run for task in state.tasks for event in task.history
-    )
 
 
 def session_age(process_state: session_process.RunningSession | session_process.ShimStarting, now: datetime) -> float:

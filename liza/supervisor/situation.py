@@ -22,7 +22,7 @@ from liza.programs.usage import ledger
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import LizaError
 from liza.rules.merging import merge_rules
-from liza.rules.model import Budget, State
+from liza.rules.model import Budget, State, Status
 from liza.rules.owned_work import find_current_work
 from liza.rules.sessions import message_rules, spending
 from liza.rules.sessions.session_facts import (
@@ -33,6 +33,7 @@ from liza.rules.sessions.session_facts import (
     Situation,
     SupervisorFacts,
 )
+from liza.rules.task_groups import tasks_with
 from liza.rules.worker_api.account_rules import NoneUsable
 from liza.supervisor.memory import Memory
 from liza.supervisor.observe import MeterMaker, SessionObserver
@@ -186,19 +187,20 @@ def next_message_step(
 
 def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
     """Whether to start a merger: none runs, and none was refused at this revision."""
+    if memory.job is not None or memory.merges.is_resting(crew.clock.monotonic()):
+        return False
+    # First what is known at once: while tasks wait, a merger nearly always runs.
+    if not tasks_with(state, Status.APPROVED) or merge_turn.is_merger_running(crew.paths):
+        return False
     candidate = merge_rules.next_to_merge(state, crew.clock.now())
-    if memory.merges.is_resting(crew.clock.monotonic()):
-        return False
-    if candidate is None or memory.job is not None or memory.merges.was_tried(state.revision, candidate.id):
-        return False
-    return not merge_turn.is_merger_running(crew.paths)
+    return candidate is not None and not memory.merges.was_tried(state.revision, candidate.id)
 
 
 def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | None:
     """Return a task whose candidate waited for files that a person had changed, and that are clean now."""
     if memory.job is not None:
         return None
-    for task in state.tasks:
+    for task in tasks_with(state, Status.APPROVED):
         if task.merging is None or not task.merging.waiting or memory.merges.was_tried(state.revision, task.id):
             continue
         if merge_turn.is_merger_running(crew.paths):

@@ -21,6 +21,7 @@ from liza.repo.merge import merge_refs, merges
 from liza.repo.slots import leftovers, stuck_slots
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL_STATUSES, ProcessIdentity, Reservation, Status, Task
+from liza.rules.task_groups import task_groups
 from liza.rules.tasks import claims
 from liza.rules.value_classes import Value
 from liza.system import processes
@@ -72,7 +73,7 @@ def undo_dead_reservations(crew: Crew, patience: float = _LOCK_TIMEOUT) -> list[
     Raises LizaError.
     """
     repairs = []
-    for task in crew.board.read().tasks:
+    for task in task_groups(crew.board.read()).held:
         reservation = task.reservation
         if reservation is None or not _is_claimer_dead(crew, reservation):
             continue

@@ -11,6 +11,7 @@ from liza.rules.errors import Refused
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
+from liza.rules.task_groups import tasks_with
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
 from liza.rules.transitions import Invocation, apply_verb
@@ -74,16 +75,16 @@ def next_to_merge(state: State, now: datetime) -> Task | None:
     """
     if test_proof.tested_instead(state.config) is not None:
         return None
-    mergeable = [
+    waiting = [
         task
-        for task in state.tasks
-        if task.status is S.APPROVED
-        and merge_obstacle(state, task) is None
-        and not unmet_dependencies(state, task)
-        and not (task.merging and task.merging.waiting)
-        and not is_paused(task, now)
+        for task in tasks_with(state, S.APPROVED)
+        if task.history and not (task.merging and task.merging.waiting) and not is_paused(task, now)
     ]
-    return min(mergeable, key=lambda task: (task.priority, task.history[-1].time), default=None)
+    # Hundreds of approved tasks may wait: most are looked at only if those before them cannot be merged.
+    in_order = sorted(waiting, key=lambda task: (task.priority, task.history[-1].time))
+    return next(
+        (task for task in in_order if not unmet_dependencies(state, task) and merge_obstacle(state, task) is None), None
+    )
 
 
 def is_paused(task: Task, now: datetime) -> bool:
@@ -93,7 +94,7 @@ def is_paused(task: Task, now: datetime) -> bool:
 
 def seconds_to_next_try(state: State, now: datetime) -> float | None:
     """Return the seconds until the first retry of a failed merge is due; None without one."""
-    ends = [task.set_aside.until for task in state.tasks if task.set_aside and is_paused(task, now)]
+    ends = [task.set_aside.until for task in tasks_with(state, S.APPROVED) if task.set_aside and is_paused(task, now)]
     return min(((end - now).total_seconds() for end in ends if end is not None), default=None)
 
 

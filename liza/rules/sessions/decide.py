@@ -40,6 +40,7 @@ from liza.rules.sessions.actions import (
 from liza.rules.sessions.rests import CRASH_WINDOW, MAX_CRASHES_IN_WINDOW
 from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of
 from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situation
+from liza.rules.task_groups import tasks_with
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.claims import is_last_end_blameless
 from liza.rules.tasks.picking import LimitReached, NoTask
@@ -289,8 +290,8 @@ def _look_for_work(at: Situation) -> Action:
 
 def _merge(at: Situation) -> Merge | None:
     """Return a merge to start, or None. A merger is a child process, so a supervisor with a session can start one."""
-    task = merge_rules.next_to_merge(at.state, at.now)
-    if task is not None and at.merging.may_start:
+    task = merge_rules.next_to_merge(at.state, at.now) if at.merging.may_start else None
+    if task is not None:
         return Merge(task.id)
     return None if at.merging.resumable is None else Merge(at.merging.resumable)
 
@@ -312,7 +313,7 @@ def _seconds_to_lapse(at: Situation) -> float | None:
     """Return the seconds until the next lease of a coder expires, at least 0.5; None without a lease."""
     ends = [
         (task.lease_expires - at.now).total_seconds() + 1.0
-        for task in at.state.tasks
-        if task.status is S.CLAIMED and task.lease_expires and task.lease_expires + timedelta(seconds=1) > at.now
+        for task in tasks_with(at.state, S.CLAIMED)
+        if task.lease_expires and task.lease_expires + timedelta(seconds=1) > at.now
     ]
     return max(min(ends), 0.5) if ends else None

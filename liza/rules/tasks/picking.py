@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from liza.rules import invariants
 from liza.rules.history_events import HistoryEvent
@@ -11,11 +11,14 @@ from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
 from liza.rules.statuses import GoalStatus
+from liza.rules.task_groups import task_groups, tasks_with
 from liza.rules.value_classes import Value
 
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
 _RETURNED_STATUSES = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for a time that the board does not have."""
 
 
 class Evidence(Value):
@@ -57,7 +60,8 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
     if state.goal.status != GoalStatus.IN_PROGRESS:
         return NoTask(f"the goal is {state.goal.status}")
     reasons: list[str] = []
-    for task in sorted(state.tasks, key=lambda task: _rank(task, agent)):
+    claimable = [task for task in state.tasks if task.status in CLAIMABLE_STATUSES]
+    for task in sorted(claimable, key=lambda task: _rank(task, agent)):
         why = claim_obstacle(state, task, agent, now, evidence)
         own = task.assigned_to == agent and task.reservation is None
         limit = limit_reached(state, task) if task.status in _RETURNED_STATUSES and (own or why is None) else None
@@ -65,8 +69,7 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
             return LimitReached(task, f"{limit}{_why_it_came_back(task)}")
         if why is None:
             return Pick(task)
-        if task.status in CLAIMABLE_STATUSES:
-            reasons.append(f"{task.id}: {why}")
+        reasons.append(f"{task.id}: {why}")
     return NoTask("; ".join(reasons[:3]) or "no task is claimable")
 
 
@@ -75,9 +78,8 @@ def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
     busy = occupation(state, agent)
     if busy:
         return NoTask(f"{agent} is busy with {busy}")
-    waiting = [task for task in state.tasks if task.status is S.READY_FOR_REVIEW]
     reasons: list[str] = []
-    for task in sorted(waiting, key=lambda task: (task.priority, _last_event(task))):
+    for task in sorted(tasks_with(state, S.READY_FOR_REVIEW), key=lambda task: (task.priority, _last_event(task))):
         why = review_obstacle(task, agent, evidence)
         if why is None:
             return Pick(task)
@@ -155,7 +157,7 @@ def authors(task: Task) -> frozenset[str]:
 
 def occupation(state: State, agent: str) -> str | None:
     """Return what ``agent`` is busy with (a claim, a review, a reservation, planning); None if it is free."""
-    for task in state.tasks:
+    for task in task_groups(state).held:
         if task.status is S.CLAIMED and task.assigned_to == agent:
             return task.id
         if task.reviewing_by == agent:
@@ -237,11 +239,10 @@ def _belongs_to_another(state: State, task: Task, agent: str, now: datetime, evi
 def _last_event(task: Task) -> datetime:
     if task.history:
         return task.history[-1].time
-    return task.created or datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+    return task.created or _NO_TIME
 
 
 def _rank(task: Task, agent: str) -> tuple[int, int, datetime]:
     # Equal ranks keep their order on the board: tasks of one `task add` are taken in the order of its file.
     own = task.assigned_to == agent and task.status in _RETURNED_STATUSES
-    created = task.created or datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-    return (0 if own else 1, task.priority, created)
+    return (0 if own else 1, task.priority, task.created or _NO_TIME)

@@ -35,8 +35,10 @@ def find_unclaimable(state: State) -> dict[str, str]:
 
 def failed_by_every_coder(state: State, task: Task) -> bool:
     """Whether the task is claimable and every coder on the board has failed it: only another coder can claim it."""
+    if not task.failed_by or task.status not in CLAIMABLE_STATUSES:
+        return False
     coders = {name for name in state.agents if role_of(name) == "coder"}
-    return task.status in CLAIMABLE_STATUSES and bool(coders) and coders <= set(task.failed_by)
+    return bool(coders) and coders <= set(task.failed_by)
 
 
 def waits_for_coder_text(task: Task) -> str:

@@ -1,0 +1,112 @@
+"""What is found once for each board is what a search through all its tasks finds."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from liza.rules.merging import merge_rules
+from liza.rules.model import Event, Reservation, State, Status, Task
+from liza.rules.owned_work import find_current_work
+from liza.rules.sessions.run_events import RunEvents
+from liza.rules.task_groups import task_groups, tasks_with
+from liza.rules.tasks import picking
+from tests.unit.boards import BASE, HEAD, NOW, board, later, task
+
+AGENTS = ("coder-1", "coder-2", "code-reviewer-1")
+HELD = Reservation(
+    agent="coder-2", run="coder-2.1", slot="s1", host="box", boot="boot", pid=1, start="1", expires=later(300)
+)
+EVENTS = st.lists(
+    st.builds(
+        Event,
+        time=st.just(NOW),
+        event=st.sampled_from(["claim", "submit", "approve", "x"]),
+        run=st.sampled_from(["coder-1.1", "coder-2.1", None]),
+        agent=st.sampled_from([*AGENTS, None]),
+        commit=st.sampled_from([HEAD, None]),
+    ),
+    max_size=3,
+).map(tuple)
+TASKS = st.lists(
+    st.builds(
+        task,
+        st.sampled_from(["a", "b", "c", "d"]),
+        st.sampled_from(Status),
+        assigned_to=st.sampled_from([*AGENTS, None]),
+        run=st.sampled_from(["coder-1.1", None]),
+        reviewing_by=st.sampled_from(["code-reviewer-1", "coder-1", None, None]),
+        review_run=st.sampled_from(["code-reviewer-1.1", None]),
+        reservation=st.sampled_from([HELD, None, None]),
+        priority=st.integers(1, 3),
+        review_commit=st.sampled_from([HEAD, None]),
+        approved_by=st.sampled_from(["code-reviewer-1", None]),
+        history=EVENTS,
+    ),
+    max_size=6,
+)
+
+
+def holder_of(one: Task) -> set[str | None]:
+    """Agents that hold the task in some way."""
+    claimer = one.assigned_to if one.status is Status.CLAIMED else None
+    return {claimer, one.reviewing_by, one.reservation.agent if one.reservation else None}
+
+
+@given(TASKS)
+def test_groups_have_the_tasks_that_a_search_through_all_finds_in_the_order_of_the_board(tasks: list[Task]) -> None:
+    state = board(*tasks)
+    for status in Status:
+        assert tasks_with(state, status) == [one for one in tasks if one.status is status]
+    assert [one for one in task_groups(state).held if one.review_run] == [one for one in tasks if one.review_run]
+    for agent in AGENTS:
+        is_busy = any(agent in holder_of(one) for one in tasks)
+        assert (picking.occupation(state, agent) is not None) is is_busy
+        work = find_current_work(state, agent)
+        assert work is None or any(work.task == one.id and agent in holder_of(one) for one in tasks)
+
+
+def test_groups_are_those_of_the_board_that_is_asked_for() -> None:
+    one, two = board(task()), board(task(status=Status.DRAFT))
+    for state, status in ((one, Status.UNCLAIMED), (two, Status.DRAFT), (one, Status.UNCLAIMED)):
+        assert tasks_with(state, status) == list(state.tasks)
+        assert sum(len(tasks_with(state, other)) for other in Status) == 1
+
+
+def approved(name: str, minutes: float, **fields: object) -> Task:
+    verdict = Event(time=later(60 * minutes), event="approve", agent="code-reviewer-1", commit=HEAD)
+    usual = {"assigned_to": "coder-1", "base_commit": BASE, "review_commit": HEAD, "approved_by": "code-reviewer-1"}
+    return task(name, Status.APPROVED, history=(verdict,), **{**usual, **fields})
+
+
+def test_the_next_merge_is_the_first_by_priority_and_age_that_may_be_merged() -> None:
+    tasks = [
+        approved("forged", 0, priority=1, approved_by="code-reviewer-2"),
+        task("bare", Status.APPROVED, priority=1),
+        approved("waits", 1, priority=1, depends_on=("late",)),
+        approved("late", 3),
+        approved("early", 2),
+        approved("low", 0, priority=4),
+    ]
+    state, order = board(*tasks), []
+    while (chosen := merge_rules.next_to_merge(state, NOW)) is not None:
+        order.append(chosen.id)
+        state = state.with_task(replace(chosen, status=Status.MERGED))
+    assert order == ["early", "late", "waits", "low"]
+
+
+def count_directly(state: State, run: str) -> int:
+    return sum(event.run == run for one in state.tasks for event in one.history)
+
+
+@given(st.lists(TASKS, min_size=1, max_size=4), st.lists(st.sampled_from(["coder-1.1", "coder-2.1"]), min_size=4))
+def test_the_events_of_a_run_are_found_on_each_board_whatever_was_asked_before(
+    boards: list[list[Task]], runs: list[str]
+) -> None:
+    found = RunEvents()
+    for tasks, run in zip(boards, runs, strict=False):
+        for state in (board(*tasks), board(*tasks[::-1]), board(*tasks, task("new"))):
+            assert found.count(state, run) == count_directly(state, run)
+            closes = any(e.run == run and e.event in ("submit", "approve") for one in state.tasks for e in one.history)
+            assert found.has_closing_event(state, run) is closes
