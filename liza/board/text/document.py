@@ -24,8 +24,8 @@ SECTIONS: Final[dict[str, Any]] = struct_fields(State)
 _MAX_SEARCH: Final = 1 << 16  # characters behind a changed part in which the next unchanged one is searched
 _MIN_NEIGHBOURS: Final = 16
 _NEIGHBOURS: Final = 1 / 16
-"""Parts in a row that may have changed, at least 16, as a part of all. A search takes 4 µs, splitting the board again 6 µs
-for each part. Twenty agents that work on neighbouring tasks change more than 16 between two reads of a busy crew."""
+"""Parts in a row that may have changed, at least 16, as a part of all. A search takes 4 µs, splitting the board again
+6 µs for each part. Twenty agents on neighbouring tasks change more than 16 between two reads of a busy crew."""
 
 
 class Part(Mutable, eq=False):
