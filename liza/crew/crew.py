@@ -79,7 +79,10 @@ class Crew(Value, dict=True):
 
     def with_lock(self, lock: Lock) -> Crew:
         """Return this crew with git processes that inherit ``lock``: it is released when the last of them exits."""
-        return replace(self, lock_descriptors=(*self.lock_descriptors, lock.descriptor))
+        locked = replace(self, lock_descriptors=(*self.lock_descriptors, lock.descriptor))
+        # Another Board would read the whole board again: this one knows most of its entries.
+        locked.__dict__["board"] = self.board
+        return locked
 
     @cached_property
     def board(self) -> Board:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from liza.board.revision_journal import iter_newest_first
+from liza.board.text import document, splitter
 from liza.crew.crew import find_crew
 from liza.rules.errors import Refused, TakenMeanwhile
 from liza.system import processes
@@ -85,6 +86,17 @@ def test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over
             told = crew.liza("claim", "task-1", "--agent", "coder-2")
             assert "task-1 CLAIMED, taken over from coder-1: its lease expired at " in told
             assert stray.poll() is not None or not tuple(processes.find_run_pids("coder-1.1", crew.paths.root))
+
+
+def test_the_entries_of_a_board_are_read_once_for_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with started(tmp_path) as crew:
+        crew.add("t1")
+        opened, read = find_crew(crew.root), []
+        real = splitter.split_board
+        monkeypatch.setattr(document.splitter, "split_board", lambda text: read.append(text) or real(text))
+        claim_task(opened, "coder-1", "t1")
+        whole_boards = [text for text in read if text.startswith("#")]
+        assert len(whole_boards) == 1 + 1  # the second: an agent was added
 
 
 def test_a_supervisor_that_decided_on_an_older_board_claims_the_next_task_and_the_journal_names_it(
