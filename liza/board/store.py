@@ -147,7 +147,8 @@ class Board:
 
     def unknown_config(self) -> tuple[str, ...]:
         """Return the keys of ``config:`` that are no setting."""
-        return document.find_unknown_config(self.read_text())
+        self.read_as_written()
+        return document.find_unknown_config(self._repairer.parse_bytes(self._repairer.read_bytes()))
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
 

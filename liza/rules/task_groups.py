@@ -50,6 +50,12 @@ def task_groups(state: State) -> TaskGroups:
     return groups
 
 
+def changed_tasks(before: State, after: State) -> list[Task]:
+    """Return the tasks of ``after`` that may differ from those of ``before``: an entry that is the same is kept."""
+    known = set(map(id, before.tasks))
+    return [task for task in after.tasks if id(task) not in known]
+
+
 def tasks_with(state: State, status: Status) -> list[Task]:
     """Return the tasks with that status, in the order of the board."""
     return task_groups(state).by_status.get(status, [])

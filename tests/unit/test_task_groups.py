@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from liza.rules.formatting.redaction import redact_changes
 from liza.rules.merging import merge_rules
 from liza.rules.model import Event, Reservation, State, Status, Task
 from liza.rules.owned_work import find_current_work
 from liza.rules.sessions.run_events import RunEvents
-from liza.rules.task_groups import task_groups, tasks_with
+from liza.rules.task_groups import changed_tasks, task_groups, tasks_with
 from liza.rules.tasks import picking
 from tests.unit.boards import BASE, HEAD, NOW, board, later, task
 
@@ -110,3 +111,15 @@ def test_the_events_of_a_run_are_found_on_each_board_whatever_was_asked_before(
             assert found.count(state, run) == count_directly(state, run)
             closes = any(e.run == run and e.event in ("submit", "approve") for one in state.tasks for e in one.history)
             assert found.has_closing_event(state, run) is closes
+
+
+@given(TASKS, TASKS)
+def test_news_and_secrets_are_searched_in_what_changed(before: list[Task], added: list[Task]) -> None:
+    secret = "key AKIAABCDEFGHIJKLMNOP"
+    kept = [replace(one, description=secret) for one in before]
+    was, now = board(*kept), board(*added, *kept, task("new", description=secret))
+    assert [one.id for one in changed_tasks(was, now)] == [*(one.id for one in added), "new"]
+    redacted = redact_changes(was, now).tasks
+    assert redacted[len(added) : -1] == tuple(kept)
+    assert secret not in redacted[-1].description
+    assert redact_changes(was, board(*kept)).tasks == tuple(kept)

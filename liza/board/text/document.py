@@ -294,18 +294,21 @@ def read_whole(text: str, name: str = BOARD_NAME) -> Document:
     return Document(text, [Part(PieceKind.WHOLE, "", text, value=state)], state)
 
 
-def _section_text(text: str, section: str) -> str:
+def _section_text(board: Document | str, section: str) -> str:
     """Return the text of one section; the whole text if it cannot be split."""
+    if isinstance(board, Document):
+        parts = [part.text for part in board.parts if part.section == section]
+        return board.text if board.is_whole else "".join(parts)
     try:
-        return next((piece.text for piece in splitter.split_board(text) if piece.section == section), "")
+        return next((piece.text for piece in splitter.split_board(board) if piece.section == section), "")
     except NeedsSlowPath:
-        return text
+        return board
 
 
-def find_unknown_config(text: str) -> tuple[str, ...]:
-    """Return the keys of ``config`` in a text that are no setting. Raises BoardUnreadable."""
+def find_unknown_config(board: Document | str) -> tuple[str, ...]:
+    """Return the keys of ``config`` in a board or its text that are no setting. Raises BoardUnreadable."""
     try:
-        plain = parse.parse_text(_section_text(text, "config"))
+        plain = parse.parse_text(_section_text(board, "config"))
     except Unparsable as error:
         raise BoardUnreadable(f"{BOARD_NAME}:{error.line}:{error.column}: {error.reason}", REPAIR_HINT) from None
     config = plain.get("config") if isinstance(plain, dict) else None

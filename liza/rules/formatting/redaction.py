@@ -90,12 +90,22 @@ def redact_changes(before: Any, after: Any) -> Any:
         changed = {name: new for name, was, new in pairs if new is not was}
         return msgspec.structs.replace(after, **changed) if changed else after
     if isinstance(after, tuple):
-        previous = {_entry_key(entry): entry for entry in before} if isinstance(before, tuple) else {}
-        return tuple(redact_changes(previous.get(_entry_key(entry)), entry) for entry in after)
+        return _redact_entries(before if isinstance(before, tuple) else (), after)
     if isinstance(after, Mapping):
         old_values = before if isinstance(before, Mapping) else {}
         return {name: redact_changes(old_values.get(name), entry) for name, entry in after.items()}
     return after
+
+
+def _redact_entries(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the list ``after`` redacted. Of thousands of tasks a transaction changes one; the others are the same."""
+    known = set(map(id, before))
+    if all(id(entry) in known for entry in after):
+        return after
+    previous = {_entry_key(entry): entry for entry in before}
+    return tuple(
+        entry if id(entry) in known else redact_changes(previous.get(_entry_key(entry)), entry) for entry in after
+    )
 
 
 def _entry_key(entry: Any) -> object:

@@ -10,6 +10,7 @@ from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
 from liza.rules.paths import is_person
 from liza.rules.statuses import GoalStatus
+from liza.rules.task_groups import changed_tasks
 from liza.rules.value_classes import Value
 
 LIZA = "liza"
@@ -30,14 +31,16 @@ class NewsItem(Value):
 
 def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
     """Return the news for all events in ``after`` that are not in ``before``, in order of time."""
-    old_lengths = {task.id: len(task.history) for task in before.tasks}
-    lines = [(event, task) for task in after.tasks for event in task.history[old_lengths.get(task.id, 0) :]]
+    changed = changed_tasks(before, after)
+    old_lengths = {task.id: len(task.history) for task in before.tasks} if changed else {}
+    lines = [(event, task) for task in changed for event in task.history[old_lengths.get(task.id, 0) :]]
     news = [
         NewsItem(event.agent or "", text, is_crew_event(event), task.id if event.event == E.MERGE else None)
         for event, task in sorted(lines, key=_when)
         if (text := _describe_event(event, task))
     ]
-    return (*_added(before, after), *news, *_ended(before, after))
+    added = [task for task in changed if task.id not in old_lengths]
+    return (*_added(added), *news, *_ended(before, after))
 
 
 def is_crew_event(event: Event) -> bool:
@@ -49,18 +52,17 @@ def _when(line: tuple[Event, Task]) -> tuple[object, str]:
     return line[0].time, line[1].id
 
 
-def _added(before: State, after: State) -> Iterator[NewsItem]:
+def _added(tasks: list[Task]) -> Iterator[NewsItem]:
     """Yield one item for all new tasks of one author: `3 tasks: a, b (needs a), c`."""
-    old_ids = {task.id for task in before.tasks}
     by_agent: dict[str, list[str]] = {}
-    for task in after.tasks:
-        if task.id not in old_ids and task.history and task.history[0].event == E.ADD:
+    for task in tasks:
+        if task.history and task.history[0].event == E.ADD:
             needs = f" (needs {', '.join(task.depends_on)})" if task.depends_on else ""
             lacks = f": {task.history[0].detail}" if task.history[0].detail else ""
             draft = f" (draft{lacks})" if task.status is Status.DRAFT else ""
             by_agent.setdefault(task.history[0].agent or "", []).append(f"{task.id}{needs}{draft}")
-    for who, tasks in by_agent.items():
-        yield NewsItem(who, f"{count_noun(len(tasks), 'task')}: {', '.join(tasks)}")
+    for who, names in by_agent.items():
+        yield NewsItem(who, f"{count_noun(len(names), 'task')}: {', '.join(names)}")
 
 
 def _ended(before: State, after: State) -> Iterator[NewsItem]:
