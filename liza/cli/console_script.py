@@ -41,8 +41,20 @@ def _answer_usual_hook(words: list[str]) -> bytes | None:
         Hook(words[1], words[2], payload, os.environ).log_error(error)
         is_recorded = True
     if is_recorded:
-        exit_at_once(0)
+        exit_at_once(_print_reply(*event.reply))
     return payload
+
+
+def _print_reply(out: str, err: str, code: int) -> int:
+    """Print the reply to a hook, and return its exit code."""
+    try:
+        sys.stdout.write(out)
+        sys.stdout.flush()
+        sys.stderr.write(err)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return code
 
 
 def read_payload(limit: int) -> bytes:

@@ -8,7 +8,7 @@ them. A field that has its default value is left out of the file.
 # strings takes 5 ms of its start.
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -349,6 +349,12 @@ class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     unchanged_seconds: int = 600
 
 
+class GuardSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Guards of agents' tools. ``on_error``: whether a tool that cannot be judged is denied or allowed."""
+
+    on_error: Literal["deny", "allow"] = "deny"
+
+
 class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes.
 
@@ -386,6 +392,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget = Budget()
     delivery: Delivery = Delivery()
     loop: LoopLimits = LoopLimits()
+    guards: GuardSettings = GuardSettings()
 
     @property
     def has_tests(self) -> bool:

@@ -12,14 +12,20 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.rules.model import Budget, Config, Delivery, LoopLimits, TestProof
+from liza.rules.model import Budget, Config, Delivery, GuardSettings, LoopLimits, TestProof
 
-NESTED_SETTINGS: Final = {"budget": Budget, "delivery": Delivery, "loop": LoopLimits, "proof": TestProof}
+NESTED_SETTINGS: Final = {
+    "budget": Budget,
+    "delivery": Delivery,
+    "guards": GuardSettings,
+    "loop": LoopLimits,
+    "proof": TestProof,
+}
 """The settings that are mappings of settings."""
 
 NEEDS_CONFIRMATION: Final = (
     "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
-    "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop",
+    "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "guards",
 )  # fmt: skip
 """Settings that need confirmation. Names that this version does not have are skipped."""
 

@@ -10,6 +10,9 @@ from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
 from liza.programs.accounts.account_choice import AccountChooser
 from liza.programs.accounts.run_account import config_dir_of, read_run_account
+from liza.programs.guards import guard_files
+from liza.programs.hooks import hook_events
+from liza.programs.hooks.hook_templates import list_providers, load_template
 from liza.programs.messages import inbox
 from liza.programs.presets import acp_session, command_line, preset_table, session_environment
 from liza.programs.presets.acp_settings import AcpSettings
@@ -92,6 +95,7 @@ class Launcher:
         directory.create(self._run_record(state, work, worktree))
         account.record(directory)
         crash_points.point("launch", "recorded")
+        self._install_guards(state, directory)
         # A start prompt that an earlier session never received would start this one a second time.
         inbox.withdraw_messages(self.crew.paths, agent_of(run), LIZA)
         inputs = self.worktree_files.install(state, work, directory, worktree)
@@ -134,6 +138,19 @@ class Launcher:
         )
         sidecar_order.write_order(directory.path, order)
         crash_points.point("launch", "ordered")
+
+    def _install_guards(self, state: State, directory: RunDir) -> None:
+        """Write the guard rules of the session. Raises UsageError if the project's file of rules has an error."""
+        home = Path(self.environ.get("HOME") or Path.home())
+        loaded = guard_files.load_guards(self.crew.paths, home)
+        for notice in loaded.notices:
+            self.notify(notice)
+        config = state.config
+        provider = self.preset.hooks.provider
+        has_template = provider in list_providers() and not self.preset.hooks.informational
+        refusals = hook_events.list_refusals(provider, load_template(provider)) if has_template else {}
+        tests, on_error = config.integration_command, config.guards.on_error
+        guard_files.install_guards(directory, loaded, home, tests, on_error, refusals)
 
     def _kill_orphans(self, agent: str) -> None:
         """Kill processes of the agent that no run directory records: an agent has one session. Raises Refused if some

@@ -14,16 +14,19 @@ from pathlib import Path
 
 import msgspec
 
-from liza.programs.hooks import hook_events, tool_guards
+from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import NO_REPLY, HookReply, ReceivedEvent
 from liza.programs.hooks.hook_templates import HookMeaning, HookTemplate, load_template
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.rules.errors import LizaError
 from liza.rules.formatting.times import format_time
+from liza.rules.guards.tool_vocabulary import RAW_INPUT
 from liza.rules.paths import Paths
 from liza.rules.value_classes import replace
 from liza.verbs.quick_hook import MOST_CALLS
+from liza.worker.api_requests import AuthorizeRequest
+from liza.worker.authorize import authorize
 
 SIZE_AFTER_CUT = 1 << 20  # size in bytes of the list of calls after it was truncated: some 7,000 calls
 HOOK_EVIDENCE = "hook {event}"
@@ -34,6 +37,7 @@ class Hook:
 
     def __init__(self, provider: str, event: str, payload: bytes, environ: Mapping[str, str]) -> None:
         self.provider, self.event, self.payload = provider, event, payload
+        self.environ = environ
         self.run_dir = _run_dir(environ)
         self.messages: tuple[str, ...] = ()
 
@@ -54,9 +58,10 @@ class Hook:
         event = hook_events.parse_event(template, self.event, self._decode_payload())
         if event is None:
             return NO_REPLY
-        refusal = _judge_tool(run_dir, event) if event.meaning is HookMeaning.TOOL else None
-        if refusal is not None:
-            return hook_events.refusal_reply(event, refusal.why)
+        if event.meaning is HookMeaning.TOOL:
+            answer = authorize(run_dir, _tool_request(run_dir, event), self.environ, event.directory)
+            if not answer.allowed:
+                return hook_events.refusal_reply(event, answer.reason or "")
         now = datetime.now(UTC).replace(microsecond=0)
         turn = hook_events.next_turn(run_dir.read_turn(), event, now)
         if turn is None:
@@ -184,9 +189,6 @@ def _run_dir(environ: Mapping[str, str]) -> RunDir | None:
     return None
 
 
-def _judge_tool(run_dir: RunDir, event: ReceivedEvent) -> tool_guards.ToolRefusal | None:
-    stop_order = run_dir.read_stop()
-    use = tool_guards.ToolUse(
-        run_dir.run, event.tool, run_dir.closing_code(), stop_order.reason if stop_order else None
-    )
-    return tool_guards.check_tool_use(use)
+def _tool_request(run_dir: RunDir, event: ReceivedEvent) -> AuthorizeRequest:
+    given = event.tool_input if isinstance(event.tool_input, dict) else {RAW_INPUT: event.tool_input}
+    return AuthorizeRequest(run_id=run_dir.run, tool=event.tool, input=given)

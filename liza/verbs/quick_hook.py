@@ -26,15 +26,21 @@ MOST_CALLS = 4 << 20  # size in bytes at which the list of calls is truncated
 _TEMPLATES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "programs", "hooks", "templates")  # noqa: PTH118, PTH120
 TOOL, BUSY = "tool", "busy"
 """Values of HookMeaning and TurnPhase, whose modules are slow to load."""
+MISSING = object()
+REFUSED_CODE = 2
 _ROLES = ("planner", "coder", "code-reviewer")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class UsualEvent:
-    """An event of a run in its own session. ``reads`` are the keys of the payload, as in a template."""
+    """An event of a run in its own session. ``reads`` are the keys of the payload, as in a template.
 
-    def __init__(self, is_tool: bool, reads: Mapping[str, str], agent_directory: str, run: str) -> None:
-        self.is_tool, self.reads = is_tool, reads
+    ``event`` is the provider and the name. ``reply`` is what to print on stdout and on stderr, and the exit code.
+    """
+
+    def __init__(self, event: str, is_tool: bool, reads: Mapping[str, str], agent_directory: str, run: str) -> None:
+        self.event, self.is_tool, self.reads = event, is_tool, reads
+        self.reply = ("", "", 0)
         self.inbox, self.directory = f"{agent_directory}/inbox", f"{agent_directory}/{run}"
 
     def record(self, payload: bytes) -> bool:
@@ -48,8 +54,13 @@ class UsualEvent:
                 return False
             data = parse_payload(payload)
             turn = self._next_turn(data)
-            if turn is None or (self.is_tool and not self._append_call(data)):
+            if turn is None:
                 return False
+            if self.is_tool:
+                if self._is_refused(data):
+                    return True
+                if not self._append_call(data):
+                    return False
         except (OSError, ValueError, RecursionError, NotRegularFile):
             return False
         atomic.write(f"{self.directory}/turn.json", turn)
@@ -85,6 +96,32 @@ class UsualEvent:
             }
         )
 
+    def _is_refused(self, data: Mapping[str, Any]) -> bool:
+        """Ask the guards, and set the reply if they refuse the tool. Raises OSError, ValueError, NotRegularFile."""
+        from liza.programs.guards import session_guards
+
+        guards = session_guards.read_guards(self.directory)
+        form = guards["refusals"][self.event] if self.event in guards.get("refusals", ()) else MISSING
+        if form is MISSING:
+            raise ValueError("no form of a refusal")
+        tool, given, cwd = (data.get(self.reads[key]) for key in ("tool", "input", "directory"))
+        verdict = session_guards.authorize_tool(
+            self.directory,
+            guards,
+            tool if isinstance(tool, str) else "",
+            given,
+            os.environ,
+            cwd if isinstance(cwd, str) else "",
+        )
+        if verdict.allowed:
+            return False
+        reason = verdict.reason or ""
+        if form is None:
+            self.reply = ("", f"{reason}\n", REFUSED_CODE)
+        else:
+            self.reply = (json.dumps(fill_text(form, reason), ensure_ascii=False) + "\n", "", 0)
+        return True
+
     def _append_call(self, data: Mapping[str, Any]) -> bool:
         """Append the tool call to the list that the supervisor's meter reads; return False if the list is too long."""
         tool = data.get(self.reads["tool"])
@@ -110,7 +147,16 @@ def find_event(provider: str, event: str, environ: Mapping[str, str]) -> UsualEv
         return None
     if fields is None or ancestors.find_outermost_run(root) not in (None, run):
         return None
-    return UsualEvent(fields[0] == TOOL, fields[1], f"{root}/.liza/run/{agent}", run)
+    return UsualEvent(f"{provider} {event}", fields[0] == TOOL, fields[1], f"{root}/.liza/run/{agent}", run)
+
+
+def fill_text(form: Any, text: str) -> Any:
+    """Return a reply's form with the text in the place of ``{text}``, as `hook_templates.fill_form` does."""
+    if isinstance(form, dict):
+        return {key: fill_text(value, text) for key, value in form.items()}
+    if isinstance(form, list):
+        return [fill_text(value, text) for value in form]
+    return form.replace("{text}", text) if isinstance(form, str) else form
 
 
 def parse_run(run: str) -> str | None:
@@ -136,7 +182,7 @@ def read_event(provider: str, event: str) -> tuple[str, dict[str, str]] | None:
     meaning = row.get("means", "").strip('"')
     if meaning not in (TOOL, BUSY) or "instead" in row:
         return None
-    reads = {"session": "session_id", "tool": "tool_name", "input": "tool_input", "nested": ""}
+    reads = {"session": "session_id", "tool": "tool_name", "input": "tool_input", "nested": "", "directory": "cwd"}
     for key, value in _read_table(lines, "[reads]").items():
         reads[key] = json.loads(value)
     return meaning, reads

@@ -406,8 +406,10 @@ def test_a_push_that_the_program_may_drop_is_read_once_a_prompt_contains_it(plac
 def test_a_run_that_is_over_gets_no_more_tools_and_no_more_messages(place: Place, provider: str) -> None:
     events = load_template(provider).events
     tool = next(name for name, event in events.items() if event.means == "tool")
-    first = place.said(tool, provider, sessionId="s").reply()
-    assert first.code == 0
+    reads = load_template(provider).reads
+    given = {reads.session: "s", reads.tool: "view", reads.input: {"path": "a.py"}}
+    first = place.said(tool, provider, **given).reply()
+    assert (first.code, first.out) == (0, "")
     place.run.set_closing_code("0")
     inbox.queue_message(place.paths, "coder-1", "too late", "human:ann", NOW)
     answer = place.said(tool, provider, sessionId="s").reply()
@@ -427,17 +429,19 @@ def test_outside_a_session_a_hook_answers_nothing(place: Place) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"no json", b"[1]", b"\xff\xfe", b'{"session_id": {"a": 1}}'])
-def test_what_a_program_says_wrongly_does_not_stop_it(place: Place, said: bytes) -> None:
+def test_what_a_program_says_wrongly_stops_its_tools_only(place: Place, said: bytes) -> None:
     environ = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(place.root)}
-    assert Hook("codex", "PreToolUse", said, environ).reply().code == 0
+    assert Hook("codex", "UserPromptSubmit", said, environ).reply().code == 0
+    assert Hook("codex", "PreToolUse", said, environ).reply().code == 2
     place.run.set_closing_code("0")
     assert Hook("codex", "PreToolUse", said, environ).reply().code == 2
 
 
-def test_a_word_that_cannot_be_read_stops_no_tool_and_is_written_down(place: Place) -> None:
+def test_a_word_that_cannot_be_read_stops_tools_with_that_reason(place: Place) -> None:
     (place.run.path / "word").write_text("maybe\n")
-    assert place.said("PreToolUse").reply() == place.said("Unheard").reply()
-    assert "maybe" in (place.run.path / "hooks.log").read_text()
+    reply = place.said("PreToolUse").reply()
+    assert reply.code == 2
+    assert "maybe" in reply.err
 
 
 def test_what_is_said_in_the_name_of_a_run_that_is_over_or_of_another_session_gets_nobodys_messages(

@@ -17,6 +17,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from liza.programs.guards import guard_files, session_guards
+from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_templates import HookMeaning, list_providers, load_template
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.messages import inbox
@@ -29,6 +31,7 @@ from liza.verbs.hook import Hook
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 TODAY = f"{NOW:%Y-%m-%d}"
+LOOK = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls"}}
 TEXTS = st.text(st.characters(codec="utf-8"))
 
 
@@ -40,7 +43,17 @@ def run(tmp_path: Path) -> RunDir:
     directory.mark_ready(NOW, "hook SessionStart")
     morning = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     directory.write_turn(Turn(time=morning, phase="busy", session="s", tools=2))
+    install(directory)
     return directory
+
+
+def install(run: RunDir) -> None:
+    """Write the guards of the session, for the hooks of every program."""
+    forms: dict[str, Any] = {}
+    for provider in list_providers():
+        forms |= hook_events.list_refusals(provider, load_template(provider))
+    home = run.paths.root
+    guard_files.install_guards(run, guard_files.load_guards(run.paths, home), home, None, "deny", forms)
 
 
 def environ(run: RunDir) -> dict[str, str]:
@@ -50,7 +63,7 @@ def environ(run: RunDir) -> dict[str, str]:
 def record(run: RunDir, payload: Any = None, provider: str = "codex", event: str = "PreToolUse") -> bool:
     """Record an event the short way; return whether it was recorded."""
     usual = quick_hook.find_event(provider, event, environ(run))
-    data = payload if isinstance(payload, bytes) else json.dumps(payload or {"session_id": "s"}).encode()
+    data = payload if isinstance(payload, bytes) else json.dumps(payload or LOOK).encode()
     return usual is not None and usual.record(data)
 
 
@@ -61,7 +74,7 @@ def files(run: RunDir) -> dict[str, bytes]:
 @pytest.mark.parametrize("provider", sorted(list_providers()))
 def test_an_event_has_the_meaning_and_the_keys_of_its_template(provider: str) -> None:
     template = load_template(provider)
-    reads = {name: getattr(template.reads, name) for name in ("session", "tool", "input", "nested")}
+    reads = {name: getattr(template.reads, name) for name in ("session", "tool", "input", "nested", "directory")}
     for name, event in template.events.items():
         is_usual = event.means in (HookMeaning.TOOL, HookMeaning.BUSY) and not event.instead
         fields = quick_hook.read_event(provider, name)
@@ -180,12 +193,12 @@ def test_a_run_is_one_for_both_ways(run: str) -> None:
         (
             "claude",
             "PreToolUse",
-            {"session_id": "s", "tool_name": "Bash", "tool_input": {"b": ["é\n", 1.5]}},
+            {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls é\n", "b": [1.5]}},
         ),
         ("codex", "PreToolUse", {"tool_name": "Bash", "tool_input": "ls " * 99}),
-        ("copilot", "preToolUse", {"sessionId": "s", "toolName": 7, "toolArgs": {"x": True}}),
+        ("copilot", "preToolUse", {"sessionId": "s", "toolName": "view", "toolArgs": {"x": True}}),
         ("copilot", "postToolUse", {"sessionId": "s"}),
-        ("cursor", "preToolUse", {"conversation_id": ""}),
+        ("cursor", "preToolUse", {"conversation_id": "", "tool_name": "Read"}),
     ],
 )
 def test_both_ways_leave_the_same_files(tmp_path: Path, run: RunDir, provider: str, event: str, payload: Any) -> None:
@@ -200,6 +213,31 @@ def test_both_ways_leave_the_same_files(tmp_path: Path, run: RunDir, provider: s
     times = [json.loads(found["turn.json"])["time"] for found in (short, usual)]
     short["turn.json"] = short["turn.json"].replace(times[0].encode(), times[1].encode())
     assert short == usual != before
+
+
+@pytest.mark.parametrize("provider", sorted(list_providers()))
+@pytest.mark.parametrize("command", ['git push "é"', "echo '", "ls"], ids=["denied", "cannot be judged", "allowed"])
+def test_both_ways_give_the_same_reply_to_a_tool(run: RunDir, provider: str, command: str) -> None:
+    template = load_template(provider)
+    event = next(name for name, event in template.events.items() if event.means is HookMeaning.TOOL)
+    reads = template.reads
+    payload = {reads.session: "s", reads.tool: "bash", reads.input: {"command": command}}
+    usual = quick_hook.find_event(provider, event, environ(run))
+    assert usual is not None
+    assert usual.record(json.dumps(payload).encode())
+    reply = Hook(provider, event, json.dumps(payload).encode(), environ(run)).reply()
+    assert usual.reply == (reply.out, reply.err, reply.code)
+    assert (run.path / session_guards.DENIALS_FILE).exists() == (command != "ls")
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"rules": []}'])
+def test_guards_that_cannot_be_read_are_left_to_the_other_way(run: RunDir, content: bytes | None) -> None:
+    (run.path / session_guards.GUARDS_FILE).unlink()
+    if content is not None:
+        (run.path / session_guards.GUARDS_FILE).write_bytes(content)
+    before = files(run)
+    assert not record(run)
+    assert files(run) == before
 
 
 def _stop(run: RunDir) -> None:
@@ -310,16 +348,23 @@ def run_command(run: RunDir, event: str, payload: str, check: str = "") -> subpr
 
 
 def test_the_command_records_a_tool_call_without_a_module_that_is_slow_to_load(run: RunDir) -> None:
-    done = run_command(run, "PreToolUse", '{"session_id": "s", "tool_name": "Bash"}')
+    done = run_command(run, "PreToolUse", json.dumps(LOOK))
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
     turn = run.read_turn()
     assert turn is not None
     assert (turn.tools, turn.phase) == (3, "busy")
 
 
+def test_the_command_refuses_a_tool_without_a_module_that_is_slow_to_load(run: RunDir) -> None:
+    done = run_command(run, "PreToolUse", json.dumps({**LOOK, "tool_input": {"command": "cd x; git push"}}))
+    assert (done.returncode, done.stdout) == (2, "[]\n")
+    assert "liza submit" in done.stderr
+    assert (run.path / session_guards.DENIALS_FILE).exists()
+
+
 def test_the_command_gives_an_unusual_event_to_the_other_way_with_its_payload(run: RunDir) -> None:
     _message(run)
-    done = run_command(run, "PreToolUse", '{"session_id": "s", "tool_name": "Bash"}')
+    done = run_command(run, "PreToolUse", json.dumps(LOOK))
     assert done.returncode == 0
     assert "look" in json.loads(done.stdout.splitlines()[0])["hookSpecificOutput"]["additionalContext"]
     assert inbox.list_pending(run.paths, run.agent) == ()
@@ -330,7 +375,7 @@ def test_the_command_gives_an_unusual_event_to_the_other_way_with_its_payload(ru
 
 def test_a_turn_that_cannot_be_written_is_logged_and_the_call_is_counted_once(run: RunDir) -> None:
     full = "import os; os.environ['LIZA_FAULT'] = 'synced.turn.json:full'"
-    done = run_command(run, "PreToolUse", '{"session_id": "s", "tool_name": "Bash"}', full)
+    done = run_command(run, "PreToolUse", json.dumps(LOOK), full)
     assert (done.returncode, done.stderr) == (0, "")
     assert "No space left" in (run.path / "hooks.log").read_text()
     assert len((run.path / HOOK_CALLS_FILE).read_text().splitlines()) == 1
@@ -339,7 +384,7 @@ def test_a_turn_that_cannot_be_written_is_logged_and_the_call_is_counted_once(ru
 def test_a_turn_of_yesterday_is_read_by_the_other_way_and_the_next_one_is_usual(run: RunDir) -> None:
     _old_turn(run)
     assert not record(run)
-    assert run_command(run, "PreToolUse", '{"session_id": "s"}').returncode == 0
+    assert run_command(run, "PreToolUse", json.dumps(LOOK)).returncode == 0
     turn = run.read_turn()
     assert turn is not None
     assert (turn.tools, turn.time.year) == (1, time.gmtime().tm_year)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from liza.programs.brief.quoting import strip_block, strip_blocks
-from liza.programs.hooks import hook_events, tool_guards
+from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_install import merge_objects
 from liza.programs.hooks.hook_templates import (
     TEMPLATES,
@@ -150,21 +150,6 @@ def test_an_answer_that_an_event_cannot_carry_is_silence() -> None:
     one = hook_events.ReceivedEvent(HookEvent(means="idle"), "idle")
     assert hook_events.context_reply(one, "x") == hook_events.push_reply(one, "x") == hook_events.NO_REPLY
     assert hook_events.context_reply(heard("codex", "SessionStart"), "") == hook_events.NO_REPLY
-
-
-@pytest.mark.parametrize(
-    ("use", "refused"),
-    [
-        (tool_guards.ToolUse("coder-1.1", "Bash"), False),
-        (tool_guards.ToolUse("coder-1.1", "Bash", closing_code="0"), True),
-        (tool_guards.ToolUse("coder-1.1", "Bash", closing_code="42"), True),
-        (tool_guards.ToolUse("coder-1.1", "Bash", stop_reason="over"), True),
-    ],
-)
-def test_a_run_that_said_its_last_word_or_was_stopped_gets_no_more_tools(
-    use: tool_guards.ToolUse, refused: bool
-) -> None:
-    assert (tool_guards.check_tool_use(use) is not None) == refused
 
 
 def test_a_form_is_filled_in_everywhere_and_what_is_not_named_stays() -> None:

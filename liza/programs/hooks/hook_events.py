@@ -25,7 +25,8 @@ _PHASES = {
 
 class ReceivedEvent(Value):
     """One event. ``session`` is the program's id of the conversation, ``tool_input`` the tool's arguments,
-    ``is_nested`` whether a sub-agent of the program sent it, ``prompt`` the prompt of a turn."""
+    ``is_nested`` whether a sub-agent of the program sent it, ``prompt`` the prompt of a turn, ``directory`` where the
+    program works."""
 
     event: HookEvent
     meaning: HookMeaning
@@ -34,6 +35,7 @@ class ReceivedEvent(Value):
     is_nested: bool = False
     tool_input: Any = None
     prompt: str = ""
+    directory: str = ""
 
 
 class HookReply(Value):
@@ -57,6 +59,7 @@ def parse_event(template: HookTemplate, event: str, data: Mapping[str, Any]) -> 
         meaning = values.get(str(data.get(field)), meaning)
     reads = template.reads
     session, tool, prompt = data.get(reads.session), data.get(reads.tool), data.get(reads.prompt)
+    directory = data.get(reads.directory)
     return ReceivedEvent(
         hook_event,
         meaning,
@@ -65,6 +68,7 @@ def parse_event(template: HookTemplate, event: str, data: Mapping[str, Any]) -> 
         bool(reads.nested and data.get(reads.nested)),
         data.get(reads.input),
         prompt if isinstance(prompt, str) else "",
+        directory if isinstance(directory, str) else "",
     )
 
 
@@ -103,6 +107,13 @@ def refusal_reply(now_heard: ReceivedEvent, why: str) -> HookReply:
     """Stop the tool from running, and tell the model why."""
     form = now_heard.event.refuse
     return HookReply(err=f"{why}\n", code=REFUSED_CODE) if form is None else _fill_reply(form, why)
+
+
+def list_refusals(provider: str, template: HookTemplate) -> dict[str, Any]:
+    """Return the form of a refusal for each ``PROVIDER EVENT`` before a tool; None: exit code 2, the text on stderr."""
+    return {
+        f"{provider} {name}": event.refuse for name, event in template.events.items() if event.means is HookMeaning.TOOL
+    }
 
 
 def _fill_reply(form: Any, text: str) -> HookReply:

@@ -53,7 +53,8 @@ class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HookFields(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Keys of an event's data: the id of the conversation, the tool's name and arguments, and the prompt of a turn.
+    """Keys of an event's data: the id of the conversation, the tool's name and arguments, the prompt of a turn, and the
+    directory in which the program works.
 
     ``nested`` is a key that is present only if a sub-agent of the program sent the event.
     """
@@ -63,6 +64,7 @@ class HookFields(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     input: str = "tool_input"
     prompt: str = "prompt"
     nested: str = ""
+    directory: str = "cwd"
 
 
 class HookFile(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -44,16 +44,18 @@ class GuardSet:
         """Return the verdict on acts of one tool. ``allowed`` are acts that are always allowed."""
         free = {(act.tool, act.words, act.target) for act in allowed}
         verdict = ALLOWED
+        unjudged = ""
         for act in acts:
             if act.unjudged:
-                return Verdict(False, f"[liza] {act.unjudged}.", UNJUDGED_RULE)
+                unjudged = unjudged or act.unjudged
+                continue
             if (act.tool, act.words, act.target) in free:
                 continue
             decided = self._judge_act(act)
             if not decided.allowed:
                 return decided
             verdict = decided if decided.rule is not None else verdict
-        return verdict
+        return Verdict(False, f"[liza] not run: {unjudged}.", UNJUDGED_RULE) if unjudged else verdict
 
     def _judge_act(self, act: Act) -> Verdict:
         command: Command | None = None

@@ -10,7 +10,7 @@ from liza.rules.guards.shell_scope import Scope
 from liza.rules.guards.shell_syntax import CannotJudge, ShellNode
 from liza.rules.guards.shell_table import ShellTable
 from liza.rules.guards.shell_walk import ShellWalk
-from liza.rules.guards.tool_vocabulary import TYPED, NamedTool, name_tool, read_tool
+from liza.rules.guards.tool_vocabulary import TYPED, NamedTool, read_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,19 +30,6 @@ class ToolJudge:
         self.table = ShellTable(data.get("shell", {}))
         self.tests: str = (data.get("tests") or "").strip()
         self.facts, self.parse = facts, parse
-
-    def concerns(self, tool: str) -> bool:
-        """Return whether a rule may concern a tool, given its name alone."""
-        kind = name_tool(tool, self.tools)
-        if (
-            kind in (SHELL, TYPED, WRITE)
-            or kind[:4] == "mcp:"
-            or (kind[:6] == "other:" and tool.casefold() not in self.tools)
-        ):
-            return True
-        return any(
-            not rule.allow and (not rule.tools or kind in rule.tools) and not rule.commands for rule in self.rules
-        )
 
     def judge(self, tool: str, given: object) -> Verdict:
         """Return the verdict on a tool call. Raises CannotJudge or ValueError if there can be none."""

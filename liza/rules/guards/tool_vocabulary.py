@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+RAW_INPUT = "_input"
+"""Key of an input that is no object."""
 TYPED = "typed"
 """Text that is typed into a command that runs: it is not a script, so only words in it are compared."""
 DIRECTORY_KEYS = ("workdir", "cwd", "dir_path", "working_directory", "directory", "workingDirectory")
@@ -60,6 +62,8 @@ def read_tool(name: str, given: object, tools: Mapping[str, Mapping[str, Any]]) 
     content. Raises ValueError if the input of a shell has no command.
     """
     kind = name_tool(name, tools)
+    if isinstance(given, dict) and list(given) == [RAW_INPUT]:
+        given = given[RAW_INPUT]
     data = _as_object(given)
     row = tools.get(name.casefold(), {})
     keys = row.get("key", ())

@@ -1,0 +1,95 @@
+"""Authorize: may a run use a tool? Every entry point asks this function.
+
+What cannot be decided is denied, with the reason, unless ``config.guards.on_error`` is ``allow``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from liza.programs.guards import session_guards
+from liza.programs.session.run_directory import RunDir
+from liza.rules.errors import LizaError, NotRegularFile
+from liza.rules.guards.judgment import UNJUDGED_RULE, Verdict
+from liza.rules.paths import role_of
+from liza.worker.api_answers import AuthorizeAnswer
+from liza.worker.api_requests import AuthorizeRequest
+
+OVER_RULE = "session-over"
+CONTEXT_RULE = "context"
+
+
+def authorize(
+    run_dir: RunDir, request: AuthorizeRequest, environ: Mapping[str, str] | None = None, directory: str = ""
+) -> AuthorizeAnswer:
+    """Return whether the tool may run. It never raises. A denial is recorded in the run's directory.
+
+    ``environ`` is the environment of the session, if it is known; ``directory`` is where the tool starts.
+    """
+    verdict = _check_session(run_dir) or _check_context(run_dir, request)
+    if verdict is None:
+        verdict = _judge(run_dir, request, environ or {}, directory)
+    return AuthorizeAnswer(allowed=verdict.allowed, reason=verdict.reason, rule=verdict.rule)
+
+
+def _check_session(run_dir: RunDir) -> Verdict | None:
+    """Deny every tool in a session that is over."""
+    try:
+        stop, code = run_dir.read_stop(), run_dir.closing_code()
+    except (LizaError, OSError) as error:
+        return Verdict(False, f"[liza] not run: {error}", OVER_RULE)
+    if stop is not None:
+        why = f"was stopped ({stop.reason})"
+    elif code is not None:
+        why = "has called its closing command"
+    else:
+        return None
+    return Verdict(False, f"[liza] {run_dir.run} {why}. Use no more tools, and end here.", OVER_RULE)
+
+
+def _check_context(run_dir: RunDir, request: AuthorizeRequest) -> Verdict | None:
+    """Deny a request whose context is not that of the run."""
+    given = request.context
+    if given.role is None and given.task_id is None and given.repository is None:
+        return None
+    try:
+        record = run_dir.read_record()
+    except (LizaError, OSError) as error:
+        return Verdict(False, f"[liza] not run: {error}", CONTEXT_RULE)
+    role, task = role_of(run_dir.agent), record.task if record else None
+    for name, value, expected in (
+        ("role", given.role, role),
+        ("task_id", given.task_id, task),
+        ("repository", given.repository, str(run_dir.paths.root)),
+    ):
+        if value is not None and value != expected:
+            return Verdict(False, f"[liza] {run_dir.run} has the {name} {expected}, not {value}.", CONTEXT_RULE)
+    return None
+
+
+def _judge(run_dir: RunDir, request: AuthorizeRequest, environ: Mapping[str, str], directory: str) -> Verdict:
+    try:
+        data = _read_guards(run_dir)
+    except (LizaError, NotRegularFile, OSError, ValueError, RecursionError) as error:
+        return Verdict(False, f"[liza] not run: the guards of this session cannot be read: {error}", UNJUDGED_RULE)
+    return session_guards.authorize_tool(str(run_dir.path), data, request.tool, request.input, environ, directory)
+
+
+def _read_guards(run_dir: RunDir) -> dict[str, Any]:
+    """Return the guards of the session; the present ones if its start wrote none, as in earlier versions."""
+    try:
+        return session_guards.read_guards(str(run_dir.path))
+    except FileNotFoundError:
+        from liza.programs.guards import guard_files  # tomllib and the defaults take 10 ms
+
+        record = run_dir.read_record()
+        return guard_files.compose_guards(
+            guard_files.load_guards(run_dir.paths, Path.home()),
+            run_dir.paths,
+            role_of(run_dir.agent),
+            Path.home(),
+            task=record.task if record else None,
+            worktree=record.worktree if record else "",
+        )

@@ -1,0 +1,288 @@
+"""Authorize: what a run may do with its tools, with real files."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.programs.guards import guard_files, session_guards
+from liza.programs.hooks.hook_templates import HookMeaning, list_providers, load_template
+from liza.programs.presets import preset_files
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.rules.errors import UsageError
+from liza.rules.paths import Paths
+from liza.rules.sessions.session_ends import StopReason
+from liza.verbs.hook import Hook
+from liza.worker.api_answers import AuthorizeAnswer
+from liza.worker.api_requests import AuthorizeRequest, ToolContext
+from liza.worker.authorize import authorize
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+PUSH = {"command": "cd src && git push"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "home"
+    directory.mkdir()
+    monkeypatch.setenv("HOME", str(directory))
+    return directory
+
+
+@pytest.fixture
+def run(tmp_path: Path, home: Path) -> RunDir:
+    worktree = tmp_path / "slots" / "one"
+    worktree.mkdir(parents=True)
+    (tmp_path / "shop" / ".liza").mkdir(parents=True)
+    directory = RunDir(Paths(tmp_path / "shop", tmp_path / "slots"), "coder-1.1")
+    directory.create(
+        RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW, task="cart", worktree=str(worktree))
+    )
+    return directory
+
+
+def install(run: RunDir, home: Path, tests: str | None = None, on_error: str = "deny") -> None:
+    guard_files.install_guards(run, guard_files.load_guards(run.paths, home), home, tests, on_error)
+
+
+def ask(run: RunDir, tool: str, given: dict[str, Any], **context: str) -> AuthorizeAnswer:
+    return authorize(run, AuthorizeRequest(run_id=run.run, tool=tool, input=given, context=ToolContext(**context)))
+
+
+def denials(run: RunDir) -> list[dict[str, str]]:
+    path = run.path / session_guards.DENIALS_FILE
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "of an earlier version"])
+def test_a_push_is_denied_and_recorded_and_a_commit_is_not(run: RunDir, home: Path, is_installed: bool) -> None:
+    if is_installed:
+        install(run, home)
+    answer = ask(run, "Bash", PUSH)
+    assert (answer.allowed, answer.rule) == (False, "no-push")
+    assert "liza submit" in (answer.reason or "")
+    assert ask(run, "Bash", {"command": "git commit -am x"}).allowed
+    assert [line["rule"] for line in denials(run)] == ["no-push"]
+
+
+def test_writes_are_judged_by_the_path(run: RunDir, home: Path) -> None:
+    install(run, home)
+    worktree = run.read_record().worktree  # type: ignore[union-attr]
+    (Path(worktree) / "link").symlink_to(run.paths.liza)
+    for path, allowed in {
+        "a.py": True,
+        f"{worktree}/src/a.py": True,
+        "/tmp/x": True,
+        f"{worktree}/.git": False,
+        f"{run.paths.root}/a.py": False,
+        f"{run.paths.liza}/state.yaml": False,
+        "link/state.yaml": False,
+        "../two/a.py": False,
+        "~/.ssh/config": False,
+    }.items():
+        assert ask(run, "Write", {"file_path": path, "content": "x"}).allowed == allowed, path
+        assert ask(run, "Read", {"file_path": path}).allowed
+
+
+def test_a_reviewer_reads_and_does_not_write(run: RunDir, home: Path) -> None:
+    reviewer = RunDir(run.paths, "code-reviewer-1.1")
+    record = run.read_record()
+    assert record is not None
+    reviewer.create(
+        RunRecord(
+            agent="code-reviewer-1", run=reviewer.run, kind="review", started=NOW, task="cart", worktree=record.worktree
+        )
+    )
+    install(reviewer, home, "make test > report")
+    assert not ask(reviewer, "Edit", {"file_path": "a.py", "new_string": "x"}).allowed
+    assert ask(reviewer, "Write", {"file_path": "/tmp/notes", "content": "x"}).allowed
+    assert ask(reviewer, "Bash", {"command": "make test > report"}).allowed
+
+
+@pytest.mark.parametrize("end", ["0", "42", "stopped"])
+def test_a_run_that_is_over_gets_no_more_tools(run: RunDir, home: Path, end: str) -> None:
+    install(run, home, on_error="allow")
+    assert ask(run, "Read", {"file_path": "a.py"}).allowed
+    if end == "stopped":
+        run.write_stop(NOW, StopReason.STOP)
+    else:
+        run.set_closing_code(end)
+    answer = ask(run, "Read", {"file_path": "a.py"})
+    assert (answer.allowed, answer.rule) == (False, "session-over")
+
+
+def test_a_context_that_contradicts_the_run_is_denied(run: RunDir, home: Path) -> None:
+    install(run, home)
+    assert ask(run, "Read", {}, role="coder", task_id="cart", repository=str(run.paths.root)).allowed
+    for context in ({"role": "planner"}, {"task_id": "other"}, {"repository": "/elsewhere"}):
+        assert ask(run, "Read", {}, **context).rule == "context"
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("", {}),
+        ("Bash", {}),
+        ("Bash", {"command": 7}),
+        ("Bash", {"command": "echo 'x"}),
+        ("Bash", {"command": "a\0b"}),
+        ("Bash", {"command": "echo \ud800'"}),
+        ("Bash", {"command": ["bash", "-c", "if"]}),
+    ],
+)
+def test_what_cannot_be_judged_is_denied_unless_the_crew_allows_it(
+    run: RunDir, home: Path, tool: str, given: dict[str, Any]
+) -> None:
+    install(run, home)
+    answer = ask(run, tool, given)
+    assert (answer.allowed, answer.rule) == (False, "cannot-be-judged")
+    assert answer.reason
+    install(run, home, on_error="allow")
+    assert ask(run, tool, given).allowed
+    assert not ask(run, "Bash", PUSH).allowed
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"rules": 7}', b'{"rules": [{}]}', b"\xff", b"[" * 100_000])
+def test_guards_that_cannot_be_read_deny_everything(run: RunDir, home: Path, content: bytes) -> None:
+    (run.path / session_guards.GUARDS_FILE).write_bytes(content)
+    answer = ask(run, "Read", {"file_path": "a.py"})
+    assert (answer.allowed, answer.rule) == (False, "cannot-be-judged")
+
+
+def test_guards_that_are_a_pipe_deny_and_do_not_wait(run: RunDir, home: Path) -> None:
+    import os
+
+    os.mkfifo(run.path / session_guards.GUARDS_FILE)
+    assert not ask(run, "Read", {"file_path": "a.py"}).allowed
+
+
+def test_a_library_that_is_missing_denies(run: RunDir, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from liza.programs.guards import bash_grammar
+
+    def fail(package: str) -> Any:
+        raise ImportError(f"the package {package} is not installed")
+
+    monkeypatch.setattr(bash_grammar, "_parser", None)
+    monkeypatch.setattr(bash_grammar, "_load_binding", fail)
+    install(run, home)
+    answer = ask(run, "Bash", {"command": "ls"})
+    assert (answer.allowed, answer.rule) == (False, "cannot-be-judged")
+    assert "tree_sitter is not installed" in (answer.reason or "")
+
+
+OWN_RULES = """
+[[rule]]
+name = "no-push"
+allow = true
+roles = ["coder"]
+commands = ["git push origin <branch> $"]
+
+[[rule]]
+name = "no-network"
+tools = ["fetch", "mcp:browser/*"]
+reason = "There is no network: read docs/."
+"""
+
+
+def test_a_projects_allowing_rules_count_after_a_person_trusts_the_file(run: RunDir, home: Path) -> None:
+    file = run.paths.liza / "guards.toml"
+    file.write_text(OWN_RULES)
+    untrusted = guard_files.load_guards(run.paths, home)
+    assert "no-push" in untrusted.notices[0]
+    install(run, home)
+    assert not ask(run, "Bash", {"command": "git push origin task/cart"}).allowed
+    assert ask(run, "WebFetch", {"url": "https://x.y"}).rule == "no-network"
+    assert ask(run, "mcp__browser__open", {"url": "https://x.y"}).rule == "no-network"
+    preset_files.trust_file(file, home)
+    install(run, home)
+    assert guard_files.load_guards(run.paths, home).notices == ()
+    assert ask(run, "Bash", {"command": "git push origin task/cart"}).allowed
+    file.write_text(OWN_RULES.replace("$", ""))
+    install(run, home)
+    assert not ask(run, "Bash", {"command": "git push origin task/cart"}).allowed
+
+
+def test_a_session_keeps_the_rules_with_which_it_was_started(run: RunDir, home: Path) -> None:
+    install(run, home)
+    (run.paths.liza / "guards.toml").write_text('[[rule]]\nname = "x"\ntools = ["read"]\nreason = "No."\n')
+    assert ask(run, "Read", {"file_path": "a.py"}).allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[[rule]", ("guards.toml",)),
+        ("x = 1", ("x",)),
+        ("rule = 7", ("rule",)),
+        ('[[rule]]\ntools = ["shell"]\nreason = "x"', ("rule 1", "name")),
+        ('[[rule]]\nname = "a"\ntools = ["shell"]', ("'a'", "reason")),
+        ('[[rule]]\nname = "a"\nreason = "x"', ("'a'", "tools")),
+        ('[[rule]]\nname = "a"\nreason = "x"\ntools = ["shel"]', ("'a'", "tools", "'shel'")),
+        ('[[rule]]\nname = "a"\nreason = "x"\ntools = "shell"', ("'a'", "tools", "list")),
+        ('[[rule]]\nname = "a"\nreason = "x"\nroles = ["boss"]\ntools = ["read"]', ("'a'", "roles", "'boss'")),
+        ('[[rule]]\nname = "a"\nreason = "x"\ncommands = ["-f"]', ("'a'", "commands", "'-f'")),
+        ('[[rule]]\nname = "a"\nreason = "x"\ncommands = ["git a||b"]', ("'a'", "commands", "alternative")),
+        ('[[rule]]\nname = "a"\nreason = "x"\npaths = ["{wortree}/x"]', ("'a'", "paths", "{worktree}")),
+        ('[[rule]]\nname = "a"\nreason = "x"\npaths = ["src"]', ("'a'", "paths", "'src'")),
+        ('[[rule]]\nname = "a"\nreason = "x"\nareas = ["there"]\ntools = ["shell"]', ("'a'", "areas", "'there'")),
+        ('[[rule]]\nname = "a"\nallow = 1\ntools = ["shell"]', ("'a'", "allow")),
+        ('[[rule]]\nname = "a"\nreason = "x"\ntools = ["read"]\ncolour = 1', ("'a'", "colour")),
+        ('[[rule]]\nname = "a"\nallow = true\ntools = ["read"]\n' * 2, ("'a'", "name", "another")),
+        (f'[[rule]]\nname = "a"\nallow = true\ncommands = ["git {"*" * 2000}"]', ("'a'", "commands", "1000")),
+        ('[tools]\nx = "write"', ("tools.x",)),
+        ('[tools]\nx = { is = "writ" }', ("tools.x.is", "'writ'")),
+        ('[tools]\nX = { is = "write" }', ("tools.X", "small")),
+        ("a = " + "[" * 5000, ("guards.toml",)),
+    ],
+)
+def test_an_error_names_the_file_the_rule_and_the_field(
+    run: RunDir, home: Path, text: str, parts: tuple[str, ...]
+) -> None:
+    file = run.paths.liza / "guards.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        guard_files.load_guards(run.paths, home)
+    assert str(file) in caught.value.message
+    assert all(part in caught.value.message for part in parts), caught.value.message
+
+
+def test_an_expression_that_would_be_catastrophic_elsewhere_is_judged(run: RunDir, home: Path) -> None:
+    stars = "*a" * 400 + "b"
+    (run.paths.liza / "guards.toml").write_text(
+        f'[[rule]]\nname = "x"\nreason = "No."\ncommands = ["echo {stars}", "(a+)+$ x"]\n'
+        f'[[rule]]\nname = "y"\nreason = "No."\ntools = ["write"]\npaths = ["/{stars}", "/tmp/{stars}"]\n'
+    )
+    install(run, home)
+    assert ask(run, "Bash", {"command": "echo " + "a" * 4000}).allowed
+    assert ask(run, "Bash", {"command": "echo " + "a" * 4000 + "b > /tmp/" + "a" * 4000}).rule == "x"
+
+
+def tool_event(provider: str) -> str:
+    return next(name for name, event in load_template(provider).events.items() if event.means is HookMeaning.TOOL)
+
+
+@pytest.mark.parametrize("provider", sorted(list_providers()))
+def test_the_hook_of_every_program_refuses_a_push_with_the_reason(run: RunDir, home: Path, provider: str) -> None:
+    install(run, home)
+    reads = load_template(provider).reads
+    payload = {reads.session: "s", reads.tool: "bash", reads.input: PUSH}
+    environ = {"LIZA_RUN": run.run, "LIZA_ROOT": str(run.paths.root)}
+    reply = Hook(provider, tool_event(provider), json.dumps(payload).encode(), environ).reply()
+    assert "liza submit" in reply.out + reply.err
+    payload[reads.input] = json.dumps(PUSH)
+    reply = Hook(provider, tool_event(provider), json.dumps(payload).encode(), environ).reply()
+    assert "liza submit" in reply.out + reply.err
+    assert len(denials(run)) == 2
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"7", b'{"tool_input": {"command": "ls"}}', b"[" * 200_000])
+def test_a_hook_without_a_readable_tool_refuses_it(run: RunDir, home: Path, payload: bytes) -> None:
+    install(run, home)
+    environ = {"LIZA_RUN": run.run, "LIZA_ROOT": str(run.paths.root)}
+    reply = Hook("claude", "PreToolUse", payload, environ).reply()
+    assert reply.code == 2
+    assert "[liza] not run" in reply.err
