@@ -26,6 +26,7 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "watch": "inspect_commands",
     "metrics": "inspect_commands",
     "validate": "inspect_commands",
+    "guard": "guard",
     "answer": "answer",
     "claim": "steer_commands",
     "note": "steer_commands",
@@ -80,6 +81,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "watch",
             "metrics",
             "validate",
+            "guard test",
         ),
     ),
     (

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
 
 from liza.board import revision_journal, signals
 from liza.crew import draft_specs, usage_summary
@@ -15,6 +16,7 @@ from liza.programs.session import run_directory
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.formatting.redaction import redact
+from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_TOML
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.owned_work import find_current_work
@@ -59,6 +61,8 @@ def find_alarms(
         missing_parts=find_missing_parts(crew, state) if lacks is None else lacks,
         no_progress=_stuck_agents(crew, state),
         unpriced=usage_summary.unpriced_budget_reason(crew, state),
+        denials=_denials(crew, state),
+        guard_notices=_guard_notices(crew),
     )
     return (*blocking, *alarms.evaluate_alarms(state, crew.clock.now(), facts), *_outside_edit_alarms(crew, state))
 
@@ -163,6 +167,39 @@ def _stuck_agents(crew: Crew, state: State) -> dict[str, str]:
     return {
         name: redact(gauge.stuck) for name, gauge in gauges.items() if gauge is not None and gauge.stuck is not None
     }
+
+
+def _denials(crew: Crew, state: State) -> dict[str, dict[str, tuple[int, str]]]:
+    """Denials of the guards in the present runs of agents, by rule."""
+    return {name: rows for name in state.agents if (rows := _denials_of(crew, state, name))}
+
+
+def _denials_of(crew: Crew, state: State, name: str) -> dict[str, tuple[int, str]]:
+    work = find_current_work(state, name)
+    path = crew.paths.run(work.run) / DENIALS_FILE if work is not None else None
+    if path is None or not path.exists():
+        return {}
+    from liza.programs.guards import denials
+
+    counts = denials.count_denials(path.parent)
+    return {redact(rule): (denied.count, redact(denied.last)) for rule, denied in counts.items()}
+
+
+def count_denials(crew: Crew, state: State, name: str) -> int:
+    """Return how many tools the guards denied an agent in its present run."""
+    return sum(count for count, _ in _denials_of(crew, state, name).values())
+
+
+def _guard_notices(crew: Crew) -> tuple[str, ...]:
+    """Why rules of the project's guard file do not count; empty without such a file."""
+    if not (crew.paths.liza / GUARDS_TOML).exists():
+        return ()
+    from liza.programs.guards import guard_files
+
+    try:
+        return guard_files.load_guards(crew.paths, Path.home()).notices
+    except (LizaError, OSError) as error:
+        return (f"no session can start: {error}",)
 
 
 def _is_unsupervised(crew: Crew, state: State, agent: str) -> bool:

@@ -37,6 +37,8 @@ class AlarmKind(StrEnum):
     SUPERVISOR_GONE = "supervisor_gone"
     NO_PROGRESS = "no_progress"
     BUDGET_BLIND = "budget_blind"
+    GUARD_DENIALS = "guard_denials"
+    GUARDS_UNTRUSTED = "guards_untrusted"
     HELD_UP = "held_up"
     QUESTION = "question"
     EXPIRED_LEASE = "expired_lease"
@@ -73,6 +75,7 @@ NOTICES = (
     AlarmKind.APPROACHING_LIMITS,
     AlarmKind.UNKNOWN_CONFIG,
     AlarmKind.INTEGRATION_FAILED,
+    AlarmKind.GUARD_DENIALS,
 )
 """Alarms that do not wait for a person: the work goes on."""
 CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, AnyStr, cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, AnyStr
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
@@ -12,7 +15,8 @@ def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     Compiling takes 0.1 to 2 ms, and a short command uses few of the patterns of the modules that it imports. Do not
     pass the result to functions of ``re``.
     """
-    return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
+    lazy: Any = _LazyPattern(pattern, flags)
+    return lazy  # type: ignore[no-any-return]
 
 
 class _LazyPattern:

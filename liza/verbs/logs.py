@@ -12,6 +12,7 @@ from liza.board import events
 from liza.crew import run_state
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
+from liza.programs.guards import denials
 from liza.programs.session import run_archive, run_directory, session_process
 from liza.programs.session.run_archive import OutputTail
 from liza.rules.errors import Refused, UnknownId
@@ -44,6 +45,10 @@ def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str,
         "path": str(crew.run_dir(run).output_path),
         "bytes": tail.size - len(tail.data) + len(shown),
         "output": redacted_text(shown),
+        "denials": {
+            redact(rule): {"count": denied.count, "last": redact(denied.last)}
+            for rule, denied in denials.count_denials(crew.run_dir(run).path).items()
+        },
         "note": None if tail.size else _describe_silence(crew, run),
     }
 

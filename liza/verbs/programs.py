@@ -10,11 +10,13 @@ import msgspec
 
 from liza.crew.caller import require_person
 from liza.crew.crew import find_crew
-from liza.programs.presets import preset_table
+from liza.programs.guards import guard_files
+from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.abilities import list_abilities
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.presets.preset_table import Presets
 from liza.rules.errors import NoCrew
+from liza.rules.guards.guard_paths import GUARDS_TOML
 from liza.rules.paths import Paths
 from liza.verbs.init import InitOptions
 from liza.verbs.program_trial import TRIAL_LIMIT, trial
@@ -81,11 +83,32 @@ def show_program(name: str) -> dict[str, Any]:
 
 
 def trust_project_programs() -> dict[str, Any]:
-    """Trust this project's ``liza.toml`` with its present content; return the ``commands`` that it names."""
+    """Trust this project's ``liza.toml`` and ``.liza/guards.toml`` with their present content.
+
+    Return the ``commands`` that the first names, and the ``allowing_rules`` of the second.
+    """
     crew = find_crew()
     require_person(crew, planner=False)
-    sha256, commands = preset_table.trust_project(crew.paths)
-    return {"trusted": "liza.toml", "sha256": sha256, "commands": list(commands)}
+    guards, rights = crew.paths.liza / GUARDS_TOML, []
+    has_guards = guards.is_file()
+    if has_guards:
+        rights = [row["name"] for row in guard_files.read_guard_file(guards)["rule"] if row.get("allow")]
+    commands: tuple[str, ...] = ()
+    sha256 = None
+    if not has_guards or (crew.paths.root / "liza.toml").is_file():
+        sha256, commands = preset_table.trust_project(crew.paths)
+    files = ["liza.toml"] if sha256 else []
+    if has_guards:
+        guards_sha256 = preset_files.trust_file(guards, Path.home())
+        files.append(f".liza/{GUARDS_TOML}")
+        sha256 = sha256 or guards_sha256
+    return {
+        "trusted": files[0],
+        "sha256": sha256,
+        "commands": list(commands),
+        "files": files,
+        "allowing_rules": rights,
+    }
 
 
 def _table() -> Presets:

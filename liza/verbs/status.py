@@ -146,6 +146,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         **activity.activity_row(crew, state, name if shown not in _AT_REST else ""),
         **activity.reported_row(crew, state, name if shown not in _AT_REST else ""),
         "calls": gauge.calls if gauge else None,
+        "denials": current_alarms.count_denials(crew, state, name),
         "tokens": gauge.used.tokens if gauge and gauge.used else None,
         "unmeasured": usage_summary.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
     }

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from liza.programs.guards import guard_files, session_guards
+from liza.programs.guards import guard_files
 from liza.programs.hooks.hook_templates import HookMeaning, list_providers, load_template
 from liza.programs.presets import preset_files
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.rules.errors import UsageError
+from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
 from liza.rules.paths import Paths
 from liza.rules.sessions.session_ends import StopReason
 from liza.verbs.hook import Hook
@@ -54,7 +55,7 @@ def ask(run: RunDir, tool: str, given: dict[str, Any], **context: str) -> Author
 
 
 def denials(run: RunDir) -> list[dict[str, str]]:
-    path = run.path / session_guards.DENIALS_FILE
+    path = run.path / DENIALS_FILE
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -148,7 +149,7 @@ def test_what_cannot_be_judged_is_denied_unless_the_crew_allows_it(
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"rules": 7}', b'{"rules": [{}]}', b"\xff", b"[" * 100_000])
 def test_guards_that_cannot_be_read_deny_everything(run: RunDir, home: Path, content: bytes) -> None:
-    (run.path / session_guards.GUARDS_FILE).write_bytes(content)
+    (run.path / GUARDS_FILE).write_bytes(content)
     answer = ask(run, "Read", {"file_path": "a.py"})
     assert (answer.allowed, answer.rule) == (False, "cannot-be-judged")
 
@@ -156,7 +157,7 @@ def test_guards_that_cannot_be_read_deny_everything(run: RunDir, home: Path, con
 def test_guards_that_are_a_pipe_deny_and_do_not_wait(run: RunDir, home: Path) -> None:
     import os
 
-    os.mkfifo(run.path / session_guards.GUARDS_FILE)
+    os.mkfifo(run.path / GUARDS_FILE)
     assert not ask(run, "Read", {"file_path": "a.py"}).allowed
 
 

@@ -17,13 +17,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from liza.programs.guards import guard_files, session_guards
+from liza.programs.guards import guard_files
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_templates import HookMeaning, list_providers, load_template
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn, TurnSource
 from liza.rules.errors import UsageError
+from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
 from liza.rules.paths import Paths, agent_of
 from liza.rules.sessions.session_ends import StopReason
 from liza.verbs import quick_hook
@@ -227,14 +228,14 @@ def test_both_ways_give_the_same_reply_to_a_tool(run: RunDir, provider: str, com
     assert usual.record(json.dumps(payload).encode())
     reply = Hook(provider, event, json.dumps(payload).encode(), environ(run)).reply()
     assert usual.reply == (reply.out, reply.err, reply.code)
-    assert (run.path / session_guards.DENIALS_FILE).exists() == (command != "ls")
+    assert (run.path / DENIALS_FILE).exists() == (command != "ls")
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"rules": []}'])
 def test_guards_that_cannot_be_read_are_left_to_the_other_way(run: RunDir, content: bytes | None) -> None:
-    (run.path / session_guards.GUARDS_FILE).unlink()
+    (run.path / GUARDS_FILE).unlink()
     if content is not None:
-        (run.path / session_guards.GUARDS_FILE).write_bytes(content)
+        (run.path / GUARDS_FILE).write_bytes(content)
     before = files(run)
     assert not record(run)
     assert files(run) == before
@@ -359,7 +360,7 @@ def test_the_command_refuses_a_tool_without_a_module_that_is_slow_to_load(run: R
     done = run_command(run, "PreToolUse", json.dumps({**LOOK, "tool_input": {"command": "cd x; git push"}}))
     assert (done.returncode, done.stdout) == (2, "[]\n")
     assert "liza submit" in done.stderr
-    assert (run.path / session_guards.DENIALS_FILE).exists()
+    assert (run.path / DENIALS_FILE).exists()
 
 
 def test_the_command_gives_an_unusual_event_to_the_other_way_with_its_payload(run: RunDir) -> None:

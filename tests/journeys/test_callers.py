@@ -51,6 +51,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "watch": ("watch --help", READS),
     "metrics": ("metrics", READS),
     "validate": ("validate", READS),
+    "guard test": ("guard test ls", READS),
     "claim": ("claim task-2 --agent coder-8", REFUSED),
     "note": ("note --to coder-1 hello", REFUSED),
     "pause": ("pause", REFUSED),

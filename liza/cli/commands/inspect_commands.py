@@ -118,6 +118,8 @@ def logs(
         printing.print_json(log)
         return
     printing.print_now(strip_controls(log["output"]))
+    for rule, denied in log["denials"].items():
+        printing.print_notice(f"denied {denied['count']}× by the guard rule {rule}; the last: {denied['last']}")
     if log["note"]:
         printing.print_notice(log["note"])
     if follow:

@@ -59,7 +59,10 @@ def show(
 
 @declare_command(app, "trust", "liza programs trust")
 def trust(as_json: JsonOption = False) -> None:
-    """Trust the present content of this project's liza.toml. Read it first: it can make Liza run any command."""
+    """Trust the present content of this project's liza.toml and .liza/guards.toml. Read them first.
+
+    The first can make Liza run any command, the second can give agents rights.
+    """
     from liza.verbs.programs import trust_project_programs
 
     result = trust_project_programs()
@@ -68,8 +71,10 @@ def trust(as_json: JsonOption = False) -> None:
         return
     commands = "".join(f"\n  {command}" for command in result["commands"])
     printing.print_text(
-        f"liza.toml is trusted in its present form ({result['sha256'][:12]})"
+        f"{' and '.join(result['files'])} {'is' if len(result['files']) == 1 else 'are'} trusted in "
+        f"{'its' if len(result['files']) == 1 else 'their'} present form ({result['sha256'][:12]})"
         + (f"; it may run:{commands}" if commands else "")
+        + (f"; agents are allowed: {', '.join(result['allowing_rules'])}" if result["allowing_rules"] else "")
     )
 
 

@@ -14,17 +14,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from liza.programs.guards.session_guards import GUARDS_FILE
 from liza.programs.presets import preset_files
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import UsageError
+from liza.rules.guards.guard_paths import GUARDS_FILE, GUARDS_TOML
 from liza.rules.guards.guard_rules import find_rule_errors
 from liza.rules.paths import Paths, branch_of, role_of
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
 
 BUILT_IN = Path(__file__).parent.with_name("guards.toml")
-PROJECT_FILE = "guards.toml"
 _LARGEST = 1 << 18  # maximum file size, in bytes
 _TOOLS = ("shell", "read", "write", "fetch", "typed")
 
@@ -40,7 +39,7 @@ class LoadedGuards(Value):
 
 def load_guards(paths: Paths, home: Path) -> LoadedGuards:
     """Return the guards of a crew. Raises UsageError; it names the file, the rule and the field. NotRegularFile."""
-    built_in, file = _read_built_in(), paths.liza / PROJECT_FILE
+    built_in, file = _read_built_in(), paths.liza / GUARDS_TOML
     own = read_guard_file(file)
     names = {row["name"] for row in own["rule"]}
     rules, tools, notices = own["rule"], own["tools"], []
@@ -49,7 +48,7 @@ def load_guards(paths: Paths, home: Path) -> LoadedGuards:
         rules, tools = [row for row in rules if not row.get("allow")], {}
         if left_out:
             notices.append(
-                f".liza/{PROJECT_FILE} gives agents rights ({', '.join(left_out)}); ignored until: "
+                f".liza/{GUARDS_TOML} gives agents rights ({', '.join(left_out)}); ignored until: "
                 f"{preset_files.TRUST_COMMAND}"
             )
     # A rule of the project replaces the default with its name, if it is in effect.

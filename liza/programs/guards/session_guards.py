@@ -13,6 +13,7 @@ import time
 from liza.programs.guards.shell_parser import parse_script
 from liza.rules.errors import NotRegularFile
 from liza.rules.guards.acts import GuardFacts
+from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
 from liza.rules.guards.judgment import UNJUDGED_RULE, Verdict
 from liza.rules.guards.shell_syntax import CannotJudge
 from liza.rules.guards.tool_judgment import ToolJudge
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-GUARDS_FILE = "guards.json"
-DENIALS_FILE = "denials.jsonl"
 MAX_DENIALS = 1 << 20  # size in bytes at which no further denials are recorded
 ON_ERROR_ALLOW = "allow"
 _VARIABLES = ("HOME", "TMPDIR", "USER", "LIZA_ROOT", "LIZA_RUN", "LIZA_TASK", "LIZA_AGENT_ID")

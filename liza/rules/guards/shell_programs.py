@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE, Act, join_path
 from liza.rules.guards.git_command import normalize_git
 from liza.rules.guards.shell_table import ShellTable, option_values, positionals, program_name, split_wrapper
 from liza.rules.guards.word_matching import ANY, MANY, is_known, is_unknown, match_glob
+from liza.rules.lazy_pattern import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 FROM_FILE = "\uf8f3"
 """As input of a shell: a file, whose contents are not read here."""
-_CODE_WORD = re.compile(r"[\w@%+=:./~-]+")
-_CODE_WRITES = re.compile(
+_CODE_WORD = lazy_pattern(r"[\w@%+=:./~-]+")
+_CODE_WRITES = lazy_pattern(
     r"write|unlink|remove|rename|rmtree|truncate|symlink|chmod|mkdir|touch|copy|move|['\"][wax]\+?b?['\"]|>"
 )
 _CODE_WORDS_EACH = 8

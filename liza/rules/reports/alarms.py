@@ -34,6 +34,8 @@ WARN_BEFORE_LIMIT = 2
 """Number of tries or review rounds before a limit at which the warning starts."""
 CYCLES_AFTER_FAILURE = 3  # rejections in total of a task that a coder failed, before a warning
 BY_HAND_HINT = "; start it by hand once, and answer it or log in"
+DENIALS_ALARM = 3
+"""Number of denials of a run by the same guard rule that raises an alarm."""
 MAX_HELD_UP = 3
 """Number of held-up sessions of a task in a row that raises an alarm. They count for no limit that would stop them."""
 
@@ -54,7 +56,8 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     supervisor had started a session, and whose supervisor is gone. ``signals``: signals and since when they are set.
     ``stuck_slots``: slot directories that could not be emptied and were replaced. ``missing_parts``: what each DRAFT
     lacks. ``no_progress``: why sessions of agents make no progress. ``unpriced``: why a money limit does not count all
-    sessions.
+    sessions. ``denials``: for each agent that works, how often a guard rule denied it a tool, and what was said last.
+    ``guard_notices``: why rules of the project's guard file do not count.
     """
 
     evidence: Evidence = Evidence()
@@ -69,6 +72,8 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     missing_parts: Mapping[str, drafts.MissingParts] = {}
     no_progress: Mapping[str, str] = {}
     unpriced: str | None = None
+    denials: Mapping[str, Mapping[str, tuple[int, str]]] = {}
+    guard_notices: tuple[str, ...] = ()
 
 
 def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alarm, ...]:
@@ -79,6 +84,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
         *_supervisor_exits(state, seen),
         *_unsupervised(state, now, seen),
         *_stuck(seen),
+        *_guards(seen),
         *merge_alarms.stuck_slot_alarms(seen.stuck_slots),
     ]
     unclaimable = find_unclaimable(state)
@@ -119,6 +125,16 @@ def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
         yield Alarm(AlarmKind.NO_PROGRESS, agent, f"{agent} makes {_short(why)}", f"liza logs {agent}")
     if seen.unpriced is not None:
         yield Alarm(AlarmKind.BUDGET_BLIND, "budget", seen.unpriced, "liza edit")
+
+
+def _guards(seen: AlarmFacts) -> Iterator[Alarm]:
+    for notice in seen.guard_notices:
+        yield Alarm(AlarmKind.GUARDS_UNTRUSTED, "guards", notice, "liza programs trust")
+    for agent, by_rule in seen.denials.items():
+        for rule, (count, last) in by_rule.items():
+            if count >= DENIALS_ALARM:
+                message = f"the guard rule {rule} denied {agent} a tool {count} times; the last: {_short(last)}"
+                yield Alarm(AlarmKind.GUARD_DENIALS, agent, message, f"liza logs {agent}")
 
 
 def restart_hint(state: State, agent: str, first: str) -> str:

@@ -1,0 +1,100 @@
+"""Guards: what agents may do with their tools, by the installed commands."""
+
+from __future__ import annotations
+
+import json
+
+from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
+from tests.journeys.crews import Crew
+
+ASK = """
+tool() {
+  printf '{"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "%s"}}' "$1" | liza hook claude PreToolUse
+}
+"""
+
+
+def test_an_agent_is_denied_a_push_and_told_why_and_the_third_time_is_an_alarm(crew: Crew) -> None:
+    crew.gate("asked")
+    crew.add("t1")
+    program = crew.script(
+        "agent",
+        ASK
+        + """
+        tool 'git status' && tool 'git commit -am x' && echo "both allowed"
+        for i in 1 2 3; do tool 'cd . && git push' || echo "code $?"; done
+        echo asked > "$NOTES/done"
+        cat "$NOTES/asked" > /dev/null
+        liza exit 1 > /dev/null
+        """,
+    )
+    crew.agent("coder-1", program)
+    crew.wait_note("done")
+    log = crew.json("logs", "coder-1")
+    assert "both allowed\n" in log["output"]
+    assert log["output"].count("code 2\n") == 3
+    assert log["denials"]["no-push"]["count"] == 3
+    assert "denied 3× by the guard rule no-push" in crew.run("logs", "coder-1").stderr
+    found = crew.json("status")
+    assert [row["denials"] for row in found["agents"] if row["id"] == "coder-1"] == [3]
+    (alert,) = [alert for alert in found["alerts"] if alert["kind"] == "guard_denials"]
+    assert (alert["about"], alert["next"]) == ("coder-1", "liza logs coder-1")
+    assert "no-push denied coder-1 a tool 3 times" in alert["message"]
+    assert alert["kind"] not in [waiting["kind"] for waiting in found["waiting"]]
+    directory = crew.paths.run("coder-1.1")
+    assert len((directory / DENIALS_FILE).read_text().splitlines()) == 3
+    assert json.loads((directory / GUARDS_FILE).read_text())["role"] == "coder"
+    crew.open_gate("asked")
+
+
+def test_what_a_guard_would_say_is_asked_for_without_running_anything(crew: Crew) -> None:
+    crew.configure(integration_command="make check > report")
+    denied = crew.run("guard", "test", "touch x && git push -f", "--role", "coder", "--json")
+    assert denied.returncode == 1
+    answer = json.loads(denied.stdout)
+    assert (answer["allowed"], answer["rule"]) == (False, "no-push")
+    assert "liza submit" in answer["reason"]
+    assert not (crew.root / "x").exists()
+    assert "denied by rule no-push" in crew.run("guard", "test", "git push").stdout
+    assert crew.liza("guard", "test", "make check > report", "--role", "reviewer").startswith("allowed by rule tests")
+    assert crew.run("guard", "test", "echo > other", "--role", "reviewer").returncode == 1
+    assert crew.run("guard", "test", "--path", ".liza/state.yaml").returncode == 1
+    assert crew.run("guard", "test", "--path", "src/a.py").returncode == 0
+    assert crew.run("guard", "test", "--path", "src/a.py", "--role", "planner").returncode == 1
+    assert crew.run("guard", "test", "--path", "src/a.py", "--role", "planner", "--tool", "read").returncode == 0
+    assert crew.run("guard", "test", "ls", "--role", "boss").returncode == 2
+    assert crew.run("guard", "test").returncode == 2
+
+
+def test_a_project_gives_rights_after_a_person_trusted_its_file(crew: Crew) -> None:
+    file = crew.paths.liza / "guards.toml"
+    file.write_text('[[rule]]\nname = "push-own"\nallow = true\ncommands = ["git push origin <branch> $"]\n')
+    words = ("guard", "test", "git push origin task/t1", "--task", "t1")
+    crew.add("t1")
+    assert crew.run(*words).returncode == 1
+    (alert,) = [alert for alert in crew.json("status")["alerts"] if alert["kind"] == "guards_untrusted"]
+    assert "push-own" in alert["message"]
+    assert alert["next"] == "liza programs trust"
+    assert "agents are allowed: push-own" in crew.liza("programs", "trust")
+    assert "allowed by rule push-own" in crew.liza(*words)
+    assert [alert for alert in crew.json("status")["alerts"] if alert["kind"] == "guards_untrusted"] == []
+
+
+def test_a_file_with_an_error_starts_no_session_and_status_says_which_field(crew: Crew) -> None:
+    (crew.paths.liza / "guards.toml").write_text('[[rule]]\nname = "a"\ntools = ["shel"]\nreason = "x"\n')
+    told = crew.run("guard", "test", "ls")
+    assert told.returncode == 2
+    assert "guards.toml: rule 'a', tools: 'shel' is no tool" in told.stderr
+    alerts = crew.json("status")["alerts"]
+    assert [alert for alert in alerts if "rule 'a', tools: 'shel'" in alert["message"]]
+    crew.add("t1")
+    supervisor = crew.agent("coder-1", crew.script("agent", "liza exit 1 > /dev/null"))
+    supervisor.wait_said("rule 'a', tools: 'shel' is no tool")
+    assert not crew.paths.run("coder-1.1").joinpath("output.log").exists()
+
+
+def test_on_error_is_a_setting_that_only_a_person_can_change(crew: Crew) -> None:
+    assert crew.run("guard", "test", "echo '").returncode == 1
+    crew.configure(guards={"on_error": "allow"})
+    assert crew.run("guard", "test", "echo '").returncode == 0
+    assert crew.run("guard", "test", "git push").returncode == 1
