@@ -151,13 +151,38 @@ def crew_over_budget_reason(crew: Crew, state: State) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def usage_breakdown(crew: Crew) -> dict[str, Any]:
-    """Totals of the whole ledger, in groups. Raises LizaError if a line of it cannot be read."""
-    entries = ledger.read_entries(crew.paths)
+def read_usage(crew: Crew, state: State) -> list[LedgerEntry]:
+    """Usage of all sessions, each once: those of the ledger, and the living ones as far as they were measured.
+
+    Raises LizaError if a line of the ledger cannot be read.
+    """
+    living = (_with_telemetry(crew, entry) for entry in _living_entries(crew, state))
+    return _add_living(ledger.read_entries(crew.paths), living)
+
+
+def _with_telemetry(crew: Crew, entry: LedgerEntry) -> LedgerEntry:
+    """Return the entry of a living session with what its runtime reported by model and tool, and its age."""
+    from liza.programs.accounts.run_account import account_of  # `status` does not need these
+    from liza.programs.usage.telemetry_log import TelemetryLog
+
+    directory = crew.run_dir(entry.run)
+    # Files that an agent damaged hide only the details of its own session.
+    with suppress(LizaError, OSError):
+        record, sums = directory.read_record(), TelemetryLog(directory.path).read()
+        seconds = max(0.0, (entry.time - record.started).total_seconds()) if record is not None else 0.0
+        entry = replace(entry, seconds=seconds, account=account_of(directory))
+        return entry if sums is None else replace(entry, used=sums.used, models=sums.models, tools=sums.tools)
+    return entry
+
+
+def usage_breakdown(crew: Crew, state: State) -> dict[str, Any]:
+    """Totals of all sessions, in groups. Raises LizaError if a line of the ledger cannot be read."""
+    entries = read_usage(crew, state)
     return {
         "by_task": _group_totals(entries, lambda entry: entry.task or "planning"),
         "by_agent": _group_totals(entries, lambda entry: agent_of(entry.run)),
         "by_program": _group_totals(entries, lambda entry: entry.program),
+        "by_account": _group_totals((entry for entry in entries if entry.account), lambda entry: entry.account or ""),
         "by_outcome": _group_totals(entries, lambda entry: entry.outcome),
         "by_day": _group_totals(entries, lambda entry: entry.time.date().isoformat()),
         "by_model": _model_totals(entries),
@@ -199,6 +224,9 @@ def _total_row(total: UsageTotal) -> dict[str, Any]:
         "sessions": total.sessions,
         "seconds": round(total.seconds),
         "tokens": total.used.tokens if is_known else None,
+        "input": total.used.input if is_known else None,
+        "cached": total.used.cached if is_known else None,
+        "output": total.used.output if is_known else None,
         "estimated": total.used.estimated,
         "money": total.used.cost,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.accounts import session_results
-from liza.programs.accounts.run_account import session_environ
+from liza.programs.accounts.run_account import account_of, session_environ
 from liza.programs.presets.preset import Preset
 from liza.programs.session import outcomes, session_process, transcript
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
@@ -156,6 +156,7 @@ def _append_usage(
         task=record.task,
         sprint=crew.board.read().sprint.id,
         used=used,
+        account=account_of(directory),
         models=telemetry.models if telemetry else {},
         tools=telemetry.tools if telemetry else {},
     )

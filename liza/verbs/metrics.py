@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from liza.crew import usage_summary
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.rules import derived
+from liza.rules.errors import UsageError
+from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.model import FINAL_STATUSES, State, Status
 from liza.rules.reports import timings
 
 MIN_VERDICTS = 5  # with fewer verdicts the approval rate says nothing
 MAX_APPROVAL_RATE = 0.95  # above this rate reviewers may not look at the work
+
+
+USAGE_GROUPS = ("task", "agent", "program", "account", "model", "tool", "outcome", "day")
+"""Groups in which usage is summed. Days are in UTC."""
+
+
+def usage_by(crew: Crew, groups: Sequence[str]) -> dict[str, Any]:
+    """Return the usage in these groups only. Raises UsageError for an unknown group."""
+    for group in groups:
+        if group not in USAGE_GROUPS:
+            groups_text = f"{', '.join(USAGE_GROUPS)}{did_you_mean(group, USAGE_GROUPS)}"
+            raise UsageError(f"unknown group {group!r}; the groups: {groups_text}", "liza metrics --by model")
+    state = crew.board.read()
+    totals = usage_summary.usage_breakdown(crew, state)
+    return {"sprint": state.sprint.id, **{f"by_{group}": totals[f"by_{group}"] for group in groups}}
 
 
 def metrics(crew: Crew) -> dict[str, Any]:
@@ -47,7 +65,7 @@ def metrics(crew: Crew) -> dict[str, Any]:
         "approval_rate": rate,
         "untested_merges": archived.untested
         + sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
-        **usage_summary.usage_breakdown(crew),
+        **usage_summary.usage_breakdown(crew, state),
         "messages": usage_summary.delivery_statistics(crew, state),
         "anomalies": dict(Counter(anomaly.type for anomaly in state.anomalies)),
         "warnings": [f"reviewers approved {rate:.0%} of {verdicts} submissions: check their reviews"]

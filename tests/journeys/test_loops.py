@@ -69,7 +69,7 @@ def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(t
         program = looping(crew, f"while :; do echo '{used}'; sleep 0.05; done\n")
         supervisor = crew.agent("coder-1", program)
         crew.wait(lambda _: crew.paths.signal("PAUSE").exists(), "the pause")
-        crew.wait(lambda _: crew.json("metrics")["by_task"], "the end of the session")
+        crew.wait(lambda _: crew.json("metrics")["by_outcome"].keys() - {"living"}, "the end of the session")
         shown = crew.liza("status")
         assert "PAUSE is set: task-1 has used " in shown
         assert "of 1,000 tokens: raise config.budget (liza edit), then: liza resume" in shown
@@ -85,7 +85,7 @@ def test_status_shows_every_limit_before_anything_is_spent_and_says_that_a_limit
         assert "nothing spent yet, limit 100,000 tokens a task, $5.00 a sprint" in crew.liza("status")
         used = '{"type":"used","input":900,"output":100,"cost":0}'
         supervisor = crew.agent("coder-1", looping(crew, WORK + f"echo '{used}'\n"))
-        crew.wait(lambda _: crew.json("metrics")["by_task"], "the end of the session")
+        crew.wait(lambda _: crew.json("metrics")["by_outcome"].keys() - {"living"}, "the end of the session")
         shown = crew.liza("status")
         assert "1,000 tokens, cost not known, limit 100,000 tokens a task, $5.00 a sprint" in shown
         assert (

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from liza.cli.commands import fast_commands
-from liza.cli.declare import JsonOption, create_app, declare_command, parse_duration
+from liza.cli.declare import JsonOption, create_app, declare_command, parse_duration, split_names
 from liza.cli.render import printing, render_crew, render_metrics, render_patch, render_task
 from liza.cli.render.columns import paint, strip_controls
 from liza.cli.render.pager import page_text
@@ -229,16 +229,29 @@ def watch(as_json: JsonOption = False) -> None:
             printing.print_now(render_crew.format_alarm(alarm, printing.wants_colours()))
 
 
-@declare_command(app, "metrics", "liza metrics")
-def metrics(as_json: JsonOption = False) -> None:
-    """Show tasks, tries, verdicts and messages of the sprint; usage by task, agent, program and outcome."""
-    from liza.verbs.metrics import metrics as verb
+@declare_command(app, "metrics", "liza metrics\nliza metrics --by model,day --json")
+def metrics(
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Only usage: by task, agent, program, account, model, tool, outcome or day."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show tasks, tries, verdicts and messages of the sprint, and the usage of all sessions in groups.
 
-    values = verb(find_crew())
+    Each session counts once: an ended one as recorded, a living one as far as it was measured. By model and by tool,
+    only sessions whose runtime reports that are counted. Days are in UTC.
+    """
+    from liza.verbs.metrics import metrics as verb
+    from liza.verbs.metrics import usage_by
+
+    groups = split_names(by)
+    values = verb(find_crew()) if groups is None else usage_by(find_crew(), groups)
     if as_json:
         printing.print_json(values)
     else:
-        printing.print_wrapped(render_metrics.format_metrics(values))
+        text = render_metrics.format_metrics(values) if groups is None else render_metrics.format_usage(values)
+        printing.print_wrapped(text)
 
 
 @declare_command(app, "validate", "liza validate .liza/state.yaml")

@@ -26,9 +26,18 @@ def format_metrics(metrics: Row) -> str:
     lines += [f"warning: {warning}" for warning in metrics["warnings"]]
     if metrics["tasks"]:
         lines += ["", _task_table(metrics["tasks"]), *_archive_note(metrics["archived"])]
-    lines += [f"\n{_usage_table(label, metrics[name])}" for name, label in _USAGE_TABLES.items() if metrics.get(name)]
-    lines += [f"\n{_tool_table(metrics['by_tool'])}"] if metrics.get("by_tool") else []
+    lines += [f"\n{table}" for table in _usage_tables(metrics)]
     return "\n".join(lines)
+
+
+def format_usage(metrics: Row) -> str:
+    """Return the tables of usage only."""
+    return "\n\n".join(_usage_tables(metrics)) or "no session has reported this yet"
+
+
+def _usage_tables(metrics: Row) -> list[str]:
+    tables = [_usage_table(label, metrics[name]) for name, label in _USAGE_TABLES.items() if metrics.get(name)]
+    return [*tables, _tool_table(metrics["by_tool"])] if metrics.get("by_tool") else tables
 
 
 def _sprint_line(metrics: Row) -> str:
@@ -96,6 +105,7 @@ _USAGE_TABLES: Final = {
     "by_task": "task",
     "by_agent": "agent",
     "by_program": "program",
+    "by_account": "account",
     "by_model": "model",
     "by_outcome": "outcome",
     "by_day": "day",

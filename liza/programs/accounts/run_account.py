@@ -46,6 +46,15 @@ def read_run_account(directory: RunDir) -> RunAccount | None:
     return read_struct(directory.path / ACCOUNT_FILE, RunAccount)
 
 
+def account_of(directory: RunDir) -> str | None:
+    """Return the id of the run's account; None if it has none or that is unknown."""
+    try:
+        account = read_run_account(directory)
+    except LizaError:
+        return None
+    return account.account if account is not None else None
+
+
 def config_dir_of(directory: RunDir) -> str:
     """Return the account's own configuration directory; empty if it has none or that is unknown."""
     try:

@@ -73,8 +73,8 @@ class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One session in the ledger.
 
     ``outcome`` is a SessionOutcome, or ``living``. ``used`` is None if its program reported nothing. ``seconds`` is
-    wall time. ``models`` and ``tools``: the parts of the usage by model, and the calls by tool, if its runtime reported
-    them.
+    wall time. ``account``: the account of its program, if the person has listed some. ``models`` and ``tools``: the
+    parts of the usage by model, and the calls by tool, if its runtime reported them.
     """
 
     run: str
@@ -86,6 +86,7 @@ class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     task: str | None = None
     sprint: str | None = None
     used: TokenUsage | None = None
+    account: str | None = None
     models: dict[str, TokenUsage] = msgspec.field(default_factory=dict)
     tools: dict[str, ToolTotal] = msgspec.field(default_factory=dict)
 

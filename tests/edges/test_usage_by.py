@@ -1,0 +1,144 @@
+"""Usage in groups: each session once, whether it lives, has just ended, or ended long ago."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from liza.cli.render.render_metrics import format_usage
+from liza.crew import usage_summary
+from liza.crew.crew import Crew
+from liza.programs.accounts.run_account import RunAccount, write_run_account
+from liza.programs.session.run_directory import Gauge, RunRecord
+from liza.programs.session.session_process import RunningSession
+from liza.programs.usage import ledger
+from liza.programs.usage.telemetry_log import TelemetryLog
+from liza.rules.errors import UsageError
+from liza.rules.paths import Paths
+from liza.rules.reports.prometheus_text import format_families, usage_families
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage, ToolTotal
+from liza.system import atomic, processes
+from liza.verbs.metrics import USAGE_GROUPS, usage_by
+from liza.worker.api_requests import ReportedCall, TelemetryEvent, TurnUsage
+from tests.campaign.small_board import FIRST
+from tests.conftest import FakeClock
+
+RUN = "coder-1.1"
+USED = TokenUsage(input=1_200_000, cached=200, output=300, cost=0.5)
+
+
+@pytest.fixture
+def crew(tmp_path: Path, clock: FakeClock) -> Crew:
+    made = Crew(Paths(tmp_path), clock)
+    made.board.create(FIRST + "    runs: 1\n    program: modelled\n")
+    return made
+
+
+def live(crew: Crew, clock: FakeClock) -> None:
+    """A session that runs, with an account, and whose runtime has reported one turn."""
+    directory = crew.run_dir(RUN)
+    directory.create(RunRecord(agent="coder-1", run=RUN, kind="work", started=clock.now(), program="modelled"))
+    me = processes.identify_self()
+    session = RunningSession(shim=me, child=me, time=clock.now())
+    atomic.write(directory.path / "session.json", msgspec.json.encode(session))
+    write_run_account(directory, RunAccount(account="modelled/a", read=clock.now()))
+    directory.write_gauge(Gauge(calls=1, used=USED))
+    usage = TurnUsage(input_tokens=1_199_800, cache_read_tokens=200, output_tokens=300, model="m-1", cost_usd=0.5)
+    calls = (ReportedCall(name="shell", duration_ms=1500), ReportedCall(name="shell", success=False))
+    TelemetryLog(directory.path).append([TelemetryEvent(timestamp=clock.now(), usage=usage, tools_called=calls)])
+    clock.advance(90)
+
+
+def ended(clock: FakeClock, run: str = RUN) -> LedgerEntry:
+    return LedgerEntry(
+        run=run,
+        time=clock.now(),
+        kind="work",
+        program="modelled",
+        outcome="finished",
+        seconds=90.0,
+        task="task-1",
+        account="modelled/a",
+        used=USED,
+        models={"m-1": USED},
+        tools={"shell": ToolTotal(calls=2, failures=1, milliseconds=1500)},
+    )
+
+
+def test_a_session_counts_once_before_and_after_its_end(crew: Crew, clock: FakeClock) -> None:
+    live(crew, clock)
+    before = usage_by(crew, USAGE_GROUPS)
+    ledger.append_entry(crew.paths, ended(clock))
+    after = usage_by(crew, USAGE_GROUPS)
+    for group in ("agent", "program", "account", "model", "tool", "day"):
+        assert before[f"by_{group}"] == after[f"by_{group}"] != {}, group
+    assert before["by_outcome"] == {"living": after["by_outcome"]["finished"]}
+    (row,) = after["by_model"].values()
+    assert (row["tokens"], row["input"], row["cached"], row["output"], row["money"]) == (
+        1_200_300,
+        1_200_000,
+        200,
+        300,
+        0.5,
+    )
+    assert after["by_account"]["modelled/a"]["sessions"] == 1
+    assert after["by_tool"] == {"shell": {"calls": 2, "failures": 1, "seconds": 1.5}}
+
+
+def test_only_the_groups_that_are_asked_for_are_returned(crew: Crew, clock: FakeClock) -> None:
+    ledger.append_entry(crew.paths, ended(clock))
+    clock.advance(timedelta(days=1).total_seconds())
+    ledger.append_entry(crew.paths, ended(clock, "coder-2.1"))
+    result = usage_by(crew, ("day", "tool"))
+    assert list(result) == ["sprint", "by_day", "by_tool"]
+    assert list(result["by_day"]) == ["2026-01-01", "2026-01-02"]
+    lines = format_usage(result).splitlines()
+    assert lines[0].split() == ["day", "sessions", "time", "tokens", "money"]
+    assert lines[-1].split() == ["shell", "4", "2", "3", "s"]
+    assert format_usage(usage_by(crew, ())) == "no session has reported this yet"
+    with pytest.raises(UsageError, match=r"unknown group 'modle'.*did you mean model"):
+        usage_by(crew, ("modle",))
+
+
+def test_the_figures_for_prometheus_count_each_session_once_with_all_digits(crew: Crew, clock: FakeClock) -> None:
+    live(crew, clock)
+    before = _samples(crew)
+    ledger.append_entry(crew.paths, ended(clock))
+    after = _samples(crew)
+    tokens = 'liza_usage_tokens_total{agent="coder-1",program="modelled",type="input"}'
+    assert before[tokens] == after[tokens] == "1200000"
+    assert after['liza_model_cost_usd_total{model="m-1"}'] == "0.5"
+    assert after['liza_tool_failures_total{tool="shell"}'] == "1"
+    sessions = 'liza_usage_sessions_total{agent="coder-1",program="modelled",outcome="finished"}'
+    assert (before.get(sessions), after[sessions]) == (None, "1")
+    # A counter never falls.
+    assert all(float(after[name]) >= float(value) for name, value in before.items())
+
+
+def test_an_estimate_of_a_living_session_is_in_no_counter(clock: FakeClock) -> None:
+    entry = LedgerEntry(run=RUN, time=clock.now(), kind="work", program="p", outcome="living", seconds=1.0, used=USED)
+    assert format_families(usage_families([entry])) == ""
+
+
+def test_what_an_agent_names_cannot_add_a_line(clock: FakeClock) -> None:
+    name = 'a"b\\c\nliza_usage_cost_usd_total 9'
+    entry = LedgerEntry(
+        run=RUN,
+        time=clock.now(),
+        kind="w",
+        program="p",
+        outcome="finished",
+        seconds=0.0,
+        tools={name: ToolTotal(calls=1)},
+    )
+    text = format_families(usage_families([entry]))
+    assert 'liza_tool_calls_total{tool="a\\"b\\\\c\\nliza_usage_cost_usd_total 9"} 1' in text.splitlines()
+
+
+def _samples(crew: Crew) -> dict[str, str]:
+    text = format_families(usage_families(usage_summary.read_usage(crew, crew.board.read())))
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in lines}
