@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 
 from liza.board import signals, wake_up
@@ -44,7 +45,7 @@ from liza.rules.work_kinds import WorkKind
 from liza.rules.worker_api.context_rules import END_AT
 from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.supervisor import jobs
-from liza.supervisor.conclude import conclude_session, note_account_obstacle
+from liza.supervisor.conclude import conclude_session, note_account_obstacle, start_export
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
 from liza.supervisor.message_carrier import MessageCarrier
@@ -233,6 +234,8 @@ class ActionRunner:
         has_looped = result.outcome is SessionOutcome.LOOPED and work is not None and work.kind == WorkKind.PLANNING
         if rule.fault is Fault.CRASH or has_looped:
             self.memory.streak = self.memory.streak.crashed(self.crew.clock.monotonic())
+        with suppress(OSError, LizaError):
+            start_export(self.crew, self.launcher.environ)
         # With an obstacle this agent rests only if no other account can be used: `situation.find_account_wait`.
         if not note_account_obstacle(self.crew, directory, result, self.launcher.environ, self.notify):
             self._rest_after(result)

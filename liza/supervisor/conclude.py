@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.crew import Crew
+from liza.crew.liza_path import liza_argv
 from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.accounts import session_results
 from liza.programs.accounts.run_account import account_of, session_environ
 from liza.programs.presets.preset import Preset
-from liza.programs.session import outcomes, session_process, transcript
+from liza.programs.session import log_file, outcomes, session_process, transcript
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
-from liza.programs.usage import ledger
+from liza.programs.usage import ledger, otel_export
 from liza.programs.usage.meter import Meter
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.lazy_pattern import lazy_pattern
@@ -31,6 +34,8 @@ from liza.supervisor.run_evidence import trusted_record
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
 
+EXPORT_LOG = "otel.log"
+MAX_EXPORT_LOG = 1 << 20  # bytes
 SCREEN_HISTORY_LINES = 2000  # lines of scroll-back that are saved besides the screen
 OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much text after the reason of their end
 _BRIEF_END = lazy_pattern(r"<!-- liza:end run=\S+ -->")
@@ -63,6 +68,30 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
     with suppress(LizaError, OSError):
         archive_old_runs(crew, directory.agent)
     return result
+
+
+def start_export(crew: Crew, environ: Mapping[str, str]) -> None:
+    """Send the ended session to the person's OpenTelemetry collector, if there is one, in a process of its own.
+
+    A collector that does not answer then delays nothing. Its errors are in the log. Raises OSError.
+    """
+    if not otel_export.is_enabled(environ):
+        return
+    path = crew.paths.logs / EXPORT_LOG
+    crew.paths.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log_file.cap(path, MAX_EXPORT_LOG, MAX_EXPORT_LOG // 2)
+    with log_file.open_for_append(path) as log:
+        child = subprocess.Popen(
+            [*liza_argv(), "metrics", "--export"],
+            cwd=crew.paths.root,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    crash_points.point("spawned", "export")
+    threading.Thread(target=child.wait, name="export", daemon=True).start()
 
 
 def note_account_obstacle(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +33,21 @@ def usage_by(crew: Crew, groups: Sequence[str]) -> dict[str, Any]:
     state = crew.board.read()
     totals = usage_summary.usage_breakdown(crew, state)
     return {"sprint": state.sprint.id, **{f"by_{group}": totals[f"by_{group}"] for group in groups}}
+
+
+def export_usage(crew: Crew) -> dict[str, Any]:
+    """Send the sessions that were not sent before to an OpenTelemetry collector, and the sums of all.
+
+    Raises Missing if the extra is not installed, or no collector is named or accepts the data.
+    """
+    from liza.programs.usage import ledger, otel_export
+
+    state = crew.board.read()
+    ended = ledger.read_entries(crew.paths)
+    runs = {entry.run for entry in ended}
+    living = [entry for entry in usage_summary.read_usage(crew, state) if entry.run not in runs]
+    sent = otel_export.export_usage(crew.paths.liza, str(crew.paths.root), ended, living, os.environ)
+    return {"result": "exported", "sessions": sent}
 
 
 def metrics(crew: Crew) -> dict[str, Any]:

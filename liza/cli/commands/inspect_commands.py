@@ -235,6 +235,9 @@ def metrics(
         str | None,
         typer.Option("--by", help="Only usage: by task, agent, program, account, model, tool, outcome or day."),
     ] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="Send new sessions to the OpenTelemetry collector (needs liza[otel]).")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show tasks, tries, verdicts and messages of the sprint, and the usage of all sessions in groups.
@@ -242,9 +245,13 @@ def metrics(
     Each session counts once: an ended one as recorded, a living one as far as it was measured. By model and by tool,
     only sessions whose runtime reports that are counted. Days are in UTC.
     """
+    from liza.verbs.metrics import export_usage, usage_by
     from liza.verbs.metrics import metrics as verb
-    from liza.verbs.metrics import usage_by
 
+    if export:
+        exported = export_usage(find_crew())
+        printing.print_json(exported) if as_json else printing.print_text(render_metrics.format_export(exported))
+        return
     groups = split_names(by)
     values = verb(find_crew()) if groups is None else usage_by(find_crew(), groups)
     if as_json:
