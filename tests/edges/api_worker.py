@@ -149,6 +149,8 @@ class Worker:
 
     def __init__(self, api: Api, run: str, token: str) -> None:
         self.api, self.run, self.token = api, run, token
+        self.agent = agent_of(run)
+        self.streams: list[Stream] = []
 
     def post(self, path: str, body: Any = None, **more: Any) -> Reply:
         return self.api.post(path.replace("{run}", self.run), body, token=self.token, **more)
@@ -161,7 +163,9 @@ class Worker:
         return self.post("/v1/lifecycle", body)
 
     def stream(self, last_event_id: str | None = None) -> Stream:
-        return Stream(self, last_event_id)
+        stream = Stream(self, last_event_id)
+        self.streams.append(stream)
+        return stream
 
 
 class Stream:
@@ -175,16 +179,18 @@ class Stream:
         )
         self.socket.sendall(f"{head}{last}\r\n".encode())
         self.events: list[dict[str, Any]] = []
-        self.text, self.is_over = b"", False
+        self.is_open, self.is_over = False, False
         if reads:
             threading.Thread(target=self._read, daemon=True).start()
-            until(lambda: b": open" in self.text or self.is_over, "the stream is open")
+            until(lambda: self.is_open or self.is_over, "the stream is open")
 
     def _read(self) -> None:
+        rest = b""
         with suppress(OSError):
             while data := self.socket.recv(1 << 16):
-                self.text += data
-                self.events = list(_parse(self.text))
+                self.is_open = True
+                *blocks, rest = (rest + data).split(b"\n\n")
+                self.events += [event for block in blocks if (event := _parse(block))]
         self.is_over = True
 
     def ids(self) -> list[str]:
@@ -203,17 +209,14 @@ class Stream:
         self.socket.close()
 
 
-def _parse(text: bytes) -> Iterator[dict[str, Any]]:
-    """Complete events of a stream with chunked encoding."""
+def _parse(block: bytes) -> dict[str, Any]:
+    """An event; empty for a comment. Lines without a name are the sizes of chunks."""
     event: dict[str, Any] = {}
-    for line in text.decode(errors="replace").replace("\r\n", "\n").split("\n"):
-        name, separator, value = line.partition(": ")
-        if separator and name in ("id", "event"):
-            event[name] = value
-        elif separator and name == "data" and value.endswith("}"):
-            event["data"] = json.loads(value)
-            yield event
-            event = {}
+    for line in block.decode().split("\n"):
+        name, separator, value = line.strip().partition(": ")
+        if separator and name in ("id", "event", "data"):
+            event[name] = json.loads(value) if name == "data" else value
+    return event
 
 
 def now(sharp: bool = False) -> datetime:

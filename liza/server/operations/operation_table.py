@@ -7,16 +7,16 @@ from functools import cache
 from typing import Any, Final
 
 from liza import __version__
-from liza.crew import run_state
+from liza.rules.errors import RunIsOver
 from liza.server.callers import Access
 from liza.server.operations import openapi
 from liza.server.operations.calls import Call, Operation
 from liza.server.operations.metrics_text import format_metrics
 from liza.server.operations.verb_operations import VERB_OPERATIONS
 from liza.server.operations.worker_operations import WORKER_OPERATIONS
-from liza.server.problems import RequestProblem
 from liza.worker.api_answers import ServerHealth
 from liza.worker.api_requests import HealthStatus
+from liza.worker.current_run import require_current_run
 
 
 def _server_health(call: Call) -> ServerHealth:
@@ -42,10 +42,12 @@ def _metrics(call: Call) -> bytes:
 
 
 def _is_stream_over(call: Call) -> bool:
-    """Return whether the run has ended. Raises RequestProblem if there is no such run."""
-    if not call.run_dir.exists():
-        raise RequestProblem(404, "unknown-id", f"there is no run {call.run} in this crew")
-    return call.run_dir.is_concluded() or run_state.is_session_over(call.run_dir)
+    """Return whether the run has ended. Raises UnknownId if there is no such run."""
+    try:
+        require_current_run(call.run_dir)
+    except RunIsOver:
+        return True
+    return False
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (

@@ -5,17 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.server.callers import Access
 from liza.server.operations.calls import Call, Operation
 from liza.worker.api_answers import (
+    AcknowledgeAnswer,
     IdentityAnswer,
     LifecycleAnswer,
+    PromptAnswer,
     TelemetryAnswer,
 )
 from liza.worker.api_requests import (
+    AcknowledgeRequest,
     IdentityRequest,
     LifecycleEvent,
     LifecycleRequest,
+    PromptMetadata,
+    PromptRequest,
     ReportedCall,
     TelemetryEvent,
     TelemetryRequest,
@@ -23,14 +29,24 @@ from liza.worker.api_requests import (
 )
 from liza.worker.identity import identify
 from liza.worker.lifecycle import report_lifecycle
+from liza.worker.prompts import acknowledge_prompts, submit_prompt
 from liza.worker.telemetry import record_telemetry
 
 RUN: Final = "coder-1.7"
+PROMPT: Final = "20260301T150100-000-s"
 _TIME: Final = datetime(2026, 3, 1, 15, 1, tzinfo=UTC)
 
 
 def _lifecycle(call: Call) -> LifecycleAnswer:
     return report_lifecycle(call.run_dir, call.request, call.crew.clock.now())
+
+
+def _prompt(call: Call) -> PromptAnswer:
+    return submit_prompt(call.crew, call.caller.person or call.run, call.request)
+
+
+def _acknowledge(call: Call) -> AcknowledgeAnswer:
+    return acknowledge_prompts(call.run_dir, call.request, call.crew.clock.now())
 
 
 def _telemetry(call: Call) -> TelemetryAnswer:
@@ -75,6 +91,37 @@ WORKER_OPERATIONS: Final = (
         LifecycleAnswer(applied=True, state="idle"),
         request=LifecycleRequest,
         request_example=LifecycleRequest(event=LifecycleEvent.IDLE, run_id=RUN, timestamp=_TIME, session_id="4f2c"),
+        wakes_stream=True,
+    ),
+    Operation(
+        "prompt",
+        "POST",
+        "/v1/prompt",
+        "Queue a prompt for a run",
+        Access.PERSON,
+        _prompt,
+        PromptAnswer,
+        PromptAnswer(accepted=True, queued=False, position=0, id=PROMPT),
+        request=PromptRequest,
+        request_example=PromptRequest(
+            run_id=RUN,
+            content="Round half up, as in specs/tax.md",
+            priority=PromptPriority.SYSTEM,
+            metadata=PromptMetadata(sender="ann", task_id="invoice-model"),
+        ),
+        wakes_stream=True,
+    ),
+    Operation(
+        "acknowledge",
+        "POST",
+        "/v1/acknowledge",
+        "Confirm events of the stream: they are not delivered again",
+        Access.RUN,
+        _acknowledge,
+        AcknowledgeAnswer,
+        AcknowledgeAnswer(acknowledged=1),
+        request=AcknowledgeRequest,
+        request_example=AcknowledgeRequest(run_id=RUN, ids=(PROMPT,)),
         wakes_stream=True,
     ),
     Operation(

@@ -1,4 +1,1 @@
-"""The event stream of a run. `delivery_record.py` keeps which events were sent.
-
-Read `event_stream.py` first.
-"""
+"""The event stream of a run. Read `event_stream.py` first."""

@@ -1,8 +1,8 @@
 """The stream of a run: prompts and questions as server-sent events.
 
-Prompts come from the agent's inbox, one pass at a time: a slow reader costs no memory. A new stream of a run replaces
-the one before. Nothing is sent twice to a runtime that names the last event it received, and nothing is lost while no
-stream is open: the inbox keeps a prompt until it is acknowledged.
+Which prompts are sent is decided by `programs/messages/prompt_stream.py`, which also records it: nothing is sent twice
+to a runtime that names the last event it received, and nothing is lost while no stream is open. A new stream of a run
+replaces the one before. An event is made when the reader has taken the one before: a slow reader costs no memory.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from liza.programs.messages import inbox
+from liza.programs.messages.inbox_reader import InboxReader
+from liza.programs.messages.prompt_stream import PromptStream
 from liza.programs.session.run_directory import RunDir
 from liza.rules.model import AwareDatetime
 from liza.rules.sessions.message_rules import Message
-from liza.rules.worker_api.stream_rules import due_prompts
-from liza.server.streams.delivery_record import DeliveryRecord
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 """Seconds of silence before a comment is sent: it shows both sides whether the connection works."""
@@ -33,13 +33,21 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
+class PromptEventMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """As in the request of the prompt. ``sender`` is ``from`` in JSON."""
+
+    sender: str = msgspec.field(name="from")
+    task_id: str | None = None
+
+
 class PromptEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The data of an event ``prompt``. Acknowledge ``id`` when the prompt was taken over."""
 
     id: str
     content: str
     priority: str
-    sender: str = msgspec.field(name="from")
+    source: str
+    metadata: PromptEventMetadata
     created: AwareDatetime
 
 
@@ -70,12 +78,20 @@ class StreamHub:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
+        self._readers: dict[str, InboxReader] = {}
         self._open: dict[str, _Subscription] = {}
         self._is_stopping = False
 
     @property
     def count(self) -> int:
         return len(self._open)
+
+    def reader_of(self, run_dir: RunDir) -> InboxReader:
+        """Return the reader of the agent's inbox, which all streams of the agent share."""
+        reader = self._readers.get(run_dir.agent)
+        if reader is None:
+            reader = self._readers[run_dir.agent] = InboxReader(run_dir.paths, run_dir.agent)
+        return reader
 
     @contextmanager
     def subscribe(self, run: str) -> Iterator[_Subscription]:
@@ -119,18 +135,16 @@ class EventStream:
         """``is_over``: whether the run has ended; it is called in another thread. ``abort`` ends the connection."""
         self._hub, self._run_dir, self._last_event_id = hub, run_dir, last_event_id
         self._is_run_over, self._abort = is_over, abort
-        self._record = DeliveryRecord(run_dir)
-        self._received: frozenset[str] = frozenset()
-        self._sent: set[str] = set()
         self._questions = itertools.count(1)
 
     async def __call__(self, scope: object, receive: Receive, send: Send) -> None:
         with self._hub.subscribe(self._run_dir.run) as subscription:
-            self._received = await self._in_thread(self._record.begin, self._last_event_id)
+            reader = self._hub.reader_of(self._run_dir)
+            prompts = await self._in_thread(PromptStream, self._run_dir, self._last_event_id or None, reader)
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             gone = asyncio.create_task(_wait_for_disconnect(receive, subscription))
             try:
-                await self._relay(subscription, send)
+                await self._relay(prompts, subscription, send)
             except TimeoutError:
                 # The reader does not read. To close the connection would wait for it.
                 self._abort()
@@ -139,16 +153,14 @@ class EventStream:
                 gone.cancel()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _relay(self, subscription: _Subscription, send: Send) -> None:
+    async def _relay(self, prompts: PromptStream, subscription: _Subscription, send: Send) -> None:
         loop = asyncio.get_running_loop()
         await _send_block(send, b": open\n\n")
         question_at = loop.time() + QUESTION_SECONDS
         while not subscription.is_over():
             subscription.wake.clear()
-            messages, is_run_over = await self._in_thread(self._find_due)
+            messages, is_run_over = await self._in_thread(self._look, prompts)
             for message in messages:
-                await self._in_thread(self._record.add, message.id)
-                self._sent.add(message.id)
                 await _send_block(send, _format_event("prompt", _prompt_event(message), message.id))
                 if subscription.is_over():
                     return
@@ -161,19 +173,19 @@ class EventStream:
                 question = HealthQuestion(question=f"{self._run_dir.run}-{next(self._questions)}")
                 await _send_block(send, _format_event("health", question))
 
-    def _find_due(self) -> tuple[tuple[Message, ...], bool]:
+    def _look(self, prompts: PromptStream) -> tuple[tuple[Message, ...], bool]:
         """Return the prompts to send now, and whether the run is over. Raises OSError, LizaError."""
-        waiting = inbox.list_pending(self._run_dir.paths, self._run_dir.agent)
-        turn = self._run_dir.read_turn()
-        self._sent.intersection_update(message.id for message in waiting)
-        due = due_prompts(waiting, self._sent, None if turn is None else turn.phase, self._received)
-        return due, self._is_run_over()
+        return prompts.next_prompts(datetime.now(UTC).replace(microsecond=0)), self._is_run_over()
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._hub.executor, function, *arguments)
 
 
-_HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"connection", b"close"),
+]
 
 
 def _prompt_event(message: Message) -> PromptEvent:
@@ -181,7 +193,8 @@ def _prompt_event(message: Message) -> PromptEvent:
         id=message.id,
         content=message.text,
         priority=message.priority,
-        sender=message.sender,
+        source=message.source,
+        metadata=PromptEventMetadata(sender=message.sender, task_id=message.task),
         created=message.created,
     )
 
