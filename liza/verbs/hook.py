@@ -101,7 +101,7 @@ class Hook:
             return NO_REPLY
         if not _has_messages(run_dir):
             return NO_REPLY
-        from liza.programs.messages import inbox, prompt_stream
+        from liza.programs.messages import inbox
 
         waiting = inbox.claim_for_hook(
             run_dir.paths,
@@ -109,7 +109,7 @@ class Hook:
             run_dir.run,
             datetime.now(UTC).replace(microsecond=0),
             in_turn=event.meaning is HookMeaning.TOOL,
-            taken=prompt_stream.read_delivered(run_dir) if turn.is_reported else (),
+            taken=_delivered_to_runtime(run_dir) if turn.is_reported else (),
         )
         # A message whose push is confirmed by the next prompt stays pending until then.
         is_evidence = event.event.context is not None or not event.event.is_confirmed
@@ -171,6 +171,13 @@ def _log_call(run_dir: RunDir, event: ReceivedEvent) -> None:
     log_file.cap(path, MOST_CALLS, SIZE_AFTER_CUT)
     with log_file.open_for_append(path) as log:
         log.write(f"{line.decode()}\n")
+
+
+def _delivered_to_runtime(run_dir: RunDir) -> tuple[str, ...]:
+    """Return the messages that the stream of the run has delivered. Raises OSError, NotRegularFile."""
+    from liza.programs.messages import prompt_stream
+
+    return prompt_stream.read_delivered(run_dir)
 
 
 def _has_messages(run_dir: RunDir) -> bool:

@@ -8,7 +8,8 @@ import liza
 from liza.crew import run_state
 from liza.crew.activity import OBSERVED, REPORTED
 from liza.crew.crew import Crew
-from liza.programs.session.run_directory import ModelNote, ReportedHealth, RunDir, Turn
+from liza.programs.session.reported_health import ReportedHealth, read_reported_health, write_reported_health
+from liza.programs.session.run_directory import ModelNote, RunDir, Turn
 from liza.programs.usage.context_usage import find_context_usage
 from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.sessions.model_silence import describe_failure, describe_silence
@@ -25,7 +26,8 @@ def report_health(run_dir: RunDir, report: HealthReport, now: datetime) -> None:
     """Record what a runtime says of itself. Raises UnknownId, RunIsOver, FutureTime, LizaError, OSError."""
     require_current_run(run_dir)
     check_time(report.last_activity, now)
-    run_dir.write_reported_health(
+    write_reported_health(
+        run_dir,
         ReportedHealth(
             time=now,
             status=report.status,
@@ -34,7 +36,7 @@ def report_health(run_dir: RunDir, report: HealthReport, now: datetime) -> None:
             context_usage=report.context_usage,
             error=report.error,
             question=report.question,
-        )
+        ),
     )
 
 
@@ -44,7 +46,7 @@ def run_health(crew: Crew, run_dir: RunDir, unanswered: float = 0.0) -> RunHealt
     Raises UnknownId, LizaError, OSError.
     """
     record, now = require_known_run(run_dir), crew.clock.now()
-    turn, gauge, reported = run_dir.read_turn(), run_dir.read_gauge(), run_dir.read_reported_health()
+    turn, gauge, reported = run_dir.read_turn(), run_dir.read_gauge(), read_reported_health(run_dir)
     sums = TelemetryLog(run_dir.path).read()
     is_over = run_dir.is_concluded() or run_state.is_session_over(run_dir)
     note = run_dir.read_model_note()

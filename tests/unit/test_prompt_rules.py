@@ -11,12 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from liza.rules.sessions.message_rules import Message, sort_unacknowledged
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
-from liza.rules.worker_api.prompt_rules import (
-    DURING_TURN,
-    PRIORITIES,
-    list_unreceived,
-    select_for_stream,
-)
+from liza.rules.worker_api.prompt_rules import DURING_TURN, PRIORITIES
+from liza.rules.worker_api.stream_rules import list_unreceived, select_for_stream
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 E = LifecycleEvent

@@ -15,7 +15,7 @@ from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.session.run_directory import RunDir
 from liza.rules.sessions.message_rules import Message, left_to_hook
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
-from liza.rules.worker_api.prompt_rules import list_unreceived, select_for_stream
+from liza.rules.worker_api.stream_rules import list_unreceived, select_for_stream
 from liza.system import crash_points, untrusted_files
 
 _DELIVERED_FILE = "delivered.txt"

@@ -18,7 +18,6 @@ from liza.programs.session.run_records import Gauge as Gauge
 from liza.programs.session.run_records import ModelNote as ModelNote
 from liza.programs.session.run_records import PostponedVerb as PostponedVerb
 from liza.programs.session.run_records import ReadyEvidence as ReadyEvidence
-from liza.programs.session.run_records import ReportedHealth as ReportedHealth
 from liza.programs.session.run_records import RunRecord as RunRecord
 from liza.programs.session.run_records import Sentinel as Sentinel
 from liza.programs.session.run_records import StopNote as StopNote
@@ -144,14 +143,6 @@ class RunDir:
             return self._get("gauge.json", Gauge)
         except LizaError:
             return None
-
-    def write_reported_health(self, health: ReportedHealth) -> None:
-        """Record what the runtime says of its own health. Raises OSError."""
-        self._put("health.json", health)
-
-    def read_reported_health(self) -> ReportedHealth | None:
-        """Return what the runtime said of its own health; None if it said nothing."""
-        return self._get("health.json", ReportedHealth)
 
     def write_question(self, question: str | None) -> None:
         """Record what the program asks a person at its terminal; None: it asks nothing now. Raises OSError."""

@@ -7,7 +7,6 @@ from enum import StrEnum
 from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of_text
 from liza.rules.sessions.spending import TokenUsage
-from liza.rules.worker_api.health_rules import HealthStatus, WorkerState
 
 
 class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,18 +128,6 @@ class Gauge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     stuck: str | None = None
     unmeasured: str | None = None
     context_usage: float | None = None
-
-
-class ReportedHealth(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``health.json``: what the runtime of the run last said of itself, at ``time``. ``context_usage``: 0 to 1."""
-
-    time: AwareDatetime
-    status: HealthStatus
-    state: WorkerState
-    last_activity: AwareDatetime
-    context_usage: float | None = None
-    error: str | None = None
-    question: str | None = None
 
 
 class BriefLocation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.programs.session.run_directory import ReportedHealth
+from liza.programs.session.reported_health import ReportedHealth
 from liza.rules.worker_api.telemetry_rules import TelemetrySums
 
 

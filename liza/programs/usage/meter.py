@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from liza.programs.presets.preset import Preset
+from liza.programs.session.reported_health import read_reported_health
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
 from liza.programs.usage.context_usage import find_context_usage
@@ -123,7 +124,7 @@ class Meter:
 
     def _context_usage(self) -> float | None:
         try:
-            health = self._directory.read_reported_health()
+            health = read_reported_health(self._directory)
         except LizaError:
             # The agent can write this file, and the other figures do not depend on it.
             health = None
