@@ -267,6 +267,25 @@ RIGS = {
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             },
         ),
+        # Adapters: each brings the program itself, and is started instead of it.
+        Rig(
+            "claude:acp",
+            "@agentclientprotocol/claude-agent-acp@0.49.0",
+            "claude-agent-acp",
+            env={
+                "ANTHROPIC_BASE_URL": "http://127.0.0.1:PORT",
+                "ANTHROPIC_API_KEY": KEY,
+                "IS_SANDBOX": "1",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            },
+        ),
+        Rig(
+            "codex:acp",
+            "@agentclientprotocol/codex-acp@2.6.0",
+            "codex-acp",
+            home={".codex/config.toml": _CODEX},
+            env={"OPENAI_SCRIPTED_KEY": KEY},
+        ),
     )
 }
 

@@ -6,42 +6,134 @@ import json
 
 import pytest
 
-from tests.journeys.crews import BIN
+from tests.journeys.crews import BIN, Supervisor
+from tests.real import rigs
 from tests.real.conftest import Begin, Scene
-from tests.real.model import Say, Shell, turns
+from tests.real.model import INPUT, OUTPUT, Asked, Fault, Say, Shell, Turn, turns
 
 pytestmark = pytest.mark.real
 LIZA = BIN / "liza"
 COMMIT = Shell("printf x > one.txt && git add one.txt && git commit -q -m one")
-SUBMIT = Shell(f"{LIZA} submit")
+SUBMIT = Shell(f"{LIZA} submit && echo is$((1+1))there")
+SUBMITTED = "is2there"
+"""What the request after it has: the result of the command, not its text."""
 DONE = Say("All of it is done.")
 WORK = turns(COMMIT, SUBMIT, DONE)
 PROGRAMS = ["copilot", "opencode", "vibe", "qwen", "gemini", "claude", "codex"]
+COUNTS_LAST_REQUEST = ("opencode",)
+"""Programs whose figure is that of the last request of a turn."""
+CONTEXT = ("copilot", "opencode", "vibe", "claude", "codex")
+"""Programs that tell how full the context is."""
+
+
+def of(program: str) -> list[str]:
+    """The rigs that the program needs over ACP: its adapter, if it has one."""
+    return [name for name in (f"{program}:acp", program) if name in rigs.RIGS][:1]
 
 
 def lines(scene: Scene, kind: str, run: str = "coder-1.1") -> list[dict]:
     """The lines of one type in a run's output, also of an archived run."""
-    (path,) = scene.crew.root.glob(f".liza/**/{run}/output.log")
-    objects = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
-    return [line for line in objects if line["type"] == kind]
+    paths = list(scene.crew.root.glob(f".liza/**/{run}/output.log"))
+    texts = [line for path in paths for line in path.read_text().splitlines() if line.startswith("{")]
+    return [line for line in map(json.loads, texts) if line["type"] == kind]
 
 
-def submitted(scene: Scene, program: str) -> None:
-    supervisor = scene.start(f"{program}:acp")
+def submitted(scene: Scene, supervisor: Supervisor) -> None:
+    """Until the work is in review and the session is over; then nothing of it lives."""
     scene.wait(lambda: scene.crew.status("one") == "READY_FOR_REVIEW" and scene.spent(), "work in review", supervisor)
     assert supervisor.stop() == 0
-    assert scene.crew.heard("one")[-2:] == ["claim", "submit"], scene.crew.heard("one")
     assert scene.crew.living() == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_is_told_its_task_commits_submits_and_is_accounted_for(begin: Begin, program: str) -> None:
-    scene = begin([program], WORK)
+    scene = begin(of(program), WORK)
     scene.crew.add("one")
-    submitted(scene, program)
+    submitted(scene, scene.start(f"{program}:acp"))
+    assert scene.crew.heard("one")[-2:] == ["claim", "submit"], scene.crew.heard("one")
     asked = next(asked for asked in scene.model.asked if asked.tools)
     assert "Mode: Liza coder" in asked.text
     assert "one.txt is there" in asked.text, "the brief is not in the first request"
     assert scene.crew.git("show", "task/one:one.txt") == "x"
     (spent,) = scene.spent()
-    print(program, spent, lines(scene, "usage"), lines(scene, "context"))
+    assert spent.used is not None
+    answers = 1 if program in COUNTS_LAST_REQUEST else sum(1 for asked in scene.model.asked if asked.tools)
+    assert (spent.used.input, spent.used.output) == (answers * INPUT, answers * OUTPUT)
+    assert bool(lines(scene, "context")) == (program in CONTEXT)
+
+
+def waiting(asked: Asked) -> Turn:
+    """Wait in a tool until it is interrupted; then do the work."""
+    if not asked.tools:
+        return Say("a title")
+    if "please submit" not in asked.text:
+        return Shell("printf x > one.txt && git add one.txt && git commit -q -m one && sleep 300")
+    return SUBMIT if SUBMITTED not in asked.text else DONE
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_urgent_note_cancels_the_turn_and_is_in_the_next_request(begin: Begin, program: str) -> None:
+    scene = begin(of(program), waiting)
+    scene.crew.add("one")
+    supervisor = scene.start(f"{program}:acp")
+    committed(scene, supervisor)
+    before = len(scene.model.asked)
+    scene.crew.liza("note", "--to", "coder-1", "--now", "--priority", "urgent", "please submit")
+    scene.wait(lambda: any("please submit" in one.text for one in scene.model.asked[before:]), "the note", supervisor)
+    submitted(scene, supervisor)
+    assert lines(scene, "turn")[0]["end"] == "cancelled"
+
+
+def committed(scene: Scene, supervisor: Supervisor) -> None:
+    """Until the tool of the first turn has committed."""
+
+    def has_commit() -> bool:
+        return "one" in scene.crew.git("log", "--all", "--format=%s").split("\n")
+
+    scene.wait(has_commit, "a commit", supervisor)
+
+
+def pausing(asked: Asked) -> Turn:
+    """Commit, end the turn, and submit when a note says so."""
+    if not asked.tools:
+        return Say("a title")
+    if "please submit" in asked.text:
+        return SUBMIT if SUBMITTED not in asked.text else DONE
+    return COMMIT if asked.done == 0 else Say("I wait for your word.")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_note_reaches_an_idle_session_and_a_stopped_one_goes_on_with_its_conversation(
+    begin: Begin, program: str
+) -> None:
+    scene = begin(of(program), pausing, idle_after=600)
+    scene.crew.add("one")
+    supervisor = scene.start(f"{program}:acp")
+    scene.wait(lambda: lines(scene, "turn"), "the first turn is over", supervisor)
+    supervisor.kill()
+    successor = scene.start(f"{program}:acp")
+    scene.crew.wait_supervised("coder-1")
+    assert successor.stop() == 0
+    assert scene.crew.living() == []
+    third = scene.start(f"{program}:acp")
+    scene.wait(lambda: lines(scene, "turn", "coder-1.2"), "the first turn of the next session is over", third)
+    assert lines(scene, "session", "coder-1.2")[0]["loaded"]
+    asked = [asked for asked in scene.model.asked if asked.tools][-1]
+    assert "I wait for your word." in asked.text, "the conversation goes on"
+    scene.crew.liza("note", "--to", "coder-1", "--now", "please submit")
+    submitted(scene, third)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("status", [401, 400])
+def test_a_model_that_refuses_ends_the_session_as_a_failure_and_not_as_work(
+    begin: Begin, program: str, status: int
+) -> None:
+    scene = begin(of(program), WORK, Fault(status), answer_timeout=60)
+    scene.crew.add("one")
+    supervisor = scene.start(f"{program}:acp")
+    scene.wait(lambda: lines(scene, "failure"), "a failure", supervisor)
+    scene.wait(lambda: scene.spent(), "the end of the session")
+    assert lines(scene, "failure")[0]["kind"] in (("login", "broken") if status == 401 else ("broken",))
+    assert scene.spent()[0].outcome in ("unusable", "unanswered")
+    assert scene.crew.status("one") == "CLAIMED"
