@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.programs.presets import preset, preset_table
+from liza.programs.presets import acp_settings, preset, preset_table
 from liza.programs.session import failure_patterns
 from liza.rules.model import Config, Status
 from liza.rules.paths import Paths
@@ -112,6 +112,7 @@ def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_othe
         "calls": preset.ToolCallFormat,
         "dialogs": preset.Dialog,
         "failures": preset.FailurePattern,
+        "acp": acp_settings.AcpSettings,
     }
     plain = {field.encode_name for field in msgspec.structs.fields(preset.Preset)} - {"name", *inner}
     nested = {f"{name}.{field.encode_name}" for name, kind in inner.items() for field in msgspec.structs.fields(kind)}
