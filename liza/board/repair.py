@@ -76,8 +76,11 @@ class BoardRepairer:
         """Return the sha256 of ``data``; cached for the bytes that were read last."""
         return self._digest if self._document is not None and data == self._data else sha(data)
 
-    def parse_bytes(self, data: bytes) -> Document:
-        """Parse ``data``; parts that the cached document has are reused. Raises BoardUnreadable, BoardTooNew."""
+    def parse_bytes(self, data: bytes, digest: str = "") -> Document:
+        """Parse ``data``; parts that the cached document has are reused. ``digest``: its sha256 if it is known.
+
+        Raises BoardUnreadable, BoardTooNew.
+        """
         if self._document is not None and data == self._data:
             return self._document
         try:
@@ -86,7 +89,7 @@ class BoardRepairer:
             line = data.count(b"\n", 0, error.start) + 1
             raise BoardUnreadable(f"{document.BOARD_NAME}:{line}: not UTF-8: {error.reason}", RESTORE_COMMAND) from None
         parsed = document.read_document(text, previous=self._document)
-        self.remember(data, sha(data), parsed)
+        self.remember(data, digest or sha(data), parsed)
         return parsed
 
     def remember(self, data: bytes, digest: str, parsed: Document) -> None:
@@ -150,9 +153,9 @@ class BoardRepairer:
         if intent is not None and digest == intent.after:
             if last is not None and last.revision > intent.revision:
                 self._void(last)
-            return LockedBoard(self.parse_bytes(data), data, digest, intent)
+            return LockedBoard(self.parse_bytes(data, digest), data, digest, intent)
         if intent is not None and self.is_untouched(intent, digest):
-            parsed = self.parse_bytes(data)
+            parsed = self.parse_bytes(data, digest)
             # Compare with the revision of the board, not of the intent: a heartbeat writes an intent too, with the
             # unchanged revision.
             if last is not None and last.revision > parsed.state.revision:

@@ -103,7 +103,7 @@ class Board:
             digest = self._repairer.hash_bytes(data)
             if intent is None or (digest != intent.after and not self._repairer.is_untouched(intent, digest)):
                 continue
-            document_read = self._repairer.parse_bytes(data)
+            document_read = self._repairer.parse_bytes(data, digest)
             if document_read.state.revision >= self._newest_read:
                 self._newest_read = document_read.state.revision
                 return document_read.state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,8 @@ REPAIR_HINT: Final = f"liza edit, or: {RESTORE_COMMAND}"
 BOARD_NAME: Final = ".liza/state.yaml"
 SECTIONS: Final[dict[str, Any]] = struct_fields(State)
 _MAX_SEARCH: Final = 1 << 16  # characters behind a changed part in which the next unchanged one is searched
+_BLOCK: Final = 32
+"""Parts that are compared at once: most of a large board is unchanged."""
 _MIN_NEIGHBOURS: Final = 16
 _NEIGHBOURS: Final = 1 / 16
 """Parts in a row that may have changed, at least 16, as a part of all. A search takes 4 µs, splitting the board again
@@ -61,13 +64,18 @@ class Document(Mutable, eq=False, dict=True):
 
     def copy_names_if_same(self, other: Document) -> bool:
         """Return whether ``other`` has the same entries in the same order; if so, copy its names."""
-        same = len(self.parts) == len(other.parts) and all(
-            a is b or (a.kind, a.section, a.key) == (b.kind, b.section, b.key)
-            for a, b in zip(self.parts, other.parts, strict=True)
-        )
+        if len(self.parts) != len(other.parts):
+            return False
+        changed = [(a, b) for a, b in zip(self.parts, other.parts, strict=True) if a is not b]
+        same = all((a.kind, a.section, a.key) == (b.kind, b.section, b.key) for a, b in changed)
         if same:
             self.names = other.names
         return same
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """Where each part begins in the text, and the end of the text."""
+        return list(accumulate([len(part.text) for part in self.parts], initial=0))
 
     @property
     def is_whole(self) -> bool:
@@ -172,9 +180,15 @@ def _normalize_agents(section: str, plain: Any) -> Any:
 
 def _reuse_parts(previous: Document, text: str) -> list[Part] | None:
     """Return the parts of a text that differs from that of ``previous`` in few places; None if that is not certain."""
-    parts, reused, offset, i = previous.parts, [], 0, 0
+    parts, offsets, offset, i = previous.parts, previous.offsets, 0, 0
+    reused: list[Part] = []
     while i < len(parts):
-        part = parts[i]
+        part, block = parts[i], i + _BLOCK
+        if block < len(parts) and text.startswith(previous.text[offsets[i] : offsets[block]], offset):
+            reused += parts[i:block]
+            offset += offsets[block] - offsets[i]
+            i = block
+            continue
         if text.startswith(part.text, offset):
             reused.append(part)
             offset += len(part.text)
@@ -236,9 +250,12 @@ def assemble(text: str, parts: list[Part], name: str = BOARD_NAME) -> Document:
     Raises BoardUnreadable if version, revision or goal is missing, BoardTooNew, NeedsSlowPath if a key occurs twice.
     """
     values: dict[str, Any] = {}
+    section, items = "", []
     for part in parts:
         if part.kind is PieceKind.ITEM:
-            values.setdefault(part.section, []).append(part.value)
+            if part.section != section:
+                section, items = part.section, values.setdefault(part.section, [])
+            items.append(part.value)
         elif part.kind is PieceKind.PAIR:
             table = values.setdefault(part.section, {})
             if part.key in table:
