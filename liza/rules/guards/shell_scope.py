@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from liza.rules.guards.shell_syntax import ShellNode, Word, WordPart
 
 MAX_VALUES = 8  # of a variable
+MAX_VALUE = 1 << 16  # characters of a variable; a longer value is unknown
 MAX_COMBINATIONS = 16  # of the values of the variables of a command
+MAX_TEXT = 1 << 20  # characters of a word
 SEPARATOR = "\uf8f2"
 """Between the words of ``"$@"``."""
 
@@ -44,6 +46,7 @@ class Scope:
 
     def assign(self, name: str, values: Sequence[str]) -> None:
         """Add values of a variable. The earlier ones stay, because the assignment may not run."""
+        values = [value if len(value) <= MAX_VALUE else MANY for value in values]
         all_values = dict.fromkeys((*self.variables.get(name, ()), *values))
         self.variables[name] = tuple(all_values) if len(all_values) <= MAX_VALUES else (MANY,)
 
@@ -104,7 +107,9 @@ def expand(word: Word, scope: Scope, output: Callable[[WordPart, Scope], str]) -
     combinations = 1
     for choice in choices:
         combinations *= len(choice)
-    if combinations > MAX_COMBINATIONS:
+    # Each variable may have twice the length of the one before.
+    length = sum(max((len(text) for text, _ in choice), default=0) for choice in choices)
+    if combinations > MAX_COMBINATIONS or length > MAX_TEXT:
         return [[MANY]]
     return [_split(combination) for combination in product(*choices)]
 

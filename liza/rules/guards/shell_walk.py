@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 MAX_COMMANDS = 5_000
+MAX_STEPS = 50_000  # parts of scripts that are walked through, each as often as it runs
 MAX_LEVELS = 12  # of scripts within scripts
 _EDITORS = ("GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "EDITOR", "VISUAL", "GIT_PAGER", "PAGER", "GIT_SSH_COMMAND")
 _PREFIXES = ("!", "time", "coproc")
@@ -37,7 +38,7 @@ class ShellWalk:
         self.table, self.facts, self.parse = table, facts, parse
         self.guarded_programs = guarded_programs
         self.acts: list[Act] = []
-        self.commands = 0
+        self.commands = self.steps = 0
         self.levels = 0
         self.called: set[str] = set()
 
@@ -71,6 +72,10 @@ class ShellWalk:
         self.acts.append(Act(SHELL, ["?"], area=scope.facts.area_of(scope.directory), unjudged=reason))
 
     def run(self, node: ShellNode, scope: Scope, stdin: str) -> None:
+        """Walk through one part of a script. Raises CannotJudge."""
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise CannotJudge("it is too long; put it into a script file")
         if node.form == "command":
             self._command(node, scope, stdin)
         elif node.form == "redirected":
