@@ -295,6 +295,20 @@ def test_without_a_usable_account_no_session_starts_and_the_wait_has_an_end(home
     assert watch.find_wait(PRESET, clock.now()) is None
 
 
+def test_records_that_cannot_be_written_stop_no_session(home: Path, clock: FakeClock) -> None:
+    write_file(home, TWO)
+    path = account_records.records_path(os.environ, home)
+    path.parent.parent.mkdir(parents=True)
+    path.parent.write_text("a file in place of the directory")
+    told: list[str] = []
+    assert chooser(home, told).take(clock.now()).apply_to({}) == {"PROG_KEY": "secret-of-b"}
+    assert told[0].startswith("! what is known of accounts cannot be written: ")
+    assert "! account prog/a: variable KEY_A is not set (next: export KEY_A=…)" in told
+    write_file(home, "[accounts.prog.a]\nvariable = 'KEY_A'")
+    with pytest.raises(NoAccount, match="prog/a: variable KEY_A is not set"):
+        chooser(home).take(clock.now())
+
+
 def test_a_broken_file_starts_no_session_with_another_login(home: Path, clock: FakeClock) -> None:
     path = write_file(home, "[accounts")
     with pytest.raises(NoAccount, match=str(path)):

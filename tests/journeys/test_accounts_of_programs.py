@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ instructions = ["AGENTS.md"]
 credential_env = "MODEL_KEY"
 config_dir_env = "MODEL_HOME"
 [programs.modelled.headless]
+prompt = "none"
+[programs.modelled.interactive]
 prompt = "none"
 [programs.modelled.usage]
 when = {{ type = "used" }}
@@ -92,6 +96,14 @@ def bytes_of_processes() -> Iterator[tuple[str, bytes]]:
             continue
 
 
+def environments() -> list[bytes]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            found.append(path.read_bytes())
+    return found
+
+
 def leaks(crew: Crew, *keys: str) -> list[str]:
     """Where one of the keys is: in a file of the crew, of HOME or of the notes, in git, or in a command line."""
     places = [
@@ -107,8 +119,12 @@ def show(crew: Crew) -> dict[str, dict[str, object]]:
     return {row["id"]: row for row in json.loads(crew.run("programs", "accounts", "--json").stdout)["accounts"]}
 
 
+TERMINAL = pytest.param(("--tmux",), marks=pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here"))
+
+
+@pytest.mark.parametrize("options", [(), TERMINAL], ids=["headless", "terminal"])
 def test_a_session_at_its_limit_is_followed_at_once_by_one_with_another_account_and_no_secret_is_anywhere(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
+    crew: Crew, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     crew.add("task-1")
     crew.gate("limit")
@@ -136,13 +152,17 @@ def test_a_session_at_its_limit_is_followed_at_once_by_one_with_another_account_
     # A person who has exported the key, and the key of another account under the program's own name.
     monkeypatch.setenv("KEY_OF_FIRST", KEY_A)
     monkeypatch.setenv("MODEL_KEY", "of-the-person")
-    supervisor = crew.agent("coder-1", program)
+    supervisor = crew.agent("coder-1", program, *options)
     crew.wait_note("keys")
     assert show(crew)["modelled/first"]["used_by"] == ["coder-1.1"]
     assert leaks(crew, KEY_A, KEY_B) == []
     crew.open_gate("limit")
     crew.wait(lambda _: show(crew)["modelled/second"]["used_by"] == ["coder-1.2"], "the second session")
     assert leaks(crew, KEY_A, KEY_B) == []
+    # In the environment of the session's own processes, and of no other: neither supervisor nor terminal server.
+    holders = [data for data in environments() if KEY_B.encode() in data]
+    assert holders
+    assert all(b"\0LIZA_RUN=coder-1.2\0" in b"\0" + data for data in holders)
     row = show(crew)["modelled/first"]
     assert (row["state"], row["used_by"]) == ("limited", [])
     assert "a usage limit is reached" in str(row["reason"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -92,13 +93,14 @@ class AccountChooser:
             # Without the file it is not known which account is allowed: the program's own login may be another's.
             raise NoAccount(error.message, error.hint) from error
         by_id = {account.id: account for account in accounts}
+        unreadable: Records = {}
         while by_id:
-            account = by_id[self._reserve(tuple(by_id), now, file.order, preferred)]
+            account = by_id[self._reserve(tuple(by_id), now, file.order, preferred, unreadable)]
             try:
                 secret_source.check_directory(account)
                 secret = secret_source.read_secret(account, self._environ, self._home)
             except Missing as error:
-                self._skip(account, error, now)
+                unreadable[account.id] = self._skip(account, error, now)
                 continue
             return SessionAccount(self._preset, account, secret, accounts, now)
         return SessionAccount(self._preset, None, None, (), now)
@@ -132,11 +134,17 @@ class AccountChooser:
         hidden = _credential_variables(self._preset, self._read_accounts())
         return {name: value for name, value in env.items() if name not in hidden}
 
-    def _reserve(self, names: Sequence[str], now: datetime, order: AccountOrder, preferred: str | None) -> str:
-        """Choose an account and record its use in one step, so that two agents see each other. Raises NoAccount."""
+    def _reserve(
+        self, names: Sequence[str], now: datetime, order: AccountOrder, preferred: str | None, unreadable: Records
+    ) -> str:
+        """Choose an account and record its use in one step, so that two agents see each other. Raises NoAccount.
+
+        ``unreadable`` are the records of accounts that were skipped: the file may not have them.
+        """
         chosen: list[str] = []
 
         def change(records: Records) -> Records:
+            records = {**records, **unreadable}
             choice = account_rules.choose_account(names, records, now, order, preferred)
             if isinstance(choice, NoneUsable):
                 raise none_usable_error(self._preset.name, choice)
@@ -144,16 +152,25 @@ class AccountChooser:
             record = account_rules.after_start(records.get(choice.name, _UNUSED), now)
             return {**records, choice.name: record}
 
-        account_records.change_records(self._records, change)
+        try:
+            account_records.change_records(self._records, change)
+        except OSError as error:
+            # A read-only home or a full disk: limits are found out by sessions then, and work goes on.
+            self._notify(f"! what is known of accounts cannot be written: {error}")
+            chosen.clear()
+            change(account_records.read_sound_records(self._records))
         return chosen[0]
 
-    def _skip(self, account: Account, error: Missing, now: datetime) -> None:
-        """Record that the secret of an account cannot be read, so that another one is chosen."""
+    def _skip(self, account: Account, error: Missing, now: datetime) -> AccountRecord:
+        """Record that the secret of an account cannot be read, so that another one is chosen; return the record."""
         self._notify(f"! {error.message} (next: {error.hint})")
         reason = error.message.removeprefix(f"account {account.id}: ")
-        account_records.change_record(
-            self._records, account.id, lambda record: account_rules.after_unreadable(record, now, reason)
-        )
+        # If this cannot be written, the next choice has reported it.
+        with suppress(OSError):
+            account_records.change_record(
+                self._records, account.id, lambda record: account_rules.after_unreadable(record, now, reason)
+            )
+        return account_rules.after_unreadable(_UNUSED, now, reason)
 
 
 def none_usable_error(program: str, wait: NoneUsable) -> NoAccount:
