@@ -40,6 +40,11 @@ ROTATION = "tests/edges/test_journal_rotation.py::"
 RECORD = "tests/edges/test_record.py::"
 GARBAGE = "tests/edges/test_gc.py::"
 OWN = "tests/edges/test_defence_"
+TELEMETRY = "tests/edges/test_telemetry.py::"
+STREAM = "tests/edges/test_prompt_stream.py::"
+LIFECYCLE = "tests/edges/test_worker_lifecycle.py::"
+IDENTITY = "tests/edges/test_worker_identity.py::"
+WINDOW = "tests/unit/test_context_rules.py::"
 
 
 @dataclass(frozen=True)
@@ -254,12 +259,29 @@ def _always_empty(was: Callable[..., Any]) -> Any:
 
 
 def _whatever_waits(was: Callable[..., Any]) -> Any:
-    def offer(paths: Any, agent: str, *rest: Any) -> Any:
+    def offer(paths: Any, agent: str, *rest: Any, **named: Any) -> Any:
         from liza.programs.messages import inbox
 
         return inbox.list_pending(paths, agent)
 
     return offer
+
+
+def _always_new(was: Callable[..., Any]) -> Any:
+    return lambda event, line: os.urandom(16)
+
+
+def _any_event(was: Callable[..., Any]) -> Any:
+    def judge(*words: Any) -> Any:
+        from liza.rules.worker_api.lifecycle_rules import EventVerdict
+
+        return EventVerdict(True)
+
+    return judge
+
+
+def _all_at_once(was: Callable[..., Any]) -> Any:
+    return lambda pending, delivered, state: tuple(prompt for prompt in pending if prompt.id not in delivered)
 
 
 def _kills_at_once(was: Callable[..., Any]) -> Any:
@@ -1189,5 +1211,41 @@ TABLE: dict[str, Defence] = {
         "a log that a living process has open is not compressed",
         {"liza.system.processes:find_open_files": gives(frozenset())},
         (f"{GARBAGE}test_what_is_in_use_new_or_of_an_open_task_stays",),
+    ),
+    # ── the worker API ──
+    "each turn once": Defence(
+        "a turn that a runtime reports again is not counted again",
+        {"liza.programs.usage.telemetry_log:_event_key": _always_new},
+        (
+            f"{TELEMETRY}test_a_turn_is_counted_once_by_its_id_or_by_its_content_also_after_a_restart",
+            f"{TELEMETRY}test_many_processes_and_threads_that_send_the_same_turns_count_each_once",
+        ),
+    ),
+    "late events": Defence(
+        "a late or repeated event changes nothing",
+        {"liza.rules.worker_api.lifecycle_rules:judge_event": _any_event},
+        (f"{LIFECYCLE}test_a_late_event_is_answered_and_changes_nothing",),
+    ),
+    "prompts after a crash": Defence(
+        "a prompt that was recorded and perhaps not sent is sent again",
+        {"liza.rules.worker_api.stream_rules:list_unreceived": gives(())},
+        (f"{STREAM}test_killed_between_the_record_and_the_sending_a_prompt_is_delivered_by_the_next_process",),
+    ),
+    "prompts in their time": Defence(
+        "a prompt that waits for the end of a turn is not sent during it",
+        {"liza.rules.worker_api.stream_rules:select_for_stream": _all_at_once},
+        (f"{STREAM}test_a_stream_delivers_by_priority_and_state_and_after_a_reconnect_nothing_twice",),
+    ),
+    "right token": Defence(
+        "only the token of a run gives its identity",
+        {"liza.worker.identity:_is_digest_of": gives(True)},
+        (f"{IDENTITY}test_a_token_that_is_none_is_refused",),
+    ),
+    "full windows": Defence(
+        "sessions whose context window is full again and again use up their tries",
+        {"liza.rules.tasks.claims:_last_ends": gives([])},
+        (
+            f"{WINDOW}test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second_end_in_a_row_is_a_try",
+        ),
     ),
 }
