@@ -197,6 +197,11 @@ class Paths(Value):
         return self.liza / "usage.jsonl"
 
     @property
+    def down_lock(self) -> Path:
+        """Held while `down` stops the supervisors."""
+        return self.locks / "down.lock"
+
+    @property
     def server_lock(self) -> Path:
         """Held by the HTTP server of the crew."""
         return self.locks / "server.lock"

@@ -51,7 +51,7 @@ class ApiServer:
         self._verify_token, self._after_change = verify_token, after_change
         self._quick: Executor = ThreadPoolExecutor(THREADS, "request")
         self._slow: Executor = ThreadPoolExecutor(THREADS, "verb")
-        self.hub = StreamHub(ThreadPoolExecutor(THREADS, "stream"))
+        self.hub = StreamHub(ThreadPoolExecutor(THREADS, "stream"), self.facts.ask)
 
     async def answer(self, operation: Operation, request: Request) -> Any:
         """Return the response to a request. Raises RequestProblem, LizaError, OSError."""
@@ -206,8 +206,31 @@ def _decode_body(operation: Operation, connection: Connection, body: bytes) -> A
         raise RequestProblem(415, "not-json", f"the content type is {media_type!r}, expected 'application/json'")
     try:
         return _DECODERS[operation.request].decode(body or b"{}")
+    except msgspec.ValidationError as error:
+        return _decode_whole_numbers(operation.request, body, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_body(error) from None
+
+
+def _decode_whole_numbers(request: type[Any], body: bytes, error: msgspec.ValidationError) -> Any:
+    """Decode a body again that was refused, with 3.0 as 3: for JSON Schema both are integers.
+
+    Raises RequestProblem for the first ``error`` if that was not the reason.
+    """
+    try:
+        return msgspec.convert(_with_whole_numbers(msgspec.json.decode(body or b"{}")), request)
+    except (msgspec.ValidationError, RecursionError):
+        raise invalid_body(error) from None
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(item) for name, item in value.items()}
+    return value
 
 
 class _Decoders(dict[type[Any], "msgspec.json.Decoder[Any]"]):

@@ -14,8 +14,8 @@ from liza.rules.errors import LizaError
 PROBLEM_TYPE: Final = "application/problem+json"
 STATUSES: Final[Mapping[str, int]] = MappingProxyType(
     {
-        "usage": 400,
-        "future-time": 400,
+        "usage": 422,
+        "future-time": 422,
         "token-refused": 401,
         "not-yours": 403,
         "unknown-id": 404,

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from liza.board import events, wake_up
-from liza.crew import api_server, layout
+from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_if_unsupervised
+from liza.crew.serving import api_server
 from liza.rules.errors import LizaError, LockTimeout, Refused, TokenRefused
 from liza.rules.paths import run_id
 from liza.server import listener, sockets

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from liza.board import wake_up
-from liza.crew import api_server, layout
+from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_at_exit
 from liza.crew.recovery.recover import recover_crew
+from liza.crew.serving import api_server
+from liza.crew.serving.server_keeper import ServerKeeper
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.session import run_directory
@@ -31,7 +33,6 @@ from liza.rules.tasks import claims
 from liza.rules.value_classes import Value, replace
 from liza.supervisor.loop import StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
-from liza.supervisor.server_keeper import ServerKeeper
 from liza.system import file_lock
 from liza.system.file_lock import Lock
 from liza.system.signal_repeats import Repeats

@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from liza.board import events
-from liza.crew import api_server, current_alarms, layout
+from liza.crew import current_alarms, layout
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
+from liza.crew.serving import api_server
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import LizaError
 from liza.rules.model import State

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import events, wake_up
-from liza.crew import api_server, draft_specs, layout
+from liza.crew import draft_specs, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
+from liza.crew.serving import api_server
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux

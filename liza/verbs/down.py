@@ -9,7 +9,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from liza.crew import api_server, layout
+from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -17,6 +17,7 @@ from liza.crew.merging import merge_lock
 from liza.crew.project import commands
 from liza.crew.recovery import earlier_slots, saved_specs
 from liza.crew.result import Result
+from liza.crew.serving import api_server
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.repo import symbolic_refs
@@ -79,7 +80,7 @@ def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
     """Stop every supervisor; return their agents. Meanwhile the lock tells `liza up` that they do not leave by
     themselves."""
     stopped = []
-    lock = Lock(_down_lock_path(crew))
+    lock = Lock(crew.paths.down_lock)
     with suppress(LockTimeout):
         # Another `down` may hold it.
         lock.acquire(timeout=LOCK_TIMEOUT)
@@ -98,11 +99,7 @@ def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
 def is_under_way(crew: Crew) -> bool:
     """Whether a `down` stops the supervisors now. Each `liza up` of the crew asks at the same changes of the board."""
     with files.convert_os_errors():
-        return is_flock_held(_down_lock_path(crew))
-
-
-def _down_lock_path(crew: Crew) -> Path:
-    return crew.paths.locks / "down.lock"
+        return is_flock_held(crew.paths.down_lock)
 
 
 def _restart_command(crew: Crew, stopped: list[str]) -> str:

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from liza.board import signals
-from liza.crew import activity, api_server, commits_ahead, current_alarms, usage_summary
+from liza.crew import activity, commits_ahead, current_alarms, usage_summary
 from liza.crew.crew import Crew
+from liza.crew.serving import api_server
 from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
 from liza.rules.alarm_kinds import Alarm, AlarmKind

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from liza.crew import api_server
 from liza.crew.crew import find_crew
+from liza.crew.serving import api_server
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.rules.paths import agent_of
 from liza.worker import identity

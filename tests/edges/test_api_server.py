@@ -63,7 +63,7 @@ BAD: dict[str, tuple[str, str, Any, int, str, str]] = {
         "POST", "/v1/lifecycle", NO_ZONE, 400, "invalid-request", "$.timestamp",
     ),
     "time in the future": (
-        "POST", "/v1/lifecycle", FUTURE, 400, "future-time", "2990",
+        "POST", "/v1/lifecycle", FUTURE, 422, "future-time", "2990",
     ),
     "no run": ("POST", "/v1/lifecycle", {**LIFECYCLE, "run_id": "../../etc"}, 400, "invalid-request", "$.run_id"),
     "another agent's run": ("POST", "/v1/lifecycle", OTHER_RUN, 403, "not-yours", "coder-8.1"),
@@ -337,3 +337,51 @@ def test_a_board_that_cannot_be_read_is_a_problem_and_the_next_request_finds_the
     assert api.get("/v1/health").status == 200
     api.paths.state.write_bytes(good)
     assert api.get("/metrics").status == 200
+
+
+def test_a_worker_asks_for_its_context_its_tools_and_its_health(api: Api) -> None:
+    api.crew.work_by_hand("task-1")
+    coder = api.worker("coder-1.1", "task-1")
+    coder.report("ready")
+    context = coder.post("/v1/context", {"run_id": "coder-1.1"})
+    assert (context.status, context.data["mode"]) == (200, "full"), context
+    types = [section["type"] for section in context.data["sections"]]
+    assert {"role", "work", "directive"} <= set(types)
+    assert "task-1" in "".join(section["content"] for section in context.data["sections"])
+    push = {"run_id": "coder-1.1", "tool": "Bash", "input": {"command": "cd x && git -C . push -f"}}
+    denied = coder.post("/v1/authorize", push)
+    assert (denied.status, denied.data["allowed"]) == (200, False)
+    assert denied.data["reason"]
+    assert denied.data["rule"]
+    look = {"run_id": "coder-1.1", "tool": "Bash", "input": {"command": "git status"}}
+    assert coder.post("/v1/authorize", look).data["allowed"] is True
+    report = {
+        "run_id": "coder-1.1", "status": "degraded", "current_state": "busy", "context_usage": 0.5,
+        "last_activity": now().isoformat(), "error": "the model is slow",
+    }  # fmt: skip
+    assert coder.post("/v1/runs/{run}/health", report).data == {"recorded": True}
+    health = api.get("/v1/runs/coder-1.1/health").data
+    assert (health["run_id"], health["context_usage"], health["source"]) == ("coder-1.1", 0.5, "reported")
+    unknown = api.get("/v1/runs/coder-9.9/health")
+    assert (unknown.status, unknown.data["code"]) == (404, "unknown-id")
+
+
+def test_a_whole_number_is_an_integer_however_it_is_written(shared: Api, worker: Worker) -> None:
+    usage = {"input_tokens": 5.0, "output_tokens": 1e3, "cost_usd": 1}
+    turn = {"type": "turn_complete", "id": "whole", "timestamp": now().isoformat(), "usage": usage}
+    reply = worker.post("/v1/telemetry", {"run_id": worker.run, "events": [turn]})
+    assert (reply.status, reply.data) == (200, {"recorded": 1, "repeated": 0})
+    turn["usage"] = {"input_tokens": 5.5}
+    reply = worker.post("/v1/telemetry", {"run_id": worker.run, "events": [turn]})
+    assert (reply.status, reply.data["field"]) == (400, "$.events[0].usage.input_tokens")
+
+
+def test_telemetry_that_is_sent_again_after_a_kill_is_counted_once(api: Api) -> None:
+    coder = api.worker()
+    turn = {"type": "turn_complete", "id": "turn-1", "timestamp": now().isoformat(), "usage": {"input_tokens": 5}}
+    body = {"run_id": coder.run, "events": [turn]}
+    assert coder.post("/v1/telemetry", body).data == {"recorded": 1, "repeated": 0}
+    api.kill()
+    api.start()
+    body["events"] = [turn, {**turn, "id": "turn-2"}]
+    assert coder.post("/v1/telemetry", body).data == {"recorded": 1, "repeated": 1}

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from liza.board import revision_journal
-from liza.crew import api_server, run_state
+from liza.crew import run_state
 from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_blocker, merge_turn
 from liza.crew.recovery import earlier_slots, lost_history, recover
+from liza.crew.serving import api_server
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
 from liza.repo.config_pins import Pins

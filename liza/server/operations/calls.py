@@ -23,6 +23,17 @@ class ServerFacts(Mutable, eq=False):
     streams: int = 0
     telemetry: TelemetryLogs = field(default_factory=TelemetryLogs)
 
+    open_questions: dict[str, float] = field(default_factory=dict)
+    """Monotonic time of the oldest question for the health of a run that it has not answered."""
+
+    def ask(self, run: str) -> None:
+        """Note that a run was asked for its health."""
+        self.open_questions.setdefault(run, time.monotonic())
+
+    def seconds_unanswered(self, run: str) -> float:
+        asked = self.open_questions.get(run)
+        return 0.0 if asked is None else time.monotonic() - asked
+
     def uptime(self) -> float:
         return round(time.monotonic() - self.started, 1)
 

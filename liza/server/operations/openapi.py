@@ -32,6 +32,10 @@ _PROBLEMS: Final[Mapping[str, tuple[str, Problem]]] = {
     "410": ("The run is over", make_problem(410, "run-over", "coder-1.7 is over: its end is recorded")),
     "413": ("The body is too large", make_problem(413, "too-large", "the body has more than 1 MB")),
     "415": ("The body is not JSON", make_problem(415, "not-json", "the content type is 'text/plain'")),
+    "422": (
+        "A value is of its type, and a rule refuses it",
+        make_problem(422, "usage", "a report of trade_off needs the details what, why"),
+    ),
     "429": (
         "Too many prompts wait",
         make_problem(429, "queue-full", "coder-1 has 10,000 prompts that it has not read"),
@@ -42,7 +46,7 @@ _PROBLEMS: Final[Mapping[str, tuple[str, Problem]]] = {
     ),
 }
 _PUBLIC_PROBLEMS: Final = ("400", "403", "503")
-_NEEDING_BODY: Final = ("408", "413", "415", "429")
+_NEEDING_BODY: Final = ("408", "413", "415", "422", "429")
 _SECURITY: Final[Mapping[Access, list[dict[str, list[str]]]]] = {
     Access.PUBLIC: [],
     Access.RUN: [{"runToken": []}],
@@ -109,7 +113,7 @@ def _operation(row: Operation) -> dict[str, Any]:
                 "in": "header",
                 "required": False,
                 "description": "The last event that the runtime has received: the stream goes on behind it",
-                "schema": {"type": "string", "maxLength": 200, "pattern": "^[!-~]*$"},
+                "schema": {"type": "string"},
             }
         )
     if row.request is not None:

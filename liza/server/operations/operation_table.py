@@ -6,7 +6,6 @@ import sys
 from functools import cache
 from typing import Any, Final
 
-from liza import __version__
 from liza.rules.errors import RunIsOver
 from liza.server.callers import Access
 from liza.server.operations import openapi
@@ -14,18 +13,7 @@ from liza.server.operations.calls import Call, Operation
 from liza.server.operations.metrics_text import format_metrics
 from liza.server.operations.verb_operations import VERB_OPERATIONS
 from liza.server.operations.worker_operations import WORKER_OPERATIONS
-from liza.worker.api_answers import ServerHealth
-from liza.worker.api_requests import HealthStatus
 from liza.worker.current_run import require_current_run
-
-
-def _server_health(call: Call) -> ServerHealth:
-    return ServerHealth(
-        status=HealthStatus.HEALTHY,
-        version=__version__,
-        uptime_seconds=call.server.uptime(),
-        runs=call.server.streams,
-    )
 
 
 def _openapi(call: Call) -> bytes:
@@ -64,16 +52,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         'id: 20261122T120000-000\nevent: prompt\ndata: {"id":"20261122T120000-000","content":"Round half up"}\n\n',
         media_type="text/event-stream",
         is_stream=True,
-    ),
-    Operation(
-        "health",
-        "GET",
-        "/v1/health",
-        "The health of the server",
-        Access.PUBLIC,
-        _server_health,
-        ServerHealth,
-        ServerHealth(status=HealthStatus.HEALTHY, version=__version__, uptime_seconds=3600.0, runs=3),
     ),
     Operation(
         "metrics",

@@ -137,7 +137,11 @@ VERB_OPERATIONS = (
         "report",
         "Record a problem or a fact that others must know",
         _report,
-        ReportRequest(kind="trade_off", text="cached per process", details={"debt_created": "yes"}),
+        ReportRequest(
+            kind="trade_off",
+            text="cached per process",
+            details={"what": "cache", "why": "speed", "debt_created": "yes"},
+        ),
         None,
         "continue your task",
     ),

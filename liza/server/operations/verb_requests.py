@@ -12,8 +12,8 @@ from liza.worker.api_requests import WorkerRequest
 MAX_TEXT = 64_000
 """Maximum length of a text, in characters."""
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
-Line = Annotated[str, msgspec.Meta(max_length=4_000)]
-Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=1_000)]
+Line = Annotated[str, msgspec.Meta(max_length=2_000)]
+Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=100)]
 
 
 class VerdictWord(StrEnum):

@@ -10,27 +10,51 @@ from liza.server.callers import Access
 from liza.server.operations.calls import Call, Operation
 from liza.worker.api_answers import (
     AcknowledgeAnswer,
+    AuthorizeAnswer,
+    ContextAnswer,
+    ContextSection,
     IdentityAnswer,
     LifecycleAnswer,
     PromptAnswer,
+    RunHealth,
+    ServerHealth,
     TelemetryAnswer,
+    WorkerAnswer,
 )
 from liza.worker.api_requests import (
     AcknowledgeRequest,
+    AuthorizeRequest,
+    ContextMode,
+    ContextRequest,
+    HealthReport,
+    HealthStatus,
     IdentityRequest,
     LifecycleEvent,
     LifecycleRequest,
     PromptMetadata,
     PromptRequest,
     ReportedCall,
+    SectionType,
     TelemetryEvent,
     TelemetryRequest,
+    ToolContext,
     TurnUsage,
+    WorkerState,
 )
+from liza.worker.authorize import authorize
+from liza.worker.context import compose_context
+from liza.worker.health import report_health, run_health, server_health
 from liza.worker.identity import identify
 from liza.worker.lifecycle import report_lifecycle
 from liza.worker.prompts import acknowledge_prompts, submit_prompt
 from liza.worker.telemetry import record_telemetry
+
+
+class ReportAnswer(WorkerAnswer, frozen=True, kw_only=True):
+    """``recorded``: the report of the health is stored."""
+
+    recorded: bool
+
 
 RUN: Final = "coder-1.7"
 PROMPT: Final = "20260301T150100-000-s"
@@ -47,6 +71,28 @@ def _prompt(call: Call) -> PromptAnswer:
 
 def _acknowledge(call: Call) -> AcknowledgeAnswer:
     return acknowledge_prompts(call.run_dir, call.request, call.crew.clock.now())
+
+
+def _context(call: Call) -> ContextAnswer:
+    return compose_context(call.crew, call.request)
+
+
+def _authorize(call: Call) -> AuthorizeAnswer:
+    return authorize(call.run_dir, call.request)
+
+
+def _server_health(call: Call) -> ServerHealth:
+    return server_health(call.server.uptime(), call.server.streams)
+
+
+def _run_health(call: Call) -> RunHealth:
+    return run_health(call.crew, call.run_dir, call.server.seconds_unanswered(call.run))
+
+
+def _report_health(call: Call) -> ReportAnswer:
+    report_health(call.run_dir, call.request, call.crew.clock.now())
+    call.server.open_questions.pop(call.run, None)
+    return ReportAnswer(recorded=True)
 
 
 def _telemetry(call: Call) -> TelemetryAnswer:
@@ -123,6 +169,83 @@ WORKER_OPERATIONS: Final = (
         request=AcknowledgeRequest,
         request_example=AcknowledgeRequest(run_id=RUN, ids=(PROMPT,)),
         wakes_stream=True,
+    ),
+    Operation(
+        "context",
+        "POST",
+        "/v1/context",
+        "The sections of the run's context",
+        Access.RUN,
+        _context,
+        ContextAnswer,
+        ContextAnswer(
+            run_id=RUN,
+            sections=(ContextSection(type=SectionType.ROLE, content="You are coder-1, a coder."),),
+            mode=ContextMode.FULL,
+        ),
+        request=ContextRequest,
+        request_example=ContextRequest(run_id=RUN),
+    ),
+    Operation(
+        "authorize",
+        "POST",
+        "/v1/authorize",
+        "Ask whether a tool may run",
+        Access.RUN,
+        _authorize,
+        AuthorizeAnswer,
+        AuthorizeAnswer(allowed=False, reason="[liza] not run: nothing is pushed here", rule="no-push"),
+        request=AuthorizeRequest,
+        request_example=AuthorizeRequest(
+            run_id=RUN, tool="Bash", input={"command": "git push --force"}, context=ToolContext(role="coder")
+        ),
+    ),
+    Operation(
+        "run-health",
+        "GET",
+        "/v1/runs/{run}/health",
+        "The health of a run",
+        Access.READER,
+        _run_health,
+        RunHealth,
+        RunHealth(
+            status=HealthStatus.HEALTHY,
+            run_id=RUN,
+            uptime_seconds=3600.0,
+            current_state=WorkerState.IDLE,
+            source="reported",
+            last_activity=_TIME,
+            context_usage=0.73,
+        ),
+    ),
+    Operation(
+        "report-health",
+        "POST",
+        "/v1/runs/{run}/health",
+        "Answer a question for the health of the run, or report it unasked",
+        Access.RUN,
+        _report_health,
+        ReportAnswer,
+        ReportAnswer(recorded=True),
+        request=HealthReport,
+        request_example=HealthReport(
+            run_id=RUN,
+            status=HealthStatus.HEALTHY,
+            current_state=WorkerState.BUSY,
+            last_activity=_TIME,
+            question=f"{RUN}-3",
+            context_usage=0.41,
+        ),
+    ),
+    Operation(
+        "health",
+        "GET",
+        "/v1/health",
+        "The health of the server",
+        Access.PUBLIC,
+        _server_health,
+        ServerHealth,
+        ServerHealth(status=HealthStatus.HEALTHY, version="0.1.0", uptime_seconds=3600.0, runs=3),
     ),
     Operation(
         "telemetry",

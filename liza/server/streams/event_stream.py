@@ -76,8 +76,9 @@ class _Subscription:
 class StreamHub:
     """The open streams of a server, by run. Used only in the thread of the event loop."""
 
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
+    def __init__(self, executor: Executor, on_question: Callable[[str], None]) -> None:
+        """``on_question`` is called with a run that was asked for its health."""
+        self.executor, self.on_question = executor, on_question
         self._readers: dict[str, InboxReader] = {}
         self._open: dict[str, _Subscription] = {}
         self._is_stopping = False
@@ -172,6 +173,7 @@ class EventStream:
                 question_at = loop.time() + QUESTION_SECONDS
                 question = HealthQuestion(question=f"{self._run_dir.run}-{next(self._questions)}")
                 await _send_block(send, _format_event("health", question))
+                self._hub.on_question(self._run_dir.run)
 
     def _look(self, prompts: PromptStream) -> tuple[tuple[Message, ...], bool]:
         """Return the prompts to send now, and whether the run is over. Raises OSError, LizaError."""

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from liza.crew import api_server
 from liza.crew.crew import Crew
+from liza.crew.serving import api_server
 from liza.rules.errors import LizaError
 from liza.rules.sessions.server_restarts import LONG_LIFE, restart_delay
 from liza.system import untrusted_files
 from liza.system.file_lock import Lock
-from liza.verbs.down import is_under_way
+from liza.system.flock import is_flock_held
 
 START_LIMIT: Final = 20.0
 """Seconds for a started server to take its lock."""
@@ -59,7 +59,7 @@ class ServerKeeper(threading.Thread):
         try:
             if api_server.is_serving(self._crew):
                 return True
-            if is_under_way(self._crew) or not lock.try_acquire():
+            if is_flock_held(self._crew.paths.down_lock) or not lock.try_acquire():
                 return False
             if not self._closed.is_set() and not api_server.is_serving(self._crew):
                 self._wait_for_start(api_server.start(self._crew))

@@ -1,0 +1,5 @@
+"""The server of the worker API as a process of the crew: its start, its end, and that it runs. The server itself is in
+`server/`.
+
+`server_keeper.py` is the thread of a supervisor that starts it again. Read `api_server.py` first.
+"""
