@@ -68,15 +68,19 @@ class _Converter:
 
     def convert(self, node: TreeNode) -> ShellNode:
         """Return a statement. Whatever has no meaning of its own is a sequence of what it contains."""
+        self._count()
+        converted = self._convert_form(node)
+        self.depth -= 1
+        return converted
+
+    def _count(self) -> None:
+        """Count a node and a level. Raises CannotJudge beyond the limits."""
         self.nodes += 1
         self.depth += 1
         if self.nodes > MAX_NODES:
             raise CannotJudge(f"it has more than {MAX_NODES} parts; put it into a script file")
         if self.depth > MAX_DEPTH:
             raise CannotJudge(f"it is nested more than {MAX_DEPTH} levels deep")
-        converted = self._convert_form(node)
-        self.depth -= 1
-        return converted
 
     def _convert_form(self, node: TreeNode) -> ShellNode:
         form = node.type
@@ -90,7 +94,7 @@ class _Converter:
             return ShellNode("function", children, name=self._node_text(name) if name is not None else "")
         if form == "for_statement":
             return self._loop(node)
-        children = [self.convert(child) for child in node.named_children if child.type != "comment"]
+        children = [self.convert(child) for child in _statements(node)]
         if form in _WORDS:
             # A word outside of a command, such as the value of a case: only what runs in it counts.
             return ShellNode("sequence", [script for part in self._parts(node, False) for script in part.scripts])
@@ -218,10 +222,7 @@ class _Converter:
         ]
 
     def _parts(self, node: TreeNode, quoted: bool) -> Iterator[WordPart]:
-        self.nodes += 1
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise CannotJudge(f"it is nested more than {MAX_DEPTH} levels deep")
+        self._count()
         yield from self._parts_of_form(node, quoted)
         self.depth -= 1
 
@@ -276,6 +277,15 @@ class _Converter:
             start = child.end_byte
         if end > start:
             yield WordPart("text", _unescape(self.text(start, end)), True)
+
+
+def _statements(node: TreeNode) -> list[TreeNode]:
+    """Return what a node contains, without comments. A list ``a && b && c`` is nested to the left in the tree."""
+    flat: list[TreeNode] = []
+    while node.type == "list" and node.named_children and node.named_children[0].type == "list":
+        flat += reversed(node.named_children[1:])
+        node = node.named_children[0]
+    return [child for child in [*node.named_children, *reversed(flat)] if child.type != "comment"]
 
 
 def _unescape(text: str) -> str:

@@ -39,6 +39,11 @@ class Act:
         self.is_tree, self.unjudged, self.is_code = is_tree, unjudged, is_code
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """What the verdict on it depends on."""
+        return self.tool, self.words, self.target, self.area, self.is_tree, self.is_code, self.unjudged
+
+    @property
     def text(self) -> str:
         """The act as a short text for people; ``…`` stands for what is not known."""
         text = " ".join(word.removeprefix("@") for word in self.words) if self.words else f"{self.tool} {self.target}"

@@ -23,7 +23,7 @@ BRANCH, COMMIT, END = "<branch>", "<commit>", "$"
 class CommandPattern:
     """A pattern, split into its words."""
 
-    __slots__ = ("arguments", "has_end", "marked", "options", "program")
+    __slots__ = ("arguments", "has_end", "is_general", "marked", "options", "program")
 
     def __init__(self, text: str) -> None:
         words = text.split()
@@ -35,11 +35,8 @@ class CommandPattern:
         self.marked = [word for word in rest if word[0][:1] == "@"]
         self.options = [word for word in rest if word[0][:1] == "-"]
         self.arguments = [word for word in rest if word[0][:1] not in ("@", "-")]
-
-    @property
-    def is_general(self) -> bool:
-        """Whether it names no argument: it concerns neither an unknown program nor the text of another language."""
-        return not self.marked and not self.options and all(word == ("*",) for word in self.arguments)
+        # It names no argument, so it concerns neither an unknown program nor the text of another language.
+        self.is_general = not self.marked and not self.options and all(word == ("*",) for word in self.arguments)
 
 
 class Command:

@@ -45,7 +45,8 @@ class GuardSet:
         free = {(act.tool, act.words, act.target) for act in allowed}
         verdict = ALLOWED
         unjudged = ""
-        for act in acts:
+        # A loop or a list of files has the same act many times.
+        for act in {act.key: act for act in acts}.values():
             if act.unjudged:
                 unjudged = unjudged or act.unjudged
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE, Act, join_path
 from liza.rules.guards.git_command import normalize_git
 from liza.rules.guards.shell_table import ShellTable, option_values, positionals, program_name, split_wrapper
-from liza.rules.guards.word_matching import ANY, MANY, is_known, is_unknown, match_glob
+from liza.rules.guards.word_matching import ANY, MANY, YES, is_known, is_unknown, match_glob
 from liza.rules.lazy_pattern import lazy_pattern
 
 TYPE_CHECKING = False
@@ -297,5 +297,10 @@ def _home(path: str, scope: Scope) -> str:
 
 def is_set_up(table: ShellTable, words: Sequence[str]) -> bool:
     """Return whether the output of this command may be evaluated: it sets up an environment."""
-    line = " ".join([program_name(words[0]), *words[1:]]) if words else ""
-    return any(match_glob(pattern, line) or match_glob(f"{pattern} *", line) for pattern in table.setup)
+    name = program_name(words[0]) if words else ""
+    line = " ".join([name, *words[1:]])
+    return any(
+        match_glob(pattern, line) == YES or match_glob(f"{pattern} *", line) == YES
+        for pattern in table.setup
+        if pattern.partition(" ")[0] == name
+    )
