@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -133,3 +135,72 @@ def test_without_the_packages_of_the_server_a_crew_works_and_says_so(crew: Crew,
     assert process.wait(timeout=LIMIT) == 0
     said = (crew.notes / "up.log").read_text()
     assert said.count("the worker API is not served: starlette, uvicorn is not installed") == 1
+
+
+WORKER = """\
+import http.client, json, os, subprocess, sys, time
+from datetime import datetime, timezone
+from pathlib import Path
+
+root, run = Path(os.environ["LIZA_ROOT"]), os.environ["LIZA_RUN"]
+token = None
+
+def call(path, **body):
+    while True:
+        try:
+            port = int((root / ".liza" / "run" / f"worker-{run}.port").read_text())
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            headers = {"content-type": "application/json"}
+            if token:
+                headers["authorization"] = f"Bearer {token}"
+            connection.request("POST", path, json.dumps(body), headers)
+            reply = connection.getresponse()
+            answer = json.loads(reply.read())
+            assert reply.status == 200, (path, answer)
+            return answer
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.05)  # the server is started again
+
+def report(event):
+    return call("/v1/lifecycle", event=event, run_id=run, timestamp=datetime.now(timezone.utc).isoformat())
+
+me = call("/v1/identity", token=os.environ.pop("LIZA_TOKEN"))
+token = me["token"]
+report("ready")
+sections = {one["type"]: one["content"] for one in call("/v1/context", run_id=run)["sections"]}
+report("busy")
+tool = call("/v1/authorize", run_id=run, tool="Bash", input={"command": "git push origin main"})
+assert not tool["allowed"], tool
+notes = Path(sys.argv[1])
+if me["role"] == "coder":
+    with open(notes / "gate") as gate:  # the test kills the server
+        gate.readline()
+    Path(f"{me['task_id']}.txt").write_text("work")
+    subprocess.run("git add -A && git commit -q -m work", shell=True, check=True)
+    turn = {"type": "turn_complete", "timestamp": datetime.now(timezone.utc).isoformat(), "usage": {"input_tokens": 7}}
+    call("/v1/telemetry", run_id=run, events=[turn])
+    done = call(f"/v1/runs/{run}/submit")
+else:
+    done = call(f"/v1/runs/{run}/verdict", verdict="approve", reason="read it")
+(notes / f"{me['role']}.json").write_text(json.dumps([sorted(sections), done]) + "\\n")
+report("idle")
+"""
+
+
+def test_workers_of_the_standard_library_finish_a_task_while_the_server_is_killed(crew: Crew, tmp_path: Path) -> None:
+    (tmp_path / "worker.py").write_text(WORKER)
+    crew.gate("gate")
+    crew.add("task-1")
+    program = crew.script("agent", f'exec {sys.executable} "{tmp_path}/worker.py" "$NOTES"\n', ready=False)
+    crew.liza("up", "-d", "--planners", "0", "--program", program)
+    crew.wait(lambda state: crew.paths.run("coder-1.1").joinpath("turn.json").exists(), "the worker reports")
+    pid = wait_served(crew)
+    os.kill(pid, signal.SIGKILL)
+    crew.open_gate("gate")
+    task = crew.wait_status("task-1", "MERGED")
+    sections, done = json.loads(crew.wait_note("coder.json"))
+    assert {"role", "work"} <= set(sections)
+    assert done["status"] == "READY_FOR_REVIEW"
+    assert task.approved_by == "code-reviewer-1"
+    crew.liza("down")
+    assert crew.living() == []
