@@ -31,6 +31,7 @@ from tests.journeys.crews import BIN, Crew
 GROUP = "worker-api"
 KILLS = 3
 PROMPT_INTERVAL = 0.1  # seconds between two prompts to random workers
+LAST_PROMPT = 1.0  # seconds before the end of the load, for its delivery
 EVENTS, BATCHES, QUESTIONS = 20.0, 2.0, 1.0  # per second and worker
 
 
@@ -65,7 +66,8 @@ def measure(options: Options) -> Iterator[Row]:
         try:
             runs = [f"coder-{number}.1" for number in range(1, workers + 1)]
             tokens = tuple(api.worker(run).token for run in runs)
-            load = WorkerLoad(str(crew.paths.api_socket), tokens, seconds, EVENTS, BATCHES, QUESTIONS)
+            load = WorkerLoad(str(crew.paths.api_socket), tokens, seconds, LAST_PROMPT = 1.0  # seconds before the end of the load, for its delivery
+EVENTS, BATCHES, QUESTIONS)
             result, submitted, cpu = _run_load(api, runs, load, options)
         finally:
             api.kill()
@@ -99,9 +101,10 @@ def _run_load(
             api.kill()
             api.start()
             options.log(f"server killed and started again: {number + 1}")
-        time.sleep(load.seconds / (KILLS + 1) - 1)
-        cpu += _server_cpu(api)
+        time.sleep(load.seconds / (KILLS + 1) - LAST_PROMPT)
         prompter.stop()
+        time.sleep(LAST_PROMPT / 2)
+        cpu += _server_cpu(api)
         errors = child.stderr.read().decode(errors="replace")
         if child.wait() != 0:
             raise RuntimeError(f"the load ended with {child.returncode}: {errors[-500:]}")

@@ -40,8 +40,8 @@ class WorkerLoad(msgspec.Struct, frozen=True):
 class LoadResult(msgspec.Struct):
     """Times in ms: of questions that met no restart, of those that did, and of telemetry.
 
-    ``prompts``: the times at which each prompt arrived, by its content; ``sent`` counts the telemetry events of each run;
-    ``problems`` are answers that were no success.
+    ``prompts``: the times at which each prompt arrived, by its content; ``sent`` counts the telemetry events of each
+    run; ``problems`` are answers that were no success.
     """
 
     questions: list[float] = []
