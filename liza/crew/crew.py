@@ -27,8 +27,8 @@ from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of, is_person
 from liza.rules.project import slots_location
-from liza.rules.task_groups import task_groups, tasks_with
 from liza.rules.tasks.picking import Evidence
+from liza.rules.tasks.task_groups import task_groups, tasks_with
 from liza.rules.value_classes import Value, replace
 from liza.system import files, program_path
 from liza.system.flock import is_flock_held

@@ -6,8 +6,8 @@ Apart from the decisions of supervisors: every command of an agent needs this, a
 from __future__ import annotations
 
 from liza.rules.model import State, Status
-from liza.rules.task_groups import task_groups
 from liza.rules.tasks import planning
+from liza.rules.tasks.task_groups import task_groups
 from liza.rules.value_classes import Value
 from liza.rules.work_kinds import WorkKind
 

@@ -26,7 +26,7 @@ from liza.rules.reports.narration import LIZA, find_news
 from liza.rules.sessions import actions
 from liza.rules.sessions.decide import decide
 from liza.rules.sessions.rests import ClockWatch
-from liza.rules.task_groups import task_groups
+from liza.rules.tasks.task_groups import task_groups
 from liza.rules.value_classes import Value
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.alarm_log import check_alarms

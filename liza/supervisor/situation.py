@@ -33,7 +33,7 @@ from liza.rules.sessions.session_facts import (
     Situation,
     SupervisorFacts,
 )
-from liza.rules.task_groups import tasks_with
+from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.worker_api.account_rules import NoneUsable
 from liza.supervisor.memory import Memory
 from liza.supervisor.observe import MeterMaker, SessionObserver

@@ -11,8 +11,8 @@ from liza.rules.merging import merge_rules
 from liza.rules.model import Event, Reservation, State, Status, Task
 from liza.rules.owned_work import find_current_work
 from liza.rules.sessions.run_events import RunEvents
-from liza.rules.task_groups import changed_tasks, task_groups, tasks_with
 from liza.rules.tasks import picking
+from liza.rules.tasks.task_groups import changed_tasks, task_groups, tasks_with
 from tests.unit.boards import BASE, HEAD, NOW, board, later, task
 
 AGENTS = ("coder-1", "coder-2", "code-reviewer-1")

@@ -21,8 +21,8 @@ from liza.repo.merge import merge_refs, merges
 from liza.repo.slots import leftovers, stuck_slots
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL_STATUSES, ProcessIdentity, Reservation, Status, Task
-from liza.rules.task_groups import task_groups
 from liza.rules.tasks import claims
+from liza.rules.tasks.task_groups import task_groups
 from liza.rules.value_classes import Value
 from liza.system import processes
 from liza.system.file_lock import Lock, last_holder_pid

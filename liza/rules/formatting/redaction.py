@@ -99,12 +99,12 @@ def redact_changes(before: Any, after: Any) -> Any:
 
 def _redact_entries(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the list ``after`` redacted. Of thousands of tasks a transaction changes one; the others are the same."""
-    known = set(map(id, before))
-    if all(id(entry) in known for entry in after):
+    unchanged = set(map(id, before))
+    if all(id(entry) in unchanged for entry in after):
         return after
     previous = {_entry_key(entry): entry for entry in before}
     return tuple(
-        entry if id(entry) in known else redact_changes(previous.get(_entry_key(entry)), entry) for entry in after
+        entry if id(entry) in unchanged else redact_changes(previous.get(_entry_key(entry)), entry) for entry in after
     )
 
 

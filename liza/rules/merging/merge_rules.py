@@ -11,9 +11,9 @@ from liza.rules.errors import Refused
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
-from liza.rules.task_groups import tasks_with
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
+from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.transitions import Invocation, apply_verb
 from liza.rules.value_classes import Value, replace
 

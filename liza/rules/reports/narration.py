@@ -10,7 +10,7 @@ from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
 from liza.rules.paths import is_person
 from liza.rules.statuses import GoalStatus
-from liza.rules.task_groups import changed_tasks
+from liza.rules.tasks.task_groups import changed_tasks
 from liza.rules.value_classes import Value
 
 LIZA = "liza"

@@ -32,8 +32,8 @@ class RunEvents:
             self._run, self._tasks, self._found = run, (), {}
         if tasks is self._tasks:
             return
-        known = self._tasks or (None,) * len(tasks)
-        changed = [index for index, (was, now) in enumerate(zip(known, tasks, strict=True)) if was is not now]
+        previous = self._tasks or (None,) * len(tasks)
+        changed = [index for index, (was, now) in enumerate(zip(previous, tasks, strict=True)) if was is not now]
         for index in changed:
             self._found.pop(index, None)
             events = [event.event for event in tasks[index].history if event.run == run]

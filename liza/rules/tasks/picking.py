@@ -11,7 +11,7 @@ from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
 from liza.rules.statuses import GoalStatus
-from liza.rules.task_groups import task_groups, tasks_with
+from liza.rules.tasks.task_groups import task_groups, tasks_with
 from liza.rules.value_classes import Value
 
 S = Status
@@ -91,7 +91,7 @@ def claimable_now(state: State, wanted: str, agent: str, now: datetime, evidence
     """Return the task that a coder takes which picked ``wanted`` on an older board; None if all are taken.
 
     Many agents wake up for the same revision and pick the same task. Under the lock each takes what is the best then,
-    so nobody loses a race while there is a task. A lapsed claim is taken over only if that was decided.
+    so no claim is lost while there is a task. A lapsed claim is taken over only if that was decided.
     """
     task = state.task(wanted)
     if task is None or occupation(state, agent) or claim_obstacle(state, task, agent, now, evidence) is None:

@@ -52,8 +52,8 @@ def task_groups(state: State) -> TaskGroups:
 
 def changed_tasks(before: State, after: State) -> list[Task]:
     """Return the tasks of ``after`` that may differ from those of ``before``: an entry that is the same is kept."""
-    known = set(map(id, before.tasks))
-    return [task for task in after.tasks if id(task) not in known]
+    previous = set(map(id, before.tasks))
+    return [task for task in after.tasks if id(task) not in previous]
 
 
 def tasks_with(state: State, status: Status) -> list[Task]:
