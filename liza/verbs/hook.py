@@ -122,8 +122,11 @@ class Hook:
         )
 
     def _acknowledge_prompted(self, run_dir: RunDir, event: ReceivedEvent, now: datetime) -> None:
-        """Acknowledge the messages that the turn's prompt shows to be read, so that they are not delivered twice."""
-        if not _has_messages(run_dir):
+        """Acknowledge the messages that the turn's prompt shows to be read, so that they are not delivered twice.
+
+        A tool call has no prompt, and programs make many: it does not read the inbox.
+        """
+        if event.meaning is HookMeaning.TOOL or not _has_messages(run_dir):
             return
         from liza.programs.messages import inbox
 
