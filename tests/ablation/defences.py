@@ -40,6 +40,8 @@ ROTATION = "tests/edges/test_journal_rotation.py::"
 RECORD = "tests/edges/test_record.py::"
 GARBAGE = "tests/edges/test_gc.py::"
 OWN = "tests/edges/test_defence_"
+SERVER = "tests/edges/test_api_server.py::"
+SERVED = "tests/journeys/test_api_in_a_crew.py::"
 TELEMETRY = "tests/edges/test_telemetry.py::"
 STREAM = "tests/edges/test_prompt_stream.py::"
 LIFECYCLE = "tests/edges/test_worker_lifecycle.py::"
@@ -1247,5 +1249,26 @@ TABLE: dict[str, Defence] = {
         (
             f"{WINDOW}test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second_end_in_a_row_is_a_try",
         ),
+    ),
+    # ── the server of the worker API ──
+    "web pages": Defence(
+        "a page in the person's browser cannot call the worker API",
+        {"liza.server.callers:refuse_web_pages": gives(None)},
+        (f"{SERVER}test_a_request_from_a_web_page_is_refused_even_with_a_token",),
+    ),
+    "sessions at the socket": Defence(
+        "a process of a session is no person at the socket of the worker API",
+        {"liza.server.peers:is_outside_sessions": gives(True)},
+        (f"{SERVER}test_a_person_needs_no_token_at_the_socket_and_a_session_does",),
+    ),
+    "runs of tokens": Defence(
+        "the token of a run opens no other run",
+        {"liza.server.callers:require_own_run": gives(None)},
+        (f"{SERVER}test_a_token_opens_no_other_run",),
+    ),
+    "crew of a server": Defence(
+        "a server that its supervisors left ends",
+        {"liza.crew.serving.api_server:has_supervisor": gives(True)},
+        (f"{SERVED}test_the_server_goes_with_its_crew[kill -9 of everything but the server]",),
     ),
 }

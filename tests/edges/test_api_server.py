@@ -50,6 +50,7 @@ def test_the_socket_is_for_its_user_only(shared: Api) -> None:
 
 LIFECYCLE = {"event": "ready", "run_id": "coder-7.1", "timestamp": "2026-03-01T15:00:00Z"}
 DEEP = b'{"kind":"k","text":"t","details":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+HEALTH = {"status": "healthy", "current_state": "idle", "last_activity": "2026-03-01T15:00:00Z"}
 FUTURE = {**LIFECYCLE, "timestamp": "2990-03-01T15:00:00Z"}
 NO_ZONE = {**LIFECYCLE, "timestamp": "2026-03-01T15:00:00"}
 OTHER_RUN = {**LIFECYCLE, "run_id": "coder-8.1"}
@@ -133,6 +134,19 @@ def test_only_the_bearer_token_of_a_run_opens_its_operations(shared: Api, worker
             assert (reply.status, reply.data["code"]) == (401, "unauthorized"), token
             assert reply.headers["www-authenticate"].startswith("Bearer ")
     assert worker.report("started").data["applied"] is True
+
+
+def test_a_token_opens_no_other_run(shared: Api, worker: Worker) -> None:
+    other = shared.worker("coder-8.1")
+    for path, body in (
+        ("/v1/lifecycle", {**LIFECYCLE, "run_id": other.run}),
+        (f"/v1/runs/{other.run}/exit", {"code": "1"}),
+        (f"/v1/runs/{worker.run}/health", {**HEALTH, "run_id": other.run}),
+    ):
+        reply = worker.post(path, body)
+        assert (reply.status, reply.data["code"]) == (403, "not-yours"), path
+    assert worker.get(f"/v1/runs/{other.run}/stream").status == 403
+    assert RunDir(shared.paths, other.run).closing_code() is None
 
 
 def test_a_one_time_token_is_used_once(shared: Api) -> None:
