@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
-import subprocess
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_argv
@@ -16,6 +14,9 @@ from liza.rules.errors import LizaError, LockTimeout, read_last_message
 from liza.system import crash_points, files, untrusted_files
 from liza.system.file_lock import Lock, last_holder_pid
 from liza.system.flock import is_flock_held
+
+if TYPE_CHECKING:
+    import subprocess
 
 PACKAGES: Final = ("starlette", "uvicorn", "httptools")
 """Packages of the server. All else works without them."""
@@ -33,6 +34,8 @@ def missing_packages() -> tuple[str, ...]:
 
 
 def _is_installed(name: str) -> bool:
+    import importlib.util
+
     try:
         return importlib.util.find_spec(name) is not None
     except ImportError:
@@ -69,6 +72,8 @@ def read_port(crew: Crew) -> int | None:
 
 def start(crew: Crew) -> subprocess.Popen[bytes]:
     """Start the server, in a session of its own: Ctrl+C at a terminal does not reach it. Raises OSError, LizaError."""
+    import subprocess
+
     crew.paths.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = crew.paths.logs / LOG_NAME
     log_file.cap(path, MAX_LOG, MAX_LOG // 2)
