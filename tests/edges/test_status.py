@@ -306,3 +306,23 @@ def test_a_working_agent_whose_program_reports_no_figures_is_unmeasured(
     assert (found["unmeasured"] is None) is measured
     assert (", unmeasured" in render_crew.format_agents([found], colour=False)) is not measured
     assert status(crew)["agents"][0]["unmeasured"] is None, "nobody supervises it now"
+
+
+def test_an_agent_says_whether_its_state_is_reported_or_observed(crew: Crew, clock: FakeClock) -> None:
+    claim(crew)
+    run = crew.run_dir("coder-1.1")
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
+    agent = crew.board.read().agents["coder-1"]
+    change(crew, lambda state: state.with_agent("coder-1", replace(agent, program="claude", status="WORKING")))
+
+    def shown() -> tuple[str | None, str | None]:
+        with Lock(crew.paths.supervisor_lock("coder-1")):
+            (row,) = status(crew)["agents"]
+        return row["phase"], row["state_source"]
+
+    assert shown() == (None, None)
+    living = RunningSession(shim=identify_self(), child=identify_self(), time=clock.now())
+    (run.path / "session.json").write_bytes(msgspec.json.encode(living))
+    assert shown() == (None, "observed")
+    run.write_turn(run_directory.Turn(time=clock.now(), phase="idle"))
+    assert shown() == ("idle", "reported")

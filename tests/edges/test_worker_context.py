@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from liza.crew.crew import Crew, find_crew
 from liza.programs.brief.brief_writer import compose_brief
 from liza.programs.messages import inbox
-from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource
+from liza.programs.session.run_directory import Gauge, RunDir, RunRecord, Turn, TurnSource
 from liza.rules.errors import NotOwner, RunIsOver
 from liza.rules.model import HumanNote
 from liza.rules.owned_work import find_current_work
 from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
+from liza.verbs.handoff import HandoffNote, handoff
 from liza.verbs.init import InitOptions, init
 from liza.verbs.task import add
 from liza.worker.api_requests import ContextMode, ContextRequest
@@ -95,3 +96,15 @@ def test_a_run_without_its_claim_or_that_is_over_gets_none(crew: Crew, run: RunD
     run.mark_concluded("finished: done")
     with pytest.raises(RunIsOver):
         sections(crew)
+
+
+def test_a_handoff_records_how_full_the_context_window_was(
+    crew: Crew, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.write_gauge(Gauge(context_usage=0.834))
+    monkeypatch.setenv("LIZA_RUN", "coder-1.1")
+    monkeypatch.setenv("LIZA_TASK", "t1")
+    monkeypatch.setenv("LIZA_ROOT", str(crew.paths.root))
+    monkeypatch.chdir(crew.paths.task_link("t1").resolve())
+    handoff(crew, HandoffNote("half is done", "the other half"))
+    assert crew.board.read().handoff["t1"].context_used == 83

@@ -62,6 +62,13 @@ report("started", session_id="s-1")
 report("ready")
 text = "\\n".join(section.content for section in compose_context(crew, ContextRequest(run_id=run.run)).sections)
 (notes / f"context.{run.run}").write_text(text + "\\n")
+(notes / f"token.{run.run}").write_text(os.environ["LIZA_TOKEN"] + "\\n" + me.token + "\\n")
+if (notes / "waits").exists():
+    next_prompt("You are still coder-1.1")
+    report("busy")
+    report("stopped")
+    (notes / "stopped").write_text("yes\\n")
+    time.sleep(600)
 report("busy")
 if run.run == "coder-1.1":
     next_prompt("change course")
@@ -114,6 +121,29 @@ def test_a_native_worker_reports_is_prompted_is_ended_when_its_window_is_full_an
         assert metrics["by_tool"] == {"shell": {"calls": 3, "failures": 0, "seconds": 0.0}}
         assert metrics["by_task"]["task-1"]["tokens"] == 360
         assert crew.json("status")["cost"]["money"] == 0.75
+        _assert_secret(crew, crew.wait_note("token.coder-1.1").split())
+
+
+def _assert_secret(crew: Crew, tokens: list[str]) -> None:
+    secrets = [token.partition(":")[2].encode() for token in tokens]
+    assert len(secrets) == 2
+    for file in crew.paths.liza.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            assert not any(secret in file.read_bytes() for secret in secrets), file
+
+
+def test_a_supervisor_believes_a_runtime_that_it_waits_and_that_it_has_ended(tmp_path: Path, program: str) -> None:
+    with started(tmp_path) as crew:
+        (crew.notes / "waits").touch()
+        crew.configure(**QUICK, idle_after=1)
+        crew.add("task-1")
+        supervisor = crew.agent("coder-1", crew.script("native", program, ready=False))
+        crew.wait_note("stopped")
+        (crew.notes / "waits").unlink()
+        supervisor.wait_said("its runtime reported its end, but its process did not exit")
+        assert (crew.notes / "prompts").read_text().startswith("coder-1.1 normal liza: You are still coder-1.1.")
+        crew.wait(lambda _: "ended" in crew.heard("task-1"), "the end")
+        crew.wait_note("context.coder-1.2")
 
 
 def _agent(crew: Crew) -> dict[str, object]:

@@ -17,10 +17,12 @@ from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.programs.usage import meter
 from liza.programs.usage.conversation_log import find_log_files
 from liza.programs.usage.meter import Meter
+from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.programs.usage.tool_calls import FinishedCall, ToolCallReader
 from liza.rules.paths import Paths
 from liza.rules.sessions import spending
 from liza.rules.sessions.spending import TokenUsage
+from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TurnUsage
 from liza.system.file_tail import Tail
 from tests.conftest import FakeClock
 
@@ -234,3 +236,19 @@ def test_a_usage_form_without_any_figures_tells_nothing(run_dir: RunDir, clock: 
     run_dir.output_path.write_text('{"type":"result","usage":{"input_tokens":5}}\n')
     assert metering(Preset(name="x", usage=UsageFormat(session=("id",))), run_dir, clock).final_usage() is None
     assert list(ToolCallReader(()).read({"a": 1})) == list[FinishedCall]()
+
+
+def test_the_turns_that_a_runtime_reports_are_the_figures_and_the_output_is_not_added(
+    tmp_path: Path, run_dir: RunDir, clock: FakeClock
+) -> None:
+    run_dir.output_path.write_bytes((STREAMS / "claude.jsonl").read_bytes())
+    following = metering(row("claude", tmp_path), run_dir, clock)
+    printed = following.measure(10.0)
+    assert printed.used is not None
+    assert printed.used.tokens > 1000
+    usage = TurnUsage(input_tokens=5, cache_read_tokens=2, output_tokens=1, cost_usd=0.5)
+    TelemetryLog(run_dir.path).append([TelemetryEvent(timestamp=BEFORE, usage=usage, context_usage=0.25)])
+    reported = following.measure(10.0)
+    assert reported.used == TokenUsage(input=7, cached=2, output=1, cost=0.5)
+    assert (reported.context_usage, reported.progress.calls) == (0.25, printed.progress.calls)
+    assert metering(row("claude", tmp_path), run_dir, clock).final_usage() == reported.used
