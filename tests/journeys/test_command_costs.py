@@ -14,6 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from liza.programs.guards import guard_files
+from liza.programs.hooks import hook_events
+from liza.programs.hooks.hook_templates import load_template
+from liza.programs.session.run_directory import RunDir
 from liza.system.file_lock import Lock
 from tests.conftest import git
 from tests.journeys.command_probe import UPDATES, Costs, name_process, run_probed, split_imports
@@ -45,6 +49,15 @@ class Walk:
         git(worktree, "commit", "-q", "-m", "work")
 
 
+def _install_guards(run: RunDir) -> None:
+    """Write the guards of a session, as its start does."""
+    home = run.paths.root
+    refusals: dict[str, Any] = {}
+    for provider in ("claude", "pi"):
+        refusals |= hook_events.list_refusals(provider, load_template(provider))
+    guard_files.install_guards(run, guard_files.load_guards(run.paths, home), home, None, "deny", refusals)
+
+
 def walk_commands(crew: Crew, directory: Path) -> dict[str, Costs]:
     """Run every frequent command once, in the situation that is usual for it: a supervisor lives and records."""
     walk = Walk(crew, directory)
@@ -58,6 +71,7 @@ def walk_commands(crew: Crew, directory: Path) -> dict[str, Costs]:
         walk.step("task show --json", "task", "show", "mail", "--json")
         walk.step("validate", "validate")
         walk.step("agents", "agents")
+        walk.step("guard test", "guard", "test", "ls")
         walk.step("claim", "claim", "mail", "--agent", "coder-1")
         _walk_coder(walk, crew.paths.task_link("mail").resolve())
         walk.step("claim a review", "claim", "mail", "--agent", "code-reviewer-1")
@@ -84,8 +98,11 @@ def _walk_coder(walk: Walk, worktree: Path) -> None:
     walk.step("hook SessionStart", "hook", "claude", "SessionStart", stdin=payload, **run)
     payload = json.dumps({"session_id": "s-1", "hook_event_name": "UserPromptSubmit", "prompt": "go on"})
     walk.step("hook UserPromptSubmit", "hook", "claude", "UserPromptSubmit", stdin=payload, **run)
-    tool = json.dumps({"session_id": "s-1", "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}})
-    walk.step("hook PreToolUse", "hook", "claude", "PreToolUse", stdin=tool, **run)
+    _install_guards(RunDir(walk.crew.paths, run["run"]))
+    tool: dict[str, Any] = {"session_id": "s-1", "tool_name": "Bash", "tool_input": {"command": "git status && make"}}
+    walk.step("hook PreToolUse", "hook", "claude", "PreToolUse", stdin=json.dumps(tool), **run)
+    tool["tool_input"] = {"command": "cd x && git push"}
+    walk.step("hook of a denied tool", "hook", "pi", "tool_call", stdin=json.dumps(tool), **run)
     walk.step("ready", "ready", **run)
     walk.step("heartbeat", "heartbeat", **run)
     walk.commit(worktree, "mail.txt")
