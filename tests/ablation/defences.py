@@ -28,6 +28,7 @@ MERGES = "tests/edges/test_repo_merges.py::"
 CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
 HOOKS = "tests/edges/test_hooks.py::"
+AUTHORIZE = "tests/edges/test_authorize.py::"
 TMUX = "tests/edges/test_tmux.py::"
 TYPING = "tests/unit/test_programs_keyboard.py::"
 SEEN = "tests/journeys/test_at_a_terminal.py::"
@@ -308,6 +309,19 @@ def _through_links(was: Callable[..., Any]) -> Any:
 
 def _following(was: Callable[..., Any]) -> Any:
     return lambda path, *rest, **named: was(path, *rest, **{**named, "follow_links": True})
+
+
+def _never_denied(was: Callable[..., Any]) -> Any:
+    def judge(*given: Any) -> Any:
+        verdict = was(*given)
+        verdict.allowed = True
+        return verdict
+
+    return judge
+
+
+def _allowed_if_unjudged(was: Callable[..., Any]) -> Any:
+    return lambda data, *rest: was({**data, "on_error": "allow"}, *rest)
 
 
 TABLE: dict[str, Defence] = {
@@ -812,6 +826,24 @@ TABLE: dict[str, Defence] = {
         (
             f"{HOOKS}test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again",
         ),
+    ),
+    "guards": Defence(
+        "a tool that a rule denies does not run",
+        {"liza.programs.guards.session_guards:judge_tool": _never_denied},
+        (
+            f"{AUTHORIZE}test_writes_are_judged_by_the_path",
+            "tests/journeys/test_guards.py::test_an_agent_is_denied_a_push_and_told_why_and_the_third_time_is_an_alarm",
+        ),
+    ),
+    "guards that fail": Defence(
+        "a tool that cannot be judged does not run",
+        {"liza.programs.guards.session_guards:judge_tool": _allowed_if_unjudged},
+        (f"{AUTHORIZE}test_a_library_that_is_missing_denies",),
+    ),
+    "rights of a project's file": Defence(
+        "an agent gives itself no rights by a file that a person has not trusted",
+        {"liza.programs.presets.preset_files:is_trusted": lambda was: lambda file, home: True},
+        (f"{AUTHORIZE}test_a_projects_allowing_rules_count_after_a_person_trusts_the_file",),
     ),
     "reports switched off": Defence(
         "a person who leaves the terminal of a program that was killed ends nobody's terminal",
