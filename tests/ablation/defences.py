@@ -832,7 +832,7 @@ TABLE: dict[str, Defence] = {
         {"liza.programs.guards.session_guards:judge_tool": _never_denied},
         (
             f"{AUTHORIZE}test_writes_are_judged_by_the_path",
-            "tests/journeys/test_guards.py::test_an_agent_is_denied_a_push_and_told_why_and_the_third_time_is_an_alarm",
+            f"{AUTHORIZE}test_a_push_is_denied_and_recorded_and_a_commit_is_not",
         ),
     ),
     "guards that fail": Defence(

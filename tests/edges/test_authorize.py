@@ -192,10 +192,9 @@ reason = "There is no network: read docs/."
 def test_a_projects_allowing_rules_count_after_a_person_trusts_the_file(run: RunDir, home: Path) -> None:
     file = run.paths.liza / "guards.toml"
     file.write_text(OWN_RULES)
-    untrusted = guard_files.load_guards(run.paths, home)
-    assert "no-push" in untrusted.notices[0]
     install(run, home)
     assert not ask(run, "Bash", {"command": "git push origin task/cart"}).allowed
+    assert "no-push" in guard_files.load_guards(run.paths, home).notices[0]
     assert ask(run, "WebFetch", {"url": "https://x.y"}).rule == "no-network"
     assert ask(run, "mcp__browser__open", {"url": "https://x.y"}).rule == "no-network"
     preset_files.trust_file(file, home)
