@@ -1,0 +1,127 @@
+"""kill -9 of the server of the worker API at random moments under load: no turn is lost or counted twice, and no prompt
+is lost or delivered twice."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from liza.board import wake_up
+from liza.programs.messages import inbox
+from liza.programs.usage.telemetry_log import TelemetryLog
+from tests.conftest import until
+from tests.edges.api_worker import Api, Stream, Worker, now, serving
+
+SEED = int(os.environ.get("LIZA_SEED", "20260101"))
+WORKERS = 4
+
+
+class Runtime:
+    """A worker that sends turns and reads its stream, each in a thread of its own, until it is told to stop."""
+
+    def __init__(self, api: Api, number: int) -> None:
+        self.worker: Worker = api.worker(f"coder-{number}.1")
+        self.worker.report("ready")
+        self.stopping = threading.Event()
+        self.sent, self.queued = 0, 0
+        self.got: list[str] = []
+        self.faults: list[object] = []
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._listen)]
+        for thread in self._threads:
+            thread.start()
+
+    def queue(self) -> None:
+        """Queue a prompt as `liza note --now` does."""
+        paths, agent = self.worker.api.paths, self.worker.agent
+        inbox.queue_message(paths, agent, f"{self.queued}", "human:ann", now(), "system")
+        wake_up.wake_watchers(paths, agent)
+        self.queued += 1
+
+    def finish(self) -> None:
+        until(lambda: len(self.got) >= self.queued, f"{self.queued} prompts, not {len(self.got)}")
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join(timeout=60)
+        assert self.faults == []
+
+    def _send(self) -> None:
+        while not self.stopping.is_set():
+            turn = {"type": "turn_complete", "id": f"t{self.sent}", "timestamp": now().isoformat()}
+            body = {"run_id": self.worker.run, "events": [{**turn, "usage": {"input_tokens": 1}}]}
+            self._until_answered("/v1/telemetry", body)
+            self.sent += 1
+
+    def _listen(self) -> None:
+        last: str | None = None
+        while not self.stopping.is_set():
+            try:
+                stream = Stream(self.worker, last)
+            except OSError:
+                time.sleep(0.01)
+                continue
+            taken = 0
+            while not stream.is_over and not self.stopping.is_set():
+                events = stream.events
+                for event in events[taken:]:
+                    if event.get("event") == "prompt":
+                        self.got.append(event["data"]["content"])
+                        last = event["id"]
+                        if len(self.got) % 3 == 0:
+                            self._until_answered("/v1/acknowledge", {"run_id": self.worker.run, "ids": [last]})
+                taken = len(events)
+                time.sleep(0.005)
+            for event in stream.events[taken:]:
+                if event.get("event") == "prompt":
+                    self.got.append(event["data"]["content"])
+                    last = event["id"]
+            stream.close()
+
+    def _until_answered(self, path: str, body: object) -> None:
+        while not self.stopping.is_set():
+            try:
+                reply = self.worker.post(path, body)
+            except (OSError, http.client.HTTPException, ValueError):
+                time.sleep(0.01)
+                continue
+            if reply.status != 200:
+                self.faults.append(reply)
+            return
+
+
+def kill_under_load(tmp_path: Path, kills: int) -> None:
+    dice = random.Random(SEED)
+    with serving(tmp_path) as api:
+        runtimes = [Runtime(api, number) for number in range(1, WORKERS + 1)]
+        for _ in range(kills):
+            for runtime in runtimes:
+                for _ in range(dice.randrange(4)):
+                    runtime.queue()
+            time.sleep(dice.random() * 0.4)
+            api.kill()
+            for runtime in runtimes:
+                runtime.queue()
+            api.start()
+        for runtime in runtimes:
+            runtime.finish()
+        for runtime in runtimes:
+            assert runtime.got == [f"{index}" for index in range(runtime.queued)]
+            sums = TelemetryLog(api.paths.run(runtime.worker.run)).read()
+            assert sums is not None
+            # The last turn may have been stored before its answer was awaited no longer.
+            assert sums.turns in (runtime.sent, runtime.sent - 1), (sums.turns, runtime.sent)
+            assert sums.turns == sums.used.input
+
+
+def test_a_few_kills_lose_nothing(tmp_path: Path) -> None:
+    kill_under_load(tmp_path, 3)
+
+
+@pytest.mark.campaign
+def test_a_hundred_kills_lose_nothing(tmp_path: Path) -> None:
+    kill_under_load(tmp_path, 100)
