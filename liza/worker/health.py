@@ -11,7 +11,6 @@ from liza.crew.crew import Crew
 from liza.programs.session.reported_health import ReportedHealth, read_reported_health, write_reported_health
 from liza.programs.session.run_directory import ModelNote, RunDir, Turn
 from liza.programs.usage.context_usage import find_context_usage
-from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.sessions.model_silence import describe_failure, describe_silence
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.worker_api.health_rules import HealthStatus, RunFacts, judge_run, worker_state
@@ -20,6 +19,7 @@ from liza.rules.worker_api.telemetry_rules import TelemetrySums
 from liza.worker.api_answers import RunHealth, ServerHealth
 from liza.worker.api_requests import HealthReport
 from liza.worker.current_run import require_current_run, require_known_run
+from liza.worker.telemetry import TelemetryLogs
 
 
 def report_health(run_dir: RunDir, report: HealthReport, now: datetime) -> None:
@@ -40,14 +40,14 @@ def report_health(run_dir: RunDir, report: HealthReport, now: datetime) -> None:
     )
 
 
-def run_health(crew: Crew, run_dir: RunDir, unanswered: float = 0.0) -> RunHealth:
+def run_health(crew: Crew, run_dir: RunDir, unanswered: float = 0.0, logs: TelemetryLogs | None = None) -> RunHealth:
     """Return the health of a run. ``unanswered``: seconds since the oldest question that its runtime has not answered.
 
-    Raises UnknownId, LizaError, OSError.
+    ``logs`` spares reading its telemetry again at each call. Raises UnknownId, LizaError, OSError.
     """
     record, now = require_known_run(run_dir), crew.clock.now()
     turn, gauge, reported = run_dir.read_turn(), run_dir.read_gauge(), read_reported_health(run_dir)
-    sums = TelemetryLog(run_dir.path).read()
+    sums = (logs or TelemetryLogs()).log_of(run_dir).read()
     is_over = run_dir.is_concluded() or run_state.is_session_over(run_dir)
     note = run_dir.read_model_note()
     usage = find_context_usage(sums, reported)

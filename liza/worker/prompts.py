@@ -8,7 +8,6 @@ from datetime import datetime
 from liza.board import wake_up
 from liza.crew.crew import Crew
 from liza.programs.messages import inbox
-from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.messages.prompt_stream import PromptStream as PromptStream
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import UsageError
@@ -22,11 +21,10 @@ from liza.worker.current_run import require_current_run
 STREAM_EVIDENCE = "stream"
 
 
-def submit_prompt(crew: Crew, by: str, request: PromptRequest, reader: InboxReader | None = None) -> PromptAnswer:
+def submit_prompt(crew: Crew, by: str, request: PromptRequest) -> PromptAnswer:
     """Store a prompt for the agent of a run. ``by``: the caller, a person or a run.
 
-    ``reader`` spares reading the whole inbox for the position. Raises UnknownId, RunIsOver, QueueFull, UsageError,
-    LizaError, OSError.
+    Raises UnknownId, RunIsOver, QueueFull, UsageError, LizaError, OSError.
     """
     run_dir = crew.run_dir(request.run_id)
     require_current_run(run_dir)
@@ -40,8 +38,7 @@ def submit_prompt(crew: Crew, by: str, request: PromptRequest, reader: InboxRead
         source=request.source,
         task=request.metadata.task_id,
     )
-    pending = (reader or InboxReader(crew.paths, run_dir.agent)).list_pending()
-    position = next((index for index, other in enumerate(pending) if other.id == message.id), 0)
+    position = inbox.count_ahead(inbox.list_names(crew.paths, run_dir.agent), message.id)
     with suppress(OSError):
         wake_up.wake_watchers(crew.paths, run_dir.agent)
     return PromptAnswer(

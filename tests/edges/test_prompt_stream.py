@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from liza.crew.crew import Crew
 from liza.programs.messages import inbox
@@ -73,6 +75,18 @@ def test_a_prompt_is_accepted_with_its_position_and_the_name_of_its_event(crew: 
         (first.id, "ann", "t1"),
         (second.id, "coder-2.1", "t1"),
     ]
+
+
+@given(st.lists(st.tuples(st.sampled_from(PromptPriority), st.integers(0, 3)), max_size=15))
+def test_the_position_is_that_in_the_order_of_delivery(
+    tmp_path_factory: pytest.TempPathFactory, prompts: list[tuple[PromptPriority, int]]
+) -> None:
+    paths = Paths(tmp_path_factory.mktemp("crew"))
+    for priority, second in prompts:
+        inbox.queue_message(paths, "coder-1", "a", "human:ann", NOW + timedelta(seconds=second), priority)
+    ordered = [message.id for message in inbox.list_pending(paths, "coder-1")]
+    names = inbox.list_names(paths, "coder-1")
+    assert [inbox.count_ahead(names, name) for name in ordered] == list(range(len(prompts)))
 
 
 def test_nobody_can_send_as_liza_and_nothing_can_be_sent_to_a_run_that_is_over(crew: Crew, run: RunDir) -> None:

@@ -103,6 +103,21 @@ def _next_number(names: Iterable[str], second: str) -> int:
     return max((int(number) for number in numbers if number.isdecimal()), default=-1) + 1
 
 
+def count_ahead(names: Iterable[str], own: str) -> int:
+    """Return how many messages are delivered before ``own``, by their ids: no file is read.
+
+    An id of version 0.1.0 does not tell its priority, and counts as a normal one.
+    """
+    letters = [priority[0] for priority in PRIORITIES]
+
+    def sort_key(name: str) -> tuple[int, str, int, str]:
+        letter = name[-1:] if name[-2:-1] == "-" and name[-1:] in letters else PromptPriority.NORMAL[0]
+        return letters.index(letter), name.partition("-")[0], len(name), name
+
+    own_key = sort_key(own)
+    return sum(sort_key(name) < own_key for name in names)
+
+
 def may_be_for_turn(name: str) -> bool:
     """Return whether a message with this id may be for a turn under way; ids of version 0.1.0 do not tell."""
     return not name.endswith(f"-{PromptPriority.NORMAL[0]}")
