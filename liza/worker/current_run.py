@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
-from liza.rules.errors import RunIsOver, UnknownId
+from liza.rules.errors import LizaError, RunIsOver, UnknownId
 
 
 def require_known_run(run_dir: RunDir) -> RunRecord:
@@ -14,6 +16,17 @@ def require_known_run(run_dir: RunDir) -> RunRecord:
     return record
 
 
+def _newest_run(run_dir: RunDir) -> str:
+    """Return the agent's newest run with a record. A directory alone is none: any agent can make one."""
+    for name in reversed(list_runs(run_dir.paths, run_dir.agent)):
+        if name == run_dir.run:
+            break
+        with suppress(LizaError):
+            if RunDir(run_dir.paths, name).read_record() is not None:
+                return name
+    return run_dir.run
+
+
 def require_current_run(run_dir: RunDir) -> RunRecord:
     """Return the record of a run whose end is not recorded and that is its agent's newest.
 
@@ -22,7 +35,7 @@ def require_current_run(run_dir: RunDir) -> RunRecord:
     record = require_known_run(run_dir)
     if run_dir.is_concluded():
         raise RunIsOver(f"{run_dir.run} is over: its end is recorded", f"liza logs {run_dir.run}")
-    newest = list_runs(run_dir.paths, run_dir.agent)[-1]
+    newest = _newest_run(run_dir)
     if newest != run_dir.run:
         raise RunIsOver(
             f"{run_dir.run} is over: {run_dir.agent} is at its run {newest}", f"liza agents {run_dir.agent}"

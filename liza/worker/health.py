@@ -14,7 +14,7 @@ from liza.programs.usage.context_usage import find_context_usage
 from liza.rules.sessions.model_silence import describe_failure, describe_silence
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.worker_api.health_rules import HealthStatus, RunFacts, judge_run, worker_state
-from liza.rules.worker_api.lifecycle_rules import LifecycleEvent, check_time
+from liza.rules.worker_api.lifecycle_rules import check_time, parse_state
 from liza.rules.worker_api.telemetry_rules import TelemetrySums
 from liza.worker.api_answers import RunHealth, ServerHealth
 from liza.worker.api_requests import HealthReport
@@ -70,7 +70,7 @@ def run_health(crew: Crew, run_dir: RunDir, unanswered: float = 0.0, logs: Telem
         status=health.status,
         run_id=run_dir.run,
         uptime_seconds=max(0.0, (now - record.started).total_seconds()),
-        current_state=worker_state(LifecycleEvent(turn.phase) if turn else None, is_over=is_over),
+        current_state=worker_state(parse_state(turn.phase) if turn else None, is_over=is_over),
         source=REPORTED if turn is not None else OBSERVED,
         last_activity=_last_activity(run_dir, turn, sums, reported),
         context_usage=usage,

@@ -14,6 +14,7 @@ from liza.rules.worker_api.lifecycle_rules import (
     LifecycleEvent,
     ReportedState,
     judge_event,
+    parse_state,
 )
 from liza.system.flock import lock_path
 from liza.worker.api_answers import LifecycleAnswer
@@ -62,7 +63,8 @@ def report_lifecycle(
 
 def _reported_state(turn: Turn | None) -> ReportedState | None:
     """Return what a runtime reported last; None if only hooks did: their clock and their order are others."""
-    return ReportedState(LifecycleEvent(turn.phase), turn.time) if turn is not None and turn.is_reported else None
+    state = parse_state(turn.phase) if turn is not None and turn.is_reported else None
+    return ReportedState(state, turn.time) if turn is not None and state is not None else None
 
 
 def _exit_code(request: LifecycleRequest) -> int | None:

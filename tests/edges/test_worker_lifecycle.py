@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.programs.messages.prompt_stream import PromptStream
 from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource
-from liza.rules.errors import FutureTime, RunIsOver, UnknownId, UsageError
+from liza.rules.errors import FutureTime, LizaError, RunIsOver, UnknownId, UsageError
 from liza.rules.paths import Paths
 from liza.worker.api_requests import LifecycleEvent, LifecycleRequest
 from liza.worker.lifecycle import report_lifecycle
@@ -104,3 +105,18 @@ def test_hooks_of_a_run_whose_runtime_reports_only_count_tools(tmp_path: Path, m
     assert turn is not None
     assert (turn.phase, turn.tools, turn.source) == ("busy", 1, TurnSource.ACP)
     assert turn.time == NOW + timedelta(seconds=1)
+
+
+def test_what_an_agent_wrote_into_the_files_of_a_run_stops_no_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    (run.path.parent / "coder-1.999").mkdir()
+    forged = run.path.parent / "coder-1.998"
+    forged.mkdir()
+    (forged / "run.json").write_text("[")
+    run.write_turn(Turn(time=NOW, phase="dancing", source=TurnSource.API))
+    assert report_lifecycle(run, event(E.BUSY, 1), NOW).applied
+    run.write_turn(Turn(time=NOW, phase="dancing", source=TurnSource.API))
+    assert PromptStream(run).next_prompts(NOW) == ()
+    (run.path / "turn.json").write_text("{")
+    with pytest.raises(LizaError, match=r"turn\.json cannot be read"):
+        report_lifecycle(run, event(E.BUSY, 2), NOW)

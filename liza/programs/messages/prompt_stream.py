@@ -14,7 +14,7 @@ from liza.programs.messages.inbox import lock_inbox
 from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.session.run_directory import RunDir
 from liza.rules.sessions.message_rules import Message, left_to_hook
-from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
+from liza.rules.worker_api.lifecycle_rules import parse_state
 from liza.rules.worker_api.stream_rules import list_unreceived, select_for_stream
 from liza.system import crash_points, untrusted_files
 
@@ -52,7 +52,7 @@ class PromptStream:
 
     def _select(self, pending: tuple[Message, ...], now: datetime) -> tuple[Message, ...]:
         run, turn = self._run_dir.run, self._run_dir.read_turn()
-        state = LifecycleEvent(turn.phase) if turn is not None else None
+        state = parse_state(turn.phase) if turn is not None else None
         free = tuple(
             message
             for message in pending

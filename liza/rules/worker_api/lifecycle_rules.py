@@ -49,6 +49,11 @@ WAITING_STATES = frozenset({_E.READY, _E.IDLE})
 """States in which the run waits for a prompt."""
 
 
+def parse_state(phase: str) -> LifecycleEvent | None:
+    """Return the state that a stored phase names; None if it names none: an agent can write the file."""
+    return LifecycleEvent(phase) if phase in set(LifecycleEvent) else None
+
+
 class ReportedState(Value):
     """The state that a runtime reported last, and the time of that event by the runtime's clock."""
 
