@@ -20,6 +20,8 @@ from liza.rules.errors import UsageError
 from liza.rules.paths import Paths
 from liza.rules.reports.prometheus_text import format_families, usage_families
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage, ToolTotal
+from liza.server.operations.calls import ServerFacts
+from liza.server.operations.metrics_text import format_metrics
 from liza.system import atomic, processes
 from liza.verbs.metrics import USAGE_GROUPS, usage_by
 from liza.worker.api_requests import ReportedCall, TelemetryEvent, TurnUsage
@@ -116,6 +118,15 @@ def test_the_figures_for_prometheus_count_each_session_once_with_all_digits(crew
     assert (before.get(sessions), after[sessions]) == (None, "1")
     # A counter never falls.
     assert all(float(after[name]) >= float(value) for name, value in before.items())
+
+
+def test_the_server_prints_usage_and_without_a_readable_ledger_the_other_figures(crew: Crew, clock: FakeClock) -> None:
+    ledger.append_entry(crew.paths, ended(clock))
+    assert 'liza_model_tokens_total{model="m-1",type="output"} 300\n' in format_metrics(crew, ServerFacts())
+    crew.paths.usage.write_text("{\n")
+    text = format_metrics(crew, ServerFacts())
+    assert "liza_tasks{" in text
+    assert "liza_model" not in text
 
 
 def test_an_estimate_of_a_living_session_is_in_no_counter(clock: FakeClock) -> None:
