@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -28,8 +29,10 @@ from liza.server.problems import (
     make_problem,
     problem_of,
 )
+from liza.server.streams.credential_watch import FindRotated
 from liza.server.streams.event_stream import EventStream, StreamHub
 from liza.system.files import to_write_failed
+from liza.worker.credentials import has_account, list_rotated
 
 MAX_BODY: Final = 1 << 20
 """Maximum size of a body, in bytes."""
@@ -51,7 +54,8 @@ class ApiServer:
         self._verify_token, self._after_change = verify_token, after_change
         self._quick: Executor = ThreadPoolExecutor(THREADS, "request")
         self._slow: Executor = ThreadPoolExecutor(THREADS, "verb")
-        self.hub = StreamHub(ThreadPoolExecutor(THREADS, "stream"), self.facts.ask)
+        executors = ThreadPoolExecutor(THREADS, "stream"), ThreadPoolExecutor(THREADS, "credentials")
+        self.hub = StreamHub(*executors, self.facts.ask)
 
     async def answer(self, operation: Operation, request: Request) -> Any:
         """Return the response to a request. Raises RequestProblem, LizaError, OSError."""
@@ -66,7 +70,8 @@ class ApiServer:
         if isinstance(result, Call):
             last_event_id = connection.headers.get("last-event-id")
             abort = request.scope["state"]["abort"]
-            return EventStream(self.hub, result.run_dir, last_event_id, lambda: operation.function(result), abort)
+            is_over = partial(operation.function, result)
+            return EventStream(self.hub, result.run_dir, last_event_id, is_over, abort, self._rotation_of(result))
         if result.wakes is not None:
             self.hub.wake(result.wakes)
         return Response(result.body, media_type=operation.media_type)
@@ -91,6 +96,10 @@ class ApiServer:
         encoded = answer if isinstance(answer, bytes) else msgspec.json.encode(answer, enc_hook=str)
         wakes = call.run_dir.agent if operation.wakes_stream else None
         return _Encoded(encoded, wakes)
+
+    def _rotation_of(self, call: Call) -> FindRotated | None:
+        """Return the function that looks for other credentials of a run; None if it has no account."""
+        return partial(list_rotated, self.crew, call.run_dir) if has_account(call.run_dir) else None
 
     def _crew_for(self, caller: ApiCaller) -> Crew:
         return self.crew if caller.run is None else self.crew.with_caller(caller.run)

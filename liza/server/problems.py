@@ -28,6 +28,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
         "board-unreadable": 503,
         "board-too-new": 503,
         "missing": 503,
+        "no-account": 503,
         "no-crew": 503,
         "system-refused": 503,
         "lock-timeout": 503,

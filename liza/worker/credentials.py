@@ -14,7 +14,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.programs.accounts import account_records, session_results
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
-from liza.programs.accounts.run_account import RunAccount, read_run_account, write_run_account
+from liza.programs.accounts.run_account import ACCOUNT_FILE, RunAccount, read_run_account, write_run_account
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
@@ -28,6 +28,11 @@ from liza.worker.api_requests import CredentialReport, CredentialState
 from liza.worker.current_run import require_current_run
 
 _EVENT_PREFIX = "credentials-"
+
+
+def has_account(run_dir: RunDir) -> bool:
+    """Return whether the run has an account. It is recorded before the session starts, and never removed."""
+    return (run_dir.path / ACCOUNT_FILE).exists()
 
 
 def current_credentials(crew: Crew, record: RunRecord) -> tuple[Credential, ...]:

@@ -356,3 +356,26 @@ def started(tmp_path: Path, inside: bool = False, **settings: object) -> Iterato
         yield crew
     finally:
         crew.clean()
+
+
+def bytes_of_history(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Every object of the repository, uncompressed."""
+    listed = subprocess.run(
+        ["git", "cat-file", "--batch-all-objects", "--batch", "--unordered"], cwd=root, capture_output=True, check=True
+    )
+    yield "objects of git", listed.stdout
+
+
+def bytes_of_files(*roots: Path) -> Iterator[tuple[str, bytes]]:
+    for root in roots:
+        for path in root.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                yield str(path), path.read_bytes()
+
+
+def bytes_of_processes() -> Iterator[tuple[str, bytes]]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield str(path), path.read_bytes()
+        except OSError:
+            continue

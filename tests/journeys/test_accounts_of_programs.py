@@ -6,14 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from liza.programs.accounts import account_file
-from tests.journeys.crews import WORK, Crew
+from tests.journeys.crews import WORK, Crew, bytes_of_files, bytes_of_history, bytes_of_processes
 
 ROW = """\
 [programs.modelled]
@@ -71,29 +70,6 @@ def reversed_store(crew: Crew, key: str) -> list[str]:
     store = crew.notes.parent / "store"
     store.write_text(key[::-1] + "\n")
     return ["rev", str(store)]
-
-
-def bytes_of_history(root: Path) -> Iterator[tuple[str, bytes]]:
-    """Every object of the repository, uncompressed."""
-    listed = subprocess.run(
-        ["git", "cat-file", "--batch-all-objects", "--batch", "--unordered"], cwd=root, capture_output=True, check=True
-    )
-    yield "objects of git", listed.stdout
-
-
-def bytes_of_files(*roots: Path) -> Iterator[tuple[str, bytes]]:
-    for root in roots:
-        for path in root.rglob("*"):
-            if path.is_file() and not path.is_symlink():
-                yield str(path), path.read_bytes()
-
-
-def bytes_of_processes() -> Iterator[tuple[str, bytes]]:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            yield str(path), path.read_bytes()
-        except OSError:
-            continue
 
 
 def environments() -> list[bytes]:

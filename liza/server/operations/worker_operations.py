@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from liza.rules.worker_api.prompt_rules import PromptPriority
@@ -13,6 +14,8 @@ from liza.worker.api_answers import (
     AuthorizeAnswer,
     ContextAnswer,
     ContextSection,
+    Credential,
+    CredentialReportAnswer,
     IdentityAnswer,
     LifecycleAnswer,
     PromptAnswer,
@@ -26,6 +29,8 @@ from liza.worker.api_requests import (
     AuthorizeRequest,
     ContextMode,
     ContextRequest,
+    CredentialReport,
+    CredentialState,
     HealthReport,
     HealthStatus,
     IdentityRequest,
@@ -43,6 +48,7 @@ from liza.worker.api_requests import (
 )
 from liza.worker.authorize import authorize
 from liza.worker.context import compose_context
+from liza.worker.credentials import acknowledge_credentials, current_credentials, report_credential
 from liza.worker.health import report_health, run_health, server_health
 from liza.worker.identity import identify
 from liza.worker.lifecycle import report_lifecycle
@@ -70,7 +76,9 @@ def _prompt(call: Call) -> PromptAnswer:
 
 
 def _acknowledge(call: Call) -> AcknowledgeAnswer:
-    return acknowledge_prompts(call.run_dir, call.request, call.crew.clock.now())
+    prompts = acknowledge_prompts(call.run_dir, call.request, call.crew.clock.now())
+    credentials = acknowledge_credentials(call.run_dir, call.request.ids)
+    return AcknowledgeAnswer(acknowledged=prompts.acknowledged + credentials)
 
 
 def _context(call: Call) -> ContextAnswer:
@@ -100,7 +108,11 @@ def _telemetry(call: Call) -> TelemetryAnswer:
 
 
 def _identity(call: Call) -> IdentityAnswer:
-    return identify(call.crew, call.request)
+    return identify(call.crew, call.request, partial(current_credentials, call.crew))
+
+
+def _credentials(call: Call) -> CredentialReportAnswer:
+    return report_credential(call.crew, call.request)
 
 
 WORKER_OPERATIONS: Final = (
@@ -121,10 +133,29 @@ WORKER_OPERATIONS: Final = (
             token=f"{RUN}:the-bearer-token",
             task_id="invoice-model",
             worktree="/home/ann/.shop.worktrees/invoice-model",
+            credentials=(Credential(type="api_key", name="MODEL_API_KEY", value="the-secret"),),
             env={"LIZA_RUN": RUN, "LIZA_TASK": "invoice-model"},
         ),
         request=IdentityRequest,
         request_example=IdentityRequest(token=f"{RUN}:the-one-time-token"),
+        # The command of an account may take seconds.
+        is_slow=True,
+    ),
+    Operation(
+        "credentials",
+        "POST",
+        "/v1/credentials",
+        "Report that a credential ends, is at its limit or was refused: another one follows on the stream",
+        Access.RUN,
+        _credentials,
+        CredentialReportAnswer,
+        CredentialReportAnswer(applied=True),
+        request=CredentialReport,
+        request_example=CredentialReport(
+            run_id=RUN, state=CredentialState.LIMITED, name="MODEL_API_KEY", until=_TIME, reason="429: usage limit"
+        ),
+        is_slow=True,
+        wakes_stream=True,
     ),
     Operation(
         "lifecycle",

@@ -22,6 +22,7 @@ from liza.programs.messages.prompt_stream import PromptStream
 from liza.programs.session.run_directory import RunDir
 from liza.rules.model import AwareDatetime
 from liza.rules.sessions.message_rules import Message
+from liza.server.streams.credential_watch import CredentialWatch, FindRotated
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 """Seconds of silence before a comment is sent: it shows both sides whether the connection works."""
@@ -76,9 +77,10 @@ class _Subscription:
 class StreamHub:
     """The open streams of a server, by run. Used only in the thread of the event loop."""
 
-    def __init__(self, executor: Executor, on_question: Callable[[str], None]) -> None:
-        """``on_question`` is called with a run that was asked for its health."""
-        self.executor, self.on_question = executor, on_question
+    def __init__(self, executor: Executor, credentials: Executor, on_question: Callable[[str], None]) -> None:
+        """``credentials`` runs what may wait for a command of the person. ``on_question`` is called with a run that was
+        asked for its health."""
+        self.executor, self.credentials, self.on_question = executor, credentials, on_question
         self._readers: dict[str, InboxReader] = {}
         self._open: dict[str, _Subscription] = {}
         self._is_stopping = False
@@ -132,10 +134,15 @@ class EventStream:
         last_event_id: str | None,
         is_over: Callable[[], bool],
         abort: Callable[[], None],
+        find_rotated: FindRotated | None = None,
     ) -> None:
-        """``is_over``: whether the run has ended; it is called in another thread. ``abort`` ends the connection."""
+        """``is_over``: whether the run has ended; it is called in another thread. ``abort`` ends the connection.
+
+        ``find_rotated`` looks for other credentials; None for a run without an account.
+        """
         self._hub, self._run_dir, self._last_event_id = hub, run_dir, last_event_id
         self._is_run_over, self._abort = is_over, abort
+        self._find_rotated = find_rotated
         self._questions = itertools.count(1)
 
     async def __call__(self, scope: object, receive: Receive, send: Send) -> None:
@@ -158,6 +165,8 @@ class EventStream:
         loop = asyncio.get_running_loop()
         await _send_block(send, b": open\n\n")
         question_at = loop.time() + QUESTION_SECONDS
+        find, wake = self._find_rotated, subscription.wake.set
+        credentials = None if find is None else CredentialWatch(self._hub.credentials, find, wake)
         while not subscription.is_over():
             subscription.wake.clear()
             messages, is_run_over = await self._in_thread(self._look, prompts)
@@ -165,6 +174,9 @@ class EventStream:
                 await _send_block(send, _format_event("prompt", _prompt_event(message), message.id))
                 if subscription.is_over():
                     return
+            for event in () if credentials is None else credentials.poll():
+                # Without an id of the stream: a client that reconnects names the last prompt, and this comes again.
+                await _send_block(send, _format_event("credentials", event))
             if is_run_over:
                 return
             if not await _wait(subscription.wake, KEEP_ALIVE_SECONDS):

@@ -1,0 +1,138 @@
+"""Credentials of a worker over the real server: with its identity, and others on its stream before they end."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from liza.programs.accounts import account_file
+from liza.programs.accounts.account_choice import AccountChooser
+from liza.programs.presets import preset_table
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.worker import identity
+from tests.conftest import until
+from tests.edges.api_worker import Api, Stream, Worker, now, serving
+from tests.journeys.crews import bytes_of_files, bytes_of_history, bytes_of_processes
+
+RUN = "coder-1.1"
+FIRST, SECOND = "xyzzy-first-7c1", "xyzzy-second-9d2"
+
+
+def write_accounts(text: str) -> None:
+    path = account_file.accounts_path(Path(os.environ["HOME"]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o600)
+
+
+def source(path: Path, secret: str) -> str:
+    """A command that prints the secret, which is in no file."""
+    path.write_text(secret[::-1] + "\n")
+    return json.dumps(["rev", str(path)])
+
+
+def start_run(api: Api) -> RunDir:
+    """A run with an account, as a supervisor starts it."""
+    directory = api.open_run(RUN)
+    directory.create(RunRecord(agent="coder-1", run=RUN, kind="work", started=now(), program="script"))
+    preset = preset_table.load_presets(api.paths).rows["script"]
+    AccountChooser(preset, os.environ, print).take(now()).record(directory)
+    return directory
+
+
+def identify(api: Api) -> tuple[Worker, list[dict[str, str]]]:
+    reply = api.post("/v1/identity", {"token": identity.issue_token(start_run(api), now())})
+    assert reply.status == 200, reply.data
+    return Worker(api, RUN, reply.data["token"]), reply.data["credentials"]
+
+
+def changes(stream: Stream) -> list[dict[str, object]]:
+    return [event["data"] for event in stream.events if event.get("event") == "credentials"]
+
+
+def test_a_worker_at_its_limit_gets_another_credential_on_its_stream_until_it_acknowledges_it(tmp_path: Path) -> None:
+    stores = tmp_path / "stores"
+    stores.mkdir()
+    (tmp_path / "crew").mkdir()
+    with serving(tmp_path / "crew") as api:
+        write_accounts(
+            f"[accounts.script.a]\ncommand = {source(stores / 'a', FIRST)}\nsets = 'KEY'\n"
+            f"[accounts.script.b]\ncommand = {source(stores / 'b', SECOND)}\nsets = 'KEY'\n"
+        )
+        worker, credentials = identify(api)
+        assert [(each["name"], each["value"]) for each in credentials] == [("KEY", FIRST)]
+        stream = worker.stream()
+        report = {"run_id": RUN, "state": "limited", "name": "KEY", "reason": "429"}
+        assert worker.post("/v1/credentials", report).data == {"applied": True}
+        until(lambda: changes(stream), "the other credential")
+        (change,) = changes(stream)
+        assert (change["id"], change["reason"]) == ("credentials-1", "429")
+        assert change["credentials"] == [{"type": "api_key", "name": "KEY", "value": SECOND, "expires_at": None}]
+        # A report that crossed the change is about the earlier credential.
+        assert worker.post("/v1/credentials", report).data == {"applied": False}
+        stream.close()
+        again = worker.stream()
+        until(lambda: changes(again), "it comes again")
+        ids = {"run_id": RUN, "ids": ["credentials-1"]}
+        assert worker.post("/v1/acknowledge", ids).data == {"acknowledged": 1}
+        assert worker.post("/v1/acknowledge", ids).data == {"acknowledged": 0}
+        assert changes(again) == [change]
+        files = [*bytes_of_files(api.crew.root, Path(os.environ["HOME"])), *bytes_of_history(api.crew.root)]
+        places = [*files, *bytes_of_processes()]
+        assert [place for place, data in places if FIRST.encode() in data or SECOND.encode() in data] == []
+
+
+def test_a_secret_that_cannot_be_read_is_a_problem_and_the_token_can_be_used_again(tmp_path: Path) -> None:
+    with serving(tmp_path) as api:
+        write_accounts("[accounts.script.a]\ncommand = 'echo x'\nsets = 'KEY'\n")
+        token = identity.issue_token(start_run(api), now())
+        write_accounts("[accounts.script.a]\ncommand = 'false'\nsets = 'KEY'\n")
+        reply = api.post("/v1/identity", {"token": token})
+        assert (reply.status, reply.data["code"]) == (503, "missing")
+        assert reply.data["detail"] == "account script/a: command false exited with 1"
+        write_accounts("[accounts.script.b]\nlogin = true\n")
+        reply = api.post("/v1/identity", {"token": token})
+        assert (reply.status, reply.data["code"]) == (503, "no-account")
+        write_accounts("[accounts.script.a]\ncommand = 'echo x'\nsets = 'KEY'\n")
+        reply = api.post("/v1/identity", {"token": token})
+        assert (reply.status, reply.data["credentials"][0]["value"]) == (200, "x")
+
+
+def test_a_command_that_hangs_keeps_no_prompt_from_the_stream(tmp_path: Path) -> None:
+    with serving(tmp_path) as api:
+        gate = tmp_path / "gate"
+        os.mkfifo(gate)
+        write_accounts("[accounts.script.a]\ncommand = 'echo x'\nsets = 'KEY'\n")
+        worker, _ = identify(api)
+        write_accounts(
+            "[accounts.script.a]\ncommand = 'echo x'\nsets = 'KEY'\n"
+            f"[accounts.script.b]\ncommand = ['cat', '{gate}']\nsets = 'KEY'\n"
+        )
+        stream = worker.stream()
+        limited = {"run_id": RUN, "state": "limited", "name": "KEY"}
+        assert worker.post("/v1/credentials", limited).status == 200
+        prompt = {"run_id": RUN, "content": "while it waits", "priority": "urgent"}
+        assert api.post("/v1/prompt", prompt).status == 200
+        stream.wait(1)
+        assert changes(stream) == []
+        gate.write_text("y\n")
+        until(lambda: changes(stream), "the other credential")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"run_id": RUN, "state": "lost"},
+        {"run_id": RUN},
+        {"run_id": RUN, "state": "expires", "until": "2026-03-01T15:00:00"},
+        {"run_id": RUN, "state": "limited", "reason": "x" * 1001},
+        {"run_id": RUN, "state": "limited", "value": "secret"},
+    ],
+)
+def test_a_wrong_report_is_a_problem(tmp_path: Path, body: dict[str, object]) -> None:
+    with serving(tmp_path) as api:
+        reply = api.worker(RUN).post("/v1/credentials", body)
+        assert (reply.status, reply.data["code"]) == (400, "invalid-request")
