@@ -66,8 +66,7 @@ def measure(options: Options) -> Iterator[Row]:
         try:
             runs = [f"coder-{number}.1" for number in range(1, workers + 1)]
             tokens = tuple(api.worker(run).token for run in runs)
-            load = WorkerLoad(str(crew.paths.api_socket), tokens, seconds, LAST_PROMPT = 1.0  # seconds before the end of the load, for its delivery
-EVENTS, BATCHES, QUESTIONS)
+            load = WorkerLoad(str(crew.paths.api_socket), tokens, seconds, EVENTS, BATCHES, QUESTIONS)
             result, submitted, cpu = _run_load(api, runs, load, options)
         finally:
             api.kill()

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
+from liza.programs.presets.sidecar_order import read_order
 from liza.programs.session.run_directory import RunDir
-from liza.programs.session.sidecar_order import read_order
 from liza.rules.errors import LizaError, Missing
 from liza.rules.paths import Paths
 from liza.sidecar.agent_process import AgentProcess

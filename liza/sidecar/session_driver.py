@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session.run_directory import RunDir
-from liza.programs.session.sidecar_order import SidecarOrder
 from liza.rules.acp import session_steps, turn_results
 from liza.rules.acp.session_steps import AcpFacts, TurnFacts
 from liza.rules.acp.tool_requests import ToolBook, ToolPaths

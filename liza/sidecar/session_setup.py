@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from liza.programs.session.sidecar_order import SidecarOrder
+from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.rules.acp.turn_results import TurnFailure, classify_error
 from liza.rules.value_classes import Value
 from liza.system import crash_points

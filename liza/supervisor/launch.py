@@ -14,13 +14,13 @@ from liza.programs.guards import guard_files
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_templates import list_providers, load_template
 from liza.programs.messages import inbox
-from liza.programs.presets import acp_session, command_line, preset_table, session_environment
+from liza.programs.presets import acp_session, command_line, preset_table, session_environment, sidecar_order
 from liza.programs.presets.acp_settings import AcpSettings
 from liza.programs.presets.command_line import TextCarrier
 from liza.programs.presets.preset import Preset
-from liza.programs.session import session_process, sidecar_order
+from liza.programs.presets.sidecar_order import SidecarOrder
+from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
-from liza.programs.session.sidecar_order import SidecarOrder
 from liza.programs.terminal import tmux
 from liza.programs.usage import usage_report
 from liza.repo.config_pins import git_dirs

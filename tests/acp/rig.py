@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from liza.programs.messages import inbox
+from liza.programs.presets import sidecar_order
 from liza.programs.presets.acp_settings import AcpSettings
-from liza.programs.session import sidecar_order
+from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.sidecar_order import SidecarOrder
 from liza.rules.paths import Paths
 from tests.conftest import until
 

@@ -100,7 +100,8 @@ def test_hooks_of_a_run_whose_runtime_reports_only_count_tools(tmp_path: Path, m
     report_lifecycle(run, event(E.BUSY, 1, session_id="s-1"), NOW, TurnSource.ACP)
     environ = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
     for name in ("PreToolUse", "Stop"):
-        Hook("claude", name, b'{"session_id": "s-1", "tool_name": "Bash", "tool_input": {"command": "ls"}}', environ).reply()
+        payload = b'{"session_id": "s-1", "tool_name": "Bash", "tool_input": {"command": "ls"}}'
+        Hook("claude", name, payload, environ).reply()
     turn = run.read_turn()
     assert turn is not None
     assert (turn.phase, turn.tools, turn.source) == ("busy", 1, TurnSource.ACP)

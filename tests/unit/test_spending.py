@@ -258,7 +258,12 @@ def stopped_as(reason: StopReason) -> SessionEnd:
             False,
             None,
             REFUSED,
-            SessionEnd(SessionOutcome.UNUSABLE, "the model refuses the program's login: 401", needs_person=True),
+            SessionEnd(
+                SessionOutcome.UNUSABLE,
+                "the model refuses the program's login: 401",
+                needs_person=True,
+                login_refused=True,
+            ),
         ),
         (1, None, False, None, LIMIT, LIMITED),
         (0, None, False, None, SERVER, SessionEnd(SessionOutcome.UNANSWERED, "its model answers with errors: 500")),
@@ -279,7 +284,7 @@ def stopped_as(reason: StopReason) -> SessionEnd:
             False,
             StopReason.LOGIN_REFUSED,
             None,
-            replace(stopped_as(StopReason.LOGIN_REFUSED), needs_person=True),
+            replace(stopped_as(StopReason.LOGIN_REFUSED), needs_person=True, login_refused=True),
         ),
         (
             143,

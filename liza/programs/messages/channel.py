@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from liza.programs.hooks.turn_phase import TurnPhase
-from liza.programs.presets import command_line
+from liza.programs.presets import command_line, sidecar_order
 from liza.programs.presets.preset import Preset
-from liza.programs.session import sidecar_order
 from liza.programs.session.run_directory import RunDir
 from liza.rules.sessions.message_rules import DeliveryChannels
 
