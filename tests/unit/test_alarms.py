@@ -21,7 +21,7 @@ from liza.rules.model import (
     SupervisorExit,
     Task,
 )
-from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms
+from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms, needs_person
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import find_unclaimable
@@ -384,3 +384,13 @@ def test_another_coder_gets_the_first_free_number_and_the_program_of_the_crew() 
     (alarm,) = (one for one in evaluate_alarms(state, NOW, AlarmFacts()) if one.kind == "needs_another_coder")
     assert "--coders 2" in alarm.next
     assert "--program codex" in alarm.next
+
+
+def test_three_denials_of_a_run_by_one_rule_raise_an_alarm_that_waits_for_nobody() -> None:
+    denials = {"coder-1": {"no-push": (3, "not run: git push"), "other": (2, "x")}, "coder-2": {"no-push": (2, "y")}}
+    alarms = [alarm for alarm in evaluate_alarms(board(), NOW, AlarmFacts(denials=denials)) if "guard" in alarm.kind]
+    assert [(alarm.kind, alarm.about, alarm.next) for alarm in alarms] == [
+        ("guard_denials", "coder-1", "liza logs coder-1")
+    ]
+    assert "no-push denied coder-1 a tool 3 times; the last: not run: git push" in alarms[0].message
+    assert not needs_person(alarms[0])

@@ -105,7 +105,7 @@ class GuardSet:
         if not target.startswith("/"):
             return YES if not allow and _names_hidden(pattern, target) else NO
         target = self.facts.real(target) if is_known(target) else target
-        parts, wanted = target.casefold().split("/"), pattern.casefold().split("/")
+        parts, wanted = ([part for part in path.casefold().split("/") if part] for path in (target, pattern))
         if len(parts) < len(wanted):
             inside = act.is_tree and not allow and _same(wanted[: len(parts)], parts)
             return YES if inside else NO

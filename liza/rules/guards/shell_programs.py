@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE, Act, join_path
+from liza.rules.guards.acts import FETCH, OWN, READ, SHELL, WRITE, Act, join_path
 from liza.rules.guards.git_command import normalize_git
 from liza.rules.guards.shell_table import ShellTable, option_values, positionals, program_name, split_wrapper
 from liza.rules.guards.word_matching import ANY, MANY, YES, is_known, is_unknown, match_glob
@@ -105,7 +105,7 @@ def _wrapper(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: 
     walk.acts.append(Act(SHELL, [name, *words[1:2]], area=scope.facts.area_of(scope.directory)))
     if row.get("joined"):
         walk.script(" ".join(command), inner)
-    elif command:
+    elif command and words[1] not in row.get("asks", ()):
         walk.invoke(command, inner, "" if row.get("appends") else stdin)
 
 
@@ -166,7 +166,9 @@ def _find(walk: ShellWalk, words: list[str], scope: Scope) -> None:
                 walk.invoke(command, inner, "")
         elif word == "-delete":
             for root in roots or ["."]:
-                walk.path(WRITE, root, scope)
+                # In the own worktree, ``find . -name '*.pyc' -delete`` must not count as a removal of its git file.
+                is_own = scope.facts.area_of(scope.resolve(root)) == OWN
+                walk.path(WRITE, root, scope, is_tree=not is_own)
         elif word in ("-fprint", "-fprintf", "-fls", "-fprint0"):
             for path in words[index + 1 : index + 2]:
                 walk.path(WRITE, path, scope)

@@ -14,7 +14,8 @@ class ShellTable:
     """The section ``shell``.
 
     ``shells`` run a script given by ``-c``, a file, or stdin. ``wrappers`` run a command that follows their options;
-    ``values`` are options with a separate value, ``skip`` is the number of arguments before the command. ``code``:
+    ``values`` are options with a separate value, ``skip`` is the number of arguments before the command,
+    ``asks`` are options with which nothing is run. ``code``:
     options of interpreters whose value is a program. ``scripts``: options whose value is a shell script. ``values``:
     options of other commands that have a separate value. ``writes``, ``moves``, ``copies``, ``in_place`` and
     ``output_options`` tell which arguments are paths that are written. ``setup`` are commands whose output may be

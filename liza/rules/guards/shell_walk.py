@@ -19,7 +19,7 @@ MAX_COMMANDS = 5_000
 MAX_STEPS = 50_000  # parts of scripts that are walked through, each as often as it runs
 MAX_LEVELS = 12  # of scripts within scripts
 _EDITORS = ("GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "EDITOR", "VISUAL", "GIT_PAGER", "PAGER", "GIT_SSH_COMMAND")
-_PREFIXES = ("!", "time", "coproc")
+_PREFIXES = ("!", "coproc")
 
 
 class ShellWalk:
