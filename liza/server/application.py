@@ -30,7 +30,7 @@ from liza.server.problems import (
     problem_of,
 )
 from liza.server.streams.credential_watch import FindRotated
-from liza.server.streams.event_stream import EventStream, StreamHub
+from liza.server.streams.event_stream import EventStream, StreamHub, StreamLinks
 from liza.system.files import to_write_failed
 from liza.worker.credentials import has_account, list_rotated
 
@@ -71,7 +71,8 @@ class ApiServer:
             last_event_id = connection.headers.get("last-event-id")
             abort = request.scope["state"]["abort"]
             is_over = partial(operation.function, result)
-            return EventStream(self.hub, result.run_dir, last_event_id, is_over, abort, self._rotation_of(result))
+            links = StreamLinks(is_over, abort, _respond_to, self._rotation_of(result))
+            return EventStream(self.hub, result.run_dir, last_event_id, links)
         if result.wakes is not None:
             self.hub.wake(result.wakes)
         return Response(result.body, media_type=operation.media_type)
@@ -143,15 +144,18 @@ async def _answer_or_problem(server: ApiServer, operation: Operation, request: R
     try:
         refuse_web_pages(_connection_of(request))
         return await server.answer(operation, request)
-    except RequestProblem as problem:
-        return _problem_response(problem.document, problem.headers)
-    except LizaError as error:
+    except Exception as error:  # noqa: BLE001 - what is no error of Liza is reported as a bug; the server goes on
+        return _respond_to(error)
+
+
+def _respond_to(error: Exception) -> Response:
+    """Return the response to an error."""
+    if isinstance(error, RequestProblem):
+        return _problem_response(error.document, error.headers)
+    if isinstance(error, LizaError):
         return _problem_response(problem_of(error))
-    except OSError as error:
-        write_failed = to_write_failed(error)
-        return _problem_response(problem_of(write_failed)) if write_failed else _report_bug(error)
-    except Exception as bug:  # noqa: BLE001 - any other exception is a bug; the server goes on
-        return _report_bug(bug)
+    write_failed = to_write_failed(error) if isinstance(error, OSError) else None
+    return _problem_response(problem_of(write_failed)) if write_failed else _report_bug(error)
 
 
 def _report_bug(bug: Exception) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
@@ -119,6 +120,8 @@ async def listen(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
+    # A warning for each malformed request would let any client fill the log.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     server = _QuietServer(config)
 
     def stop() -> None:

@@ -88,11 +88,12 @@ class _Process:
             watch.subscribe(changes)
             while True:
                 self._write_port_files()
-                event = changes.get()
-                if isinstance(event, events.FileChanged):
-                    call_in_loop(self._api.hub.wake, event.path.name)
-                elif isinstance(event, events.WatchLost):
-                    call_in_loop(self._api.hub.wake)
+                # Several changes at once need one look at the runs.
+                for event in _take_all(changes):
+                    if isinstance(event, events.FileChanged):
+                        call_in_loop(self._api.hub.wake, event.path.name)
+                    elif isinstance(event, events.WatchLost):
+                        call_in_loop(self._api.hub.wake)
 
     def _write_port_files(self) -> None:
         # A board that cannot be read is reported by the supervisors; the files are written at the next change.
@@ -118,6 +119,15 @@ class _Process:
         with contextlib.suppress(LizaError, OSError):
             if self._crew.board.spool.revisions():
                 record_if_unsupervised(self._crew)
+
+
+def _take_all(changes: queue.Queue[Any]) -> list[Any]:
+    """Wait for an event; return it and those that wait behind it."""
+    taken = [changes.get()]
+    with contextlib.suppress(queue.Empty):
+        while True:
+            taken.append(changes.get_nowait())
+    return taken
 
 
 def _find_run_of_token(crew: Crew, token: str) -> str | None:

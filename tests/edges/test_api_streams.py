@@ -161,9 +161,9 @@ def test_a_runtime_that_reconnects_all_the_time_gets_each_prompt_once(worker: Wo
 
 def test_readers_that_do_not_read_cost_little_memory_and_keep_nobody_waiting(worker: Worker) -> None:
     api = worker.api
-    for _ in range(300):
+    for _ in range(100):
         prompt(worker, "x" * 60_000)
-    assert worker.stream().wait(300).close() is None
+    assert worker.stream().wait(100).close() is None
     before = memory(api)
     slow = []
     for _ in range(20):
@@ -193,6 +193,16 @@ def test_a_full_queue_is_refused_and_nothing_of_it_is_lost(worker: Worker) -> No
     refused = worker.api.post("/v1/prompt", {"run_id": worker.run, "content": "one more"})
     assert (refused.status, refused.data["code"]) == (429, "queue-full")
     assert sorted(map(int, worker.stream().wait(1000).contents())) == list(range(1000))
+
+
+def test_a_stream_whose_record_cannot_be_read_gets_a_problem_and_later_its_prompts(worker: Worker) -> None:
+    prompt(worker, "x")
+    record = worker.api.paths.run(worker.run) / "delivered.txt"
+    record.mkdir()
+    refused = worker.get("/v1/runs/{run}/stream")
+    assert (refused.status, refused.headers["content-type"]) == (503, "application/problem+json")
+    record.rmdir()
+    assert worker.stream().wait(1).contents() == ["x"]
 
 
 def test_the_stream_ends_with_the_run_and_an_unknown_run_has_none(worker: Worker) -> None:

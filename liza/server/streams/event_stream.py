@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -20,8 +21,10 @@ import msgspec
 from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.messages.prompt_stream import PromptStream
 from liza.programs.session.run_directory import RunDir
+from liza.rules.errors import LizaError
 from liza.rules.model import AwareDatetime
 from liza.rules.sessions.message_rules import Message
+from liza.rules.value_classes import Value
 from liza.server.streams.credential_watch import CredentialWatch, FindRotated
 
 KEEP_ALIVE_SECONDS: Final = 15.0
@@ -124,31 +127,37 @@ class StreamHub:
             subscription.end()
 
 
+class StreamLinks(Value):
+    """What a stream calls of the server.
+
+    ``is_over``: whether the run has ended; it is called in another thread. ``abort`` ends the connection. ``respond``
+    returns the response to an error before the first event. ``find_rotated`` looks for other credentials; None for a
+    run without an account.
+    """
+
+    is_over: Callable[[], bool]
+    abort: Callable[[], None]
+    respond: Callable[[Exception], Any]
+    find_rotated: FindRotated | None = None
+
+
 class EventStream:
     """The answer to one request for a stream, as an ASGI application."""
 
-    def __init__(
-        self,
-        hub: StreamHub,
-        run_dir: RunDir,
-        last_event_id: str | None,
-        is_over: Callable[[], bool],
-        abort: Callable[[], None],
-        find_rotated: FindRotated | None = None,
-    ) -> None:
-        """``is_over``: whether the run has ended; it is called in another thread. ``abort`` ends the connection.
-
-        ``find_rotated`` looks for other credentials; None for a run without an account.
-        """
+    def __init__(self, hub: StreamHub, run_dir: RunDir, last_event_id: str | None, links: StreamLinks) -> None:
         self._hub, self._run_dir, self._last_event_id = hub, run_dir, last_event_id
-        self._is_run_over, self._abort = is_over, abort
-        self._find_rotated = find_rotated
+        self._is_run_over, self._abort, self._respond = links.is_over, links.abort, links.respond
+        self._find_rotated = links.find_rotated
         self._questions = itertools.count(1)
 
     async def __call__(self, scope: object, receive: Receive, send: Send) -> None:
         with self._hub.subscribe(self._run_dir.run) as subscription:
             reader = self._hub.reader_of(self._run_dir)
-            prompts = await self._in_thread(PromptStream, self._run_dir, self._last_event_id or None, reader)
+            try:
+                prompts = await self._in_thread(PromptStream, self._run_dir, self._last_event_id or None, reader)
+            except (LizaError, OSError) as error:
+                await self._respond(error)(scope, receive, send)
+                return
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             gone = asyncio.create_task(_wait_for_disconnect(receive, subscription))
             try:
@@ -157,6 +166,9 @@ class EventStream:
                 # The reader does not read. To close the connection would wait for it.
                 self._abort()
                 return
+            except (LizaError, OSError) as error:
+                # The runtime connects again, with the last event that it has received.
+                print(f"the stream of {self._run_dir.run} ended: {error}", file=sys.stderr, flush=True)  # noqa: T201
             finally:
                 gone.cancel()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
