@@ -15,7 +15,6 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_at_exit
 from liza.crew.recovery.recover import recover_crew
-from liza.crew.serving import api_server
 from liza.crew.serving.server_keeper import ServerKeeper
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
@@ -109,8 +108,6 @@ def _supervise(
     finally:
         keeper.close()
         lock.release()
-        if options.keeps_server:
-            api_server.stop_if_last(crew)
         # Waking the others is only faster than their poll; a full disk must not hide the exit status.
         with suppress(OSError):
             wake_up.wake_watchers(crew.paths, agent)

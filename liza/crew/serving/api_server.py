@@ -11,7 +11,8 @@ from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_argv
 from liza.programs.session import log_file
 from liza.rules.errors import LizaError, LockTimeout, read_last_message
-from liza.system import crash_points, files, untrusted_files
+from liza.rules.model import ProcessIdentity
+from liza.system import crash_points, files, processes, untrusted_files
 from liza.system.file_lock import Lock, last_holder_pid
 from liza.system.flock import is_flock_held
 
@@ -106,11 +107,13 @@ def stop(crew: Crew) -> bool:
         return False
     lock = Lock(crew.paths.server_lock)
     pid = last_holder_pid(crew.paths.server_lock)
+    server = None if pid is None else processes.identify_process(pid)
     for number, limit in ((signal.SIGTERM, STOP_TIMEOUT), (signal.SIGKILL, KILL_TIMEOUT)):
         if pid is not None and is_serving(crew):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         if _wait_free(lock, limit):
+            _wait_gone(server)
             return True
     lock.acquire(timeout=0)
     lock.release()
@@ -124,6 +127,16 @@ def _wait_free(lock: Lock, limit: float) -> bool:
         return False
     lock.release()
     return True
+
+
+def _wait_gone(server: ProcessIdentity | None) -> None:
+    """Wait until the process has exited: it released its lock before."""
+    handle = None if server is None else processes.open_pidfd(server)
+    if handle is not None:
+        try:
+            processes.wait_readable(handle, KILL_TIMEOUT)
+        finally:
+            os.close(handle)
 
 
 def stop_if_last(crew: Crew) -> None:

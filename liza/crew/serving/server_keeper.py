@@ -29,7 +29,7 @@ LOOK_SECONDS: Final = 0.5
 
 
 class ServerKeeper(threading.Thread):
-    """The thread of one supervisor. ``close`` ends it; the supervisor that leaves last also ends the server."""
+    """The thread of one supervisor. ``close`` ends it, not the server, which ends when no supervisor runs."""
 
     def __init__(self, crew: Crew, notify: Callable[[str], None]) -> None:
         super().__init__(name="server-keeper", daemon=True)
