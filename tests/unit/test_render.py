@@ -134,6 +134,15 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         "outcome   sessions  time  tokens  money",
         "finished  12        7 s   -       -",
     ]
+    used = {"sessions": 1, "seconds": 60, "tokens": 120, "estimated": 0, "money": 0.25}
+    reported = {"by_model": {"m-1": used}, "by_tool": {"shell": {"calls": 3, "failures": 1, "seconds": 90}}}
+    more = [line for line in format_metrics({**found, **reported}).splitlines() if line not in lines]
+    assert more == [
+        "model  sessions  time  tokens  money",
+        "m-1    1         60 s  120     $0.25",
+        "tool   calls  failed  time",
+        "shell  3      1       90 s",
+    ]
 
 
 def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_draft_waits_for_a_person() -> None:
