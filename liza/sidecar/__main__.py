@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
-from liza.programs.presets.sidecar_order import read_order
+from liza.programs.presets.sidecar_order import SidecarOrder, read_order
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError, Missing
 from liza.rules.paths import Paths
@@ -22,8 +22,8 @@ from liza.sidecar.surface_calls import SurfaceCalls
 from liza.sidecar.surfaces import WorkerSurfaces, connect_surfaces
 
 
-def main(connect: Callable[[RunDir], WorkerSurfaces] = connect_surfaces) -> int:
-    """Drive the run's program to its end, and return the exit status. ``connect`` returns the surfaces of a run."""
+def main(connect: Callable[[RunDir, str], WorkerSurfaces] = connect_surfaces) -> int:
+    """Drive the run's program to its end, and return the exit status. ``connect``: see ``connect_surfaces``."""
     events: SimpleQueue[Any] = SimpleQueue()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -33,7 +33,10 @@ def main(connect: Callable[[RunDir], WorkerSurfaces] = connect_surfaces) -> int:
     lines = OutputLines()
     try:
         run_dir = RunDir(Paths(Path(os.environ["LIZA_ROOT"])), os.environ["LIZA_RUN"])
-        status = _drive(run_dir, connect(run_dir), events, lines)
+        order = read_order(run_dir.path)
+        if order is None:
+            raise Missing(f"{run_dir.path} has no order for a sidecar", f"liza logs {run_dir.agent}")
+        status = _drive(run_dir, order, connect(run_dir, order.cwd), events, lines)
     except (LizaError, OSError) as error:
         lines.write("notice", text=f"the session could not be driven: {error}")
         return 1
@@ -44,10 +47,9 @@ def main(connect: Callable[[RunDir], WorkerSurfaces] = connect_surfaces) -> int:
     return status or 0
 
 
-def _drive(run_dir: RunDir, worker: WorkerSurfaces, events: SimpleQueue[Any], lines: OutputLines) -> int | None:
-    order = read_order(run_dir.path)
-    if order is None:
-        raise Missing(f"{run_dir.path} has no order for a sidecar", f"liza logs {run_dir.agent}")
+def _drive(
+    run_dir: RunDir, order: SidecarOrder, worker: WorkerSurfaces, events: SimpleQueue[Any], lines: OutputLines
+) -> int | None:
     brief = sys.stdin.read()
     process = AgentProcess(order.argv, order.cwd, dict(os.environ), run_dir.path)
     surfaces = SurfaceCalls(run_dir.run, worker, lines)

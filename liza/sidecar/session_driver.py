@@ -14,6 +14,7 @@ from liza.rules.acp import session_steps, turn_results
 from liza.rules.acp.session_steps import AcpFacts, TurnFacts
 from liza.rules.acp.tool_requests import ToolBook, ToolPaths
 from liza.rules.acp.turn_results import FailureSign, TurnFailure
+from liza.rules.errors import LizaError
 from liza.rules.sessions.message_rules import Message
 from liza.rules.value_classes import Value
 from liza.sidecar.agent_process import AgentProcess
@@ -142,9 +143,12 @@ class SessionDriver:
         )
 
     def _refresh(self) -> None:
-        """Read what waits in the inbox, and whether the run is closed."""
-        self._next_message, self._has_urgent = self._queue.first(), self._queue.has_urgent()
-        self._is_closed = self._run_dir.closing_code() is not None or self._run_dir.read_stop() is not None
+        """Read what waits in the inbox, and whether the run is closed. A file that cannot be read is read again."""
+        try:
+            self._next_message, self._has_urgent = self._queue.first(), self._queue.has_urgent()
+            self._is_closed = self._run_dir.closing_code() is not None or self._run_dir.read_stop() is not None
+        except (LizaError, OSError) as error:
+            self._lines.write("notice", text=str(error))
 
     def _send_message(self) -> None:
         message, self._next_message = self._next_message, None

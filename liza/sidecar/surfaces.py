@@ -23,11 +23,11 @@ class WorkerSurfaces(Value):
     record_telemetry: Callable[[TelemetryRequest], TelemetryAnswer]
 
 
-def connect_surfaces(run_dir: RunDir) -> WorkerSurfaces:
-    """Return the surfaces of a run."""
+def connect_surfaces(run_dir: RunDir, directory: str) -> WorkerSurfaces:
+    """Return the surfaces of a run whose tools start in ``directory``."""
     logs = TelemetryLogs()
     return WorkerSurfaces(
         report_lifecycle=lambda request: report_lifecycle(run_dir, request, datetime.now(UTC), TurnSource.ACP),
-        authorize=lambda request: authorize(run_dir, request, os.environ),
+        authorize=lambda request: authorize(run_dir, request, os.environ, directory),
         record_telemetry=lambda request: record_telemetry(run_dir, request, datetime.now(UTC), logs),
     )

@@ -21,10 +21,10 @@ from liza.rules.paths import Paths
 from tests.conftest import until
 
 AGENT = Path(__file__).with_name("agent.py")
-STRICT = Path(__file__).with_name("strict_sidecar.py")
+SIDECAR = Path(__file__).with_name("lenient_sidecar.py")
 BRIEF = "THE BRIEF"
 CLOSE = {"shell": "echo 0 > $LIZA_ROOT/.liza/run/coder-1/$LIZA_RUN/word"}
-"""The program calls a closing command: `liza submit` writes this file."""
+"""The program calls a closing command: `liza submit` writes this file. The guards would forbid this way to do it."""
 
 
 def now() -> datetime:
@@ -65,7 +65,6 @@ class Rig:
         **settings: Any,
     ) -> None:
         """Start the sidecar of the next run."""
-        module = ("-P", "-m", "liza.sidecar") if not strict else (str(STRICT),)
         silence = settings.pop("silence_limit", 30.0)
         self.runs += 1
         self.run_dir.create(RunRecord(agent="coder-1", run=self.run_dir.run, kind="work", started=now()))
@@ -82,7 +81,7 @@ class Rig:
         (self.run_dir.path / "stdin").write_text(brief)
         with self.run_dir.output_path.open("wb") as output, (self.run_dir.path / "stdin").open("rb") as stdin:
             self.process = subprocess.Popen(
-                [sys.executable, *module, str(self.run_dir.path)],
+                [sys.executable, str(SIDECAR), str(self.run_dir.path)],
                 cwd=self.root,
                 env={**env, "LIZA_FAULT": fault} if fault else env,
                 stdin=stdin,

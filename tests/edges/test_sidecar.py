@@ -140,7 +140,7 @@ TRAPS = [{}, {"no_announcement": True}, {"bare_request": True}, {"reject_ends": 
 @pytest.mark.parametrize("switches", TRAPS)
 def test_a_refused_tool_does_not_run_and_the_reason_is_the_next_prompt(rig: Rig, switches: dict) -> None:
     rig.script([{"shell": "touch $LIZA_ROOT/forbidden"}, {"say": "?"}], [{"say": "I see."}, CLOSE], **switches)
-    rig.start(strict=True, command_paths=("rawInput.command", "title"))
+    rig.start(command_paths=("rawInput.command", "title"))
     assert rig.end() == 0
     assert not (rig.root / "forbidden").exists()
     assert "it is FORBIDDEN: write a note instead" in rig.prompts()[1]
@@ -154,7 +154,7 @@ def test_a_refused_tool_does_not_run_and_the_reason_is_the_next_prompt(rig: Rig,
 def test_a_turn_in_which_two_tools_were_refused_is_interrupted_and_told_why(rig: Rig) -> None:
     tries = [{"shell": f"echo forbidden {number}"} for number in range(9)]
     rig.script([*tries, {"wait": "never"}], [CLOSE])
-    rig.start(strict=True)
+    rig.start()
     assert rig.end() == 0
     assert len(rig.received("session/cancel")) == 1
     assert rig.prompts()[1].count("FORBIDDEN") == len(rig.lines("permission")) - 1 >= 2
@@ -162,7 +162,7 @@ def test_a_turn_in_which_two_tools_were_refused_is_interrupted_and_told_why(rig:
 
 def test_a_tool_that_cannot_be_decided_is_refused(rig: Rig) -> None:
     rig.script([{"shell": "touch $LIZA_ROOT/undecidable"}, {"say": "?"}], [CLOSE])
-    rig.start(strict=True)
+    rig.start()
     assert rig.end() == 0
     assert not (rig.root / "undecidable").exists()
     assert "no parser" in rig.prompts()[1]
@@ -199,6 +199,16 @@ def test_unknown_updates_stop_reasons_and_lines_that_are_no_messages_disturb_not
     assert rig.lines("turn")[0]["stop_reason"] == "rested"
     rig.note("go on")
     assert rig.end() == 0
+
+
+def test_a_closing_code_that_cannot_be_read_is_read_again(rig: Rig) -> None:
+    rig.script([{"shell": CLOSE["shell"].replace("echo 0", "echo nonsense")}, {"say": "?"}], [CLOSE])
+    rig.start()
+    until(lambda: rig.lines("notice"), "a notice")
+    rig.note("go on")
+    (rig.run_dir.path / "word").unlink()
+    assert rig.end() == 0
+    assert "nonsense" in rig.lines("notice")[0]["text"]
 
 
 def test_a_line_of_many_megabytes_and_a_full_stderr_stop_nothing(rig: Rig) -> None:

@@ -147,6 +147,21 @@ def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(sce
     assert supervisor.stop() == 0
 
 
+def test_a_command_that_the_guards_forbid_is_blocked_and_the_model_is_told_why(scene: Scene) -> None:
+    forbidden = [{"shell": "git push -f origin HEAD && touch pushed"}, {"say": "?"}]
+    hidden = [{"shell": "g=push; git $g"}, {"shell": "cd . && bash -c 'git config user.name x'"}, {"wait": "never"}]
+    scene.script(forbidden, hidden, [COMMIT, SUBMIT])
+    supervisor = scene.start()
+    scene.crew.wait_status("one", "READY_FOR_REVIEW")
+    _, first, second = scene.prompts()
+    assert "Refused" in first
+    assert "git push -f origin HEAD" in first
+    assert "push" in first.partition("HEAD")[2], "the reason"
+    assert second.count("\n- `") == 2
+    assert len(scene.received("session/cancel")) == 1
+    assert supervisor.stop() == 0
+
+
 def test_down_leaves_no_process_of_a_session_over_acp(scene: Scene) -> None:
     scene.script([{"shell": "sleep 600"}], ignore_end=True, deaf_to_cancel=True)
     scene.row("drain = 0.5")

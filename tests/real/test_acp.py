@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -88,7 +90,9 @@ def committed(scene: Scene, supervisor: Supervisor) -> None:
     """Until the tool of the first turn has committed."""
 
     def has_commit() -> bool:
-        return "one" in scene.crew.git("log", "--all", "--format=%s").split("\n")
+        with suppress(subprocess.CalledProcessError):  # A ref may be new.
+            return "one" in scene.crew.git("log", "--all", "--format=%s").split("\n")
+        return False
 
     scene.wait(has_commit, "a commit", supervisor)
 

@@ -1,4 +1,4 @@
-"""The sidecar with guards that refuse every command with the word "forbidden", and fail for one with "undecidable"."""
+"""The sidecar with guards that allow everything, except a command with "forbidden", and fail for "undecidable"."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from liza.worker.api_answers import AuthorizeAnswer
 from liza.worker.api_requests import AuthorizeRequest
 
 
-def connect(run_dir: RunDir) -> WorkerSurfaces:
+def connect(run_dir: RunDir, directory: str) -> WorkerSurfaces:
     def authorize(request: AuthorizeRequest) -> AuthorizeAnswer:
-        command = request.input["command"]
+        command = str(request.input.get("command"))
         if "undecidable" in command:
             raise ValueError("no parser")
         return AuthorizeAnswer(allowed="forbidden" not in command, reason="it is FORBIDDEN: write a note instead")
 
-    return replace(connect_surfaces(run_dir), authorize=authorize)
+    return replace(connect_surfaces(run_dir, directory), authorize=authorize)
 
 
 if __name__ == "__main__":
