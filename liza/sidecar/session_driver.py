@@ -82,6 +82,7 @@ class SessionDriver:
         self._next_message: Message | None = None
         self._has_urgent = False
         self._is_closed = False
+        self._unreadable = ""
         self._answers: dict[int, AgentAnswer] = {}
 
     def run(self, brief: str) -> int | None:
@@ -148,7 +149,9 @@ class SessionDriver:
             self._next_message, self._has_urgent = self._queue.first(), self._queue.has_urgent()
             self._is_closed = self._run_dir.closing_code() is not None or self._run_dir.read_stop() is not None
         except (LizaError, OSError) as error:
-            self._lines.write("notice", text=str(error))
+            if str(error) != self._unreadable:
+                self._unreadable = str(error)
+                self._lines.write("notice", text=self._unreadable)
 
     def _send_message(self) -> None:
         message, self._next_message = self._next_message, None

@@ -16,7 +16,7 @@ from tests.real.model import INPUT, OUTPUT, Asked, Fault, Say, Shell, Turn, turn
 pytestmark = pytest.mark.real
 LIZA = BIN / "liza"
 COMMIT = Shell("printf x > one.txt && git add one.txt && git commit -q -m one")
-SUBMIT = Shell(f"{LIZA} submit && echo is$((1+1))there")
+SUBMIT = Shell(f"{LIZA} submit && printf 'is%sthere' 2")
 SUBMITTED = "is2there"
 """What the request after it has: the result of the command, not its text."""
 DONE = Say("All of it is done.")
@@ -126,6 +126,36 @@ def test_a_note_reaches_an_idle_session_and_a_stopped_one_goes_on_with_its_conve
     assert "I wait for your word." in asked.text, "the conversation goes on"
     scene.crew.liza("note", "--to", "coder-1", "--now", "please submit")
     submitted(scene, third)
+
+
+def pushing(asked: Asked) -> Turn:
+    """Push, which is forbidden; go on when the reason is there."""
+    if not asked.tools:
+        return Say("a title")
+    if SUBMITTED in asked.text:
+        return DONE
+    if "[liza] Refused" in asked.text:
+        return SUBMIT if COMMIT.command in asked.text else COMMIT
+    return Say("It did not run.") if asked.done else Shell("cd . && git push --force origin HEAD")
+
+
+ASKING = [name for name in PROGRAMS if name != "codex"]
+"""Programs that can be made to ask before each command."""
+
+
+@pytest.mark.parametrize("program", ASKING)
+def test_a_forbidden_command_is_blocked_and_the_model_is_told_why(begin: Begin, program: str) -> None:
+    scene = begin(of(program), pushing)
+    scene.crew.add("one")
+    supervisor = scene.start(f"{program}:acp")
+    scene.wait(lambda: any("[liza] Refused" in asked.text for asked in scene.model.asked), "the reason", supervisor)
+    submitted(scene, supervisor)
+    (refused, *allowed) = lines(scene, "permission")
+    assert not refused["allowed"]
+    assert all(permission["allowed"] for permission in allowed)
+    told = next(asked.text for asked in scene.model.asked if "[liza] Refused" in asked.text)
+    assert "git push --force origin HEAD" in told.partition("[liza] Refused")[2]
+    assert refused["reason"][:40] in told
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
