@@ -100,7 +100,7 @@ class SessionDriver:
 
     def _run(self, brief: str) -> int:
         self._surfaces.report(LifecycleEvent.STARTED)
-        calls = SetUpCalls(self._call, self._pause, time.monotonic, lambda text: self._lines.write("notice", text=text))
+        calls = SetUpCalls(self._call, lambda text: self._lines.write("notice", text=text))
         opened = open_session(self._order, calls)
         self._session = opened.id
         self._lines.write("session", session_id=opened.id, loaded=opened.is_loaded, program=self._order.program)
@@ -192,12 +192,6 @@ class SessionDriver:
         if answer.error is not None:
             raise CallFailed(method, answer.error)
         return answer.result
-
-    def _pause(self, seconds: float) -> None:
-        """Handle events for some seconds."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._handle(self._next_event(left))
 
     def _next_event(self, seconds: float | None) -> object:
         """Return the next event; None if there is none within ``seconds``. Text is written at a pause."""

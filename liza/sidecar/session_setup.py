@@ -17,7 +17,6 @@ INITIALIZE = {
     "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
     "clientInfo": {"name": "liza", "version": "1"},
 }
-LOAD_RETRY_SECONDS = 1.0
 
 
 class CallFailed(Exception):
@@ -36,13 +35,10 @@ class CallFailed(Exception):
 class SetUpCalls(Value):
     """How the start reaches the program.
 
-    ``call`` returns the result of a request, or raises CallFailed; ``pause`` waits while events are handled; ``now`` is
-    the monotonic clock.
+    ``call`` returns the result of a request, or raises CallFailed; ``notice`` writes a line into the output.
     """
 
     call: Callable[[str, dict[str, Any]], Any]
-    pause: Callable[[float], None]
-    now: Callable[[], float]
     notice: Callable[[str], None]
 
 
@@ -83,14 +79,9 @@ def _load_session(order: SidecarOrder, calls: SetUpCalls, announced: Any) -> Ope
     capabilities = announced.get("agentCapabilities") if isinstance(announced, dict) else None
     if order.conversation is None or not isinstance(capabilities, dict) or not capabilities.get("loadSession"):
         return None
-    end = calls.now() + order.acp.load_patience
-    while True:
-        try:
-            calls.call("session/load", {"sessionId": order.conversation, "cwd": order.cwd, "mcpServers": []})
-        except CallFailed as failed:
-            if calls.now() < end:
-                calls.pause(LOAD_RETRY_SECONDS)
-                continue
-            calls.notice(f"conversation {order.conversation} could not be loaded: {failed}")
-            return None
-        return OpenedSession(order.conversation, is_loaded=True)
+    try:
+        calls.call("session/load", {"sessionId": order.conversation, "cwd": order.cwd, "mcpServers": []})
+    except CallFailed as failed:
+        calls.notice(f"conversation {order.conversation} could not be loaded: {failed}")
+        return None
+    return OpenedSession(order.conversation, is_loaded=True)

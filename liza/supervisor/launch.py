@@ -187,8 +187,11 @@ class Launcher:
         counts as a crash, and the next session starts a new conversation.
         """
         previous = self._find_previous(state, work, directory)
-        if previous is None or acp_session.uses_acp(self.preset, terminal=self.terminal):
-            return previous
+        if previous is None:
+            return None
+        acp = acp_session.find_settings(self.preset, terminal=self.terminal)
+        if acp is not None:
+            return previous if self._age(previous) >= acp.load_min_age else None
         task = state.task(work.task) if work.task else None
         if task is None or not claims.is_continuation(task) or not self.preset.resume.id:
             return None
@@ -199,6 +202,11 @@ class Launcher:
         """Return the account of a session that is continued."""
         used = read_run_account(previous) if previous is not None else None
         return used.account if used is not None else None
+
+    def _age(self, previous: RunDir) -> float:
+        """Return the seconds since a session was started; 0 if that is not known."""
+        record = previous.read_record()
+        return 0.0 if record is None else (self.crew.clock.now() - record.started).total_seconds()
 
     def _find_previous(self, state: State, work: CurrentWork, directory: RunDir) -> RunDir | None:
         """Return the agent's previous session, if it was one for the same task with the same program."""

@@ -331,21 +331,20 @@ def test_the_next_session_loads_the_conversation_and_ignores_its_replay(rig: Rig
     assert json.loads((rig.home / "sessions" / f"{session}.json").read_text()) == [BRIEF, BRIEF]
 
 
-@pytest.mark.parametrize(("patience", "loaded"), [(0.0, False), (30.0, True)])
-def test_a_conversation_that_cannot_be_loaded_is_tried_again_and_then_begun_anew(
-    rig: Rig, patience: float, loaded: bool
-) -> None:
+@pytest.mark.parametrize("switches", [{"load_errors": 1}, {"no_load": True}])
+def test_if_a_conversation_cannot_be_loaded_a_new_one_begins_with_the_brief(rig: Rig, switches: dict) -> None:
     rig.script([{"say": "Hm."}])
     rig.start()
     until(lambda: rig.lines("turn"), "the first turn is over")
     session = rig.lines("session")[0]["session_id"]
     rig.process.kill()
     rig.process.wait()
-    rig.script([CLOSE], [CLOSE], load_errors=1)
-    rig.start(conversation=session, load_patience=patience)
+    rig.script([CLOSE], [CLOSE], **switches)
+    rig.start(conversation=session)
     assert rig.end() == 0
-    assert rig.lines("session")[0]["loaded"] is loaded
-    assert (rig.lines("session")[0]["session_id"] == session) is loaded
+    assert not rig.lines("session")[0]["loaded"]
+    assert rig.lines("session")[0]["session_id"] != session
+    assert rig.prompts() == [BRIEF, BRIEF]
 
 
 @pytest.mark.parametrize("switches", [{}, {"ignore_end": True, "deaf_to_cancel": True}])

@@ -139,6 +139,17 @@ def test_a_stopped_and_a_killed_session_go_on_with_their_conversation(scene: Sce
     assert len({params["sessionId"] for params in scene.received("session/prompt")}) == 1
 
 
+def test_the_conversation_of_a_session_that_is_too_young_is_not_loaded(scene: Scene) -> None:
+    scene.row("load_min_age = 3600")
+    scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}])
+    supervisor = scene.start()
+    scene.crew.wait(lambda _: "I wait." in _output(scene.crew), "the turn runs")
+    assert supervisor.stop() == 0
+    scene.start()
+    scene.crew.wait(lambda _: len(scene.prompts()) == 2, "the second session")
+    assert scene.received("session/load") == []
+
+
 def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(scene: Scene) -> None:
     scene.script([{"error": {"code": -32603, "message": "429 rate limit, try again in 600 s"}}])
     supervisor = scene.start()

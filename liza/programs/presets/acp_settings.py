@@ -51,8 +51,8 @@ class AcpSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``command``: empty if the program itself speaks ACP; else its adapter, which ``install`` installs. ``mode`` is set
     with session/set_mode, ``options`` with session/set_config_option, ``model`` with session/set_model: before the
     first prompt.
-    ``drain``: how long the program may take to exit after its stdin was closed. ``load_patience``: how long a failed
-    session/load is tried again: a program may release a conversation some time after its process ended.
+    ``drain``: how long the program may take to exit after its stdin was closed. ``load_min_age``: the age of a session
+    from which on its conversation is loaded: one program overwrites a younger one when it is told to load it.
     ``orphans_tools``: a cancelled turn leaves its tool running. ``command_paths`` and ``file_paths``: where a tool call
     holds the command, and the file.
     """
@@ -66,7 +66,7 @@ class AcpSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     options: dict[str, str] = msgspec.field(default_factory=dict)
     drain: float = 3.0
-    load_patience: float = 0.0
+    load_min_age: float = 0.0
     orphans_tools: bool = False
     command_paths: tuple[str, ...] = ("rawInput.command",)
     file_paths: tuple[str, ...] = ("rawInput.file_path", "rawInput.path", "locations.*.path", "content.*.path")
