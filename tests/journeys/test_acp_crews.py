@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
+from liza.programs.messages import inbox
 from liza.programs.session import session_process
 from liza.programs.usage import ledger
 from tests.acp.rig import AGENT
-from tests.journeys.crews import Crew, Supervisor, started
+from tests.journeys.crews import BIN, Crew, Supervisor, started
 
 ROW = """\
 [programs.scripted]
@@ -155,6 +158,29 @@ def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(sce
     supervisor = scene.start()
     scene.crew.wait(lambda _: "429 rate limit" in scene.crew.liza("status"), "status names the limit")
     assert scene.crew.status("one") == "CLAIMED"
+    assert supervisor.stop() == 0
+
+
+def test_attach_shows_a_session_as_text_and_sends_each_line_as_a_prompt(scene: Scene) -> None:
+    scene.script([{"say": "I am at work."}, {"wait": "gate"}], [{"say": "I read it."}, COMMIT, SUBMIT])
+    supervisor = scene.start()
+    scene.crew.wait(lambda _: "I am at work." in _output(scene.crew), "the turn runs")
+    assert scene.crew.json("attach", "coder-1") == {"agent": "coder-1", "run": "coder-1.1", "command": []}
+    out = scene.crew.notes / "attached"
+    words = [str(BIN / "liza"), "attach", "coder-1"]
+    with out.open("wb") as file, subprocess.Popen(words, cwd=scene.crew.root, stdin=PIPE, stdout=file) as attached:
+        assert attached.stdin is not None
+        attached.stdin.write(b"use tabs\n")
+        attached.stdin.flush()
+        scene.crew.wait(lambda _: inbox.list_pending(scene.crew.paths, "coder-1"), "the line waits")
+        (scene.home / "gate").touch()
+        scene.crew.wait_status("one", "READY_FOR_REVIEW")
+        scene.crew.wait(lambda _: "I read it." in out.read_text(), "the answer is shown")
+        attached.send_signal(signal.SIGINT)
+    assert "use tabs" in scene.prompts()[1]
+    shown = out.read_text()
+    assert "I am at work." in shown
+    assert '{"type"' not in shown
     assert supervisor.stop() == 0
 
 

@@ -19,6 +19,7 @@ from liza.rules.acp.session_steps import (
     TurnFacts,
     next_session_step,
 )
+from liza.rules.acp.stream_text import format_stream_line
 from liza.rules.acp.tool_requests import MAX_CALLS, ToolBook, ToolPaths
 from liza.rules.acp.turn_results import FailureSign, TurnContent, TurnEnd, classify_error, judge_answer, judge_error
 from liza.rules.acp.usage_counts import UsageCounts, UsageScope, share_of_turn
@@ -186,3 +187,26 @@ def test_shares_of_turns_add_up_to_the_sum_of_the_session(turns: list[tuple[int,
 
 def test_a_count_that_began_again_is_the_turn_itself() -> None:
     assert share_of_turn(UsageCounts(5, 1, 2), UsageCounts(100, 1, 50), UsageScope.SESSION) == UsageCounts(5, 1, 2)
+
+
+SHOWN = [
+    ('{"type":"text","text":"Hello"}', "Hello"),
+    ('{"type":"thought","text":"hm"}', "(hm)"),
+    ('{"type":"prompt","source":"brief","text":"a\\nb"}', "\n> a …"),
+    ('{"type":"prompt","source":"message 1","text":"a\\nb"}', "\n> a\n> b"),
+    ('{"type":"tool_call","tool":"shell","title":"t","input":{"command":"ls"}}', "[shell] ls"),
+    ('{"type":"tool_result","status":"failed","ms":2,"output":"no"}', "    failed, 2 ms\n    no"),
+    ('{"type":"permission","allowed":true}', None),
+    ('{"type":"permission","allowed":false,"reason":"no push"}', "    refused: no push"),
+    ('{"type":"turn","end":"over"}', "── the turn is over ──"),
+    ('{"type":"failure","kind":"quota","message":"429"}', "! quota: 429"),
+    ('{"type":"usage"}', None),
+    ("{broken", "{broken"),
+    ("a plain line", "a plain line"),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize(("line", "shown"), SHOWN)
+def test_a_line_of_the_sidecar_as_text(line: str, shown: str | None) -> None:
+    assert format_stream_line(line) == shown

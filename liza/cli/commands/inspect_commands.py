@@ -6,7 +6,7 @@ import os
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +16,13 @@ from liza.cli.render import printing, render_crew, render_metrics, render_patch,
 from liza.cli.render.columns import paint, strip_controls
 from liza.cli.render.pager import page_text
 from liza.crew.crew import Crew, find_crew
-from liza.rules.errors import UsageError
+from liza.rules.errors import LizaError, UsageError
 from liza.rules.paths import agent_of, parse_agent_id
 from liza.rules.value_classes import Value
 from liza.rules.value_classes import asdict as fields_of
+
+if TYPE_CHECKING:
+    from liza.verbs.attach import StreamAttachment
 
 app = create_app()
 
@@ -181,11 +184,19 @@ def attach(
 ) -> None:
     """Attach to the terminal of an agent's program, to see it and to type. C-b d detaches; the program continues.
 
-    With --json, only print the command that attaches.
+    A session over ACP is shown as text, and each line that you type is a prompt; Ctrl+C detaches. With --json, only
+    print the command that attaches; it is empty over ACP.
     """
-    from liza.verbs.attach import attach as verb
+    from liza.verbs import attach as verbs
 
-    session = verb(find_crew(), agent, read_only=read_only)
+    crew = find_crew()
+    session = verbs.attach(crew, agent, read_only=read_only)
+    if isinstance(session, verbs.StreamAttachment):
+        if as_json:
+            printing.print_json({"agent": session.agent, "run": session.run, "command": []})
+        else:
+            _show_stream(crew, session, read_only=read_only)
+        return
     if as_json:
         printing.print_json({"agent": session.agent, "run": session.run, "command": session.command})
         return
@@ -194,6 +205,26 @@ def attach(
     # The person may be inside tmux: that is another server, but tmux refuses to start while TMUX is set.
     environ = {name: value for name, value in os.environ.items() if name != "TMUX"}
     os.execvpe(session.command[0], session.command, environ)
+
+
+def _show_stream(crew: Crew, session: StreamAttachment, *, read_only: bool) -> None:
+    """Print a session over ACP until Ctrl+C, and send each line of stdin as a prompt."""
+    import threading
+
+    from liza.verbs import attach as verbs
+
+    def send_lines() -> None:
+        for line in sys.stdin:
+            if line.strip():
+                try:
+                    printing.print_notice(verbs.send_line(crew, session.agent, line.strip()))
+                except (LizaError, OSError) as error:
+                    printing.print_notice(f"not sent: {error}")
+
+    if not read_only:
+        threading.Thread(target=send_lines, name="prompts", daemon=True).start()
+    for text in verbs.follow_stream(crew, session):
+        printing.print_now(f"{strip_controls(text)}\n")
 
 
 @declare_command(app, "agents", "liza agents coder-1")

@@ -7,6 +7,7 @@ machine-readable output the last ones.
 from __future__ import annotations
 
 from liza.programs.presets import command_line
+from liza.programs.presets.acp_settings import Transport
 from liza.programs.presets.preset import LaunchMode, Preset
 from liza.rules.value_classes import Value
 
@@ -36,8 +37,17 @@ def list_abilities(preset: Preset) -> tuple[Ability, ...]:
         Ability(2, "session id", _session(preset)),
         Ability(3, "fork a session", _join_argv(again.fork)),
         Ability(3, "run without a terminal", _join_argv((preset.command or preset.name, *preset.headless.args))),
+        Ability(3, "run over ACP", _over_acp(preset)),
         Ability(3, "usage", (usage.file or f"its output, {usage.form}") if counted else None),
     )
+
+
+def _over_acp(preset: Preset) -> str | None:
+    """Return the command that speaks ACP, and whether it is the default; None if the program does not."""
+    if preset.acp is None:
+        return None
+    words = _join_argv((preset.acp.command or preset.command, *preset.acp.args))
+    return f"{words}; {'default' if preset.via is Transport.ACP else f'--program {preset.name}:acp'}"
 
 
 def _start(mode: LaunchMode) -> str:
