@@ -203,8 +203,8 @@ class SessionDriver:
             return self._events.get(timeout=seconds)
         return None
 
-    def _handle(self, event: object) -> None:
-        match event:
+    def _handle(self, received: object) -> None:
+        match received:
             case AgentNotice(method="session/update", params=params):
                 update = params.get("update")
                 if isinstance(update, dict) and self._session:
@@ -215,13 +215,13 @@ class SessionDriver:
                 if answer.reason is not None:
                     self._refusals.append(answer.reason)
                 crash_points.point("acp", "permission")
-                self._connection.answer(event, answer.result)
+                self._connection.answer(received, answer.result)
             case AgentRequest(method=method):
-                self._connection.refuse(event, METHOD_NOT_FOUND, f"{method} is not offered")
+                self._connection.refuse(received, METHOD_NOT_FOUND, f"{method} is not offered")
             case AgentAnswer(id=name) if self._turn is not None and name == self._turn.request:
-                self._end_turn(self._turn, event)
+                self._end_turn(self._turn, received)
             case AgentAnswer():
-                self._answers[event.id] = event
+                self._answers[received.id] = received
             case AgentGone():
                 raise ProgramGone
             case StopOrder():
@@ -237,13 +237,13 @@ class SessionDriver:
         if self._usage.read_update(turn, update):
             self._lines.write("context", used=update.get("used"), size=update.get("size"))
         match update.get("sessionUpdate"):
-            case "agent_message_chunk" | "agent_thought_chunk" as kind:
+            case "agent_message_chunk" | "agent_thought_chunk" as name:
                 content = update.get("content")
                 text = content.get("text") if isinstance(content, dict) else None
                 if not isinstance(text, str):
                     return
-                self._lines.add_text(text, "text" if kind == "agent_message_chunk" else "thought")
-                if turn is not None and kind == "agent_message_chunk":
+                self._lines.add_text(text, "text" if name == "agent_message_chunk" else "thought")
+                if turn is not None and name == "agent_message_chunk":
                     turn.add_text(text)
                     self._show_read(turn)
             case "tool_call" | "tool_call_update" if turn is not None:
