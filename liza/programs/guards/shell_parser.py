@@ -241,7 +241,10 @@ class _Converter:
             for child in node.children:
                 yield from self._parts(child, quoted)
         elif form in ("simple_expansion", "expansion"):
-            yield self._variable(node, text, quoted)
+            yield self._variable(node, text[:2] if text[1:2].isdigit() else text, quoted)
+            # The grammar takes ``$1x`` for one name.
+            if text[1:2].isdigit() and text[2:]:
+                yield WordPart("text", text[2:], quoted)
         elif form == "command_substitution":
             yield WordPart(
                 "output", "", quoted, [self.convert(child) for child in node.named_children if child.type != "comment"]

@@ -28,6 +28,8 @@ _LAST = 200  # words of a program's text that are examined
 def run_program(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> None:
     """Note what a command does, and run the commands that it runs."""
     name = program_name(words[0])
+    if not is_known(name):
+        _unknown_program(walk, name, words, scope, stdin)
     if _change_shell(walk, name, words, scope):
         return
     table = walk.table
@@ -46,6 +48,19 @@ def run_program(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> 
     if options is not None:
         for code in _codes(name, words, options, stdin):
             scan_code(walk, code, scope)
+
+
+def _unknown_program(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
+    """Also run what a command is if the unknown part of its program's name is empty, or completes a known name."""
+    if is_unknown(name):
+        if MANY in name and len(words) > 1:
+            walk.invoke(words[1:], scope.copy(), stdin)
+        normal, area = normalize_git(["git", *words[1:]], scope)
+        walk.acts.append(Act(SHELL, [name, *normal[1:]], area=area))
+        return
+    for candidate in ("git", "eval", "trap", *walk.table.shells, *walk.table.wrappers):
+        if match_glob(candidate, name):
+            walk.invoke([candidate, *words[1:]], scope.copy(), stdin)
 
 
 def _change_shell(walk: ShellWalk, name: str, words: list[str], scope: Scope) -> bool:
