@@ -8,7 +8,7 @@ from typing import Any
 from liza.crew import run_state
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.programs.session import sidecar_order
+from liza.programs.presets import sidecar_order
 from liza.programs.terminal import tmux
 from liza.rules.acp.stream_text import format_stream_line
 from liza.rules.errors import Refused
