@@ -18,8 +18,6 @@ ALLOWED = {
     ("liza/board/text/values.py", "reason"): "msgspec tells a wrong time only by its message",
     ("liza/crew/project/import_traces.py", "kind"): "a field of the trace that the tests' Python wrote",
     ("liza/repo/merge/merges.py", "kind"): "words and letters of git's porcelain output",
-    ("liza/sidecar/session_driver.py", "event"): "methods and update kinds of ACP, which is a vendor's protocol",
-    ("liza/sidecar/session_driver.py", "kind"): "kinds of updates of ACP",
     ("liza/repo/survey.py", "kind"): "letters of git's porcelain output",
 }
 
