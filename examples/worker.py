@@ -1,154 +1,242 @@
-"""A worker for Liza that uses the worker API and Python's standard library, and nothing else.
+"""A worker for Liza: an agent program that needs only the worker API and Python's standard library.
 
-Start a crew of them with ``liza up --program "script:python3 worker.py"``. It replaces an agent program: it asks who it
-is, reads its context, asks before each tool, reports what each turn used, takes prompts that arrive meanwhile, and ends
-with a submit or a verdict. Put your model in ``next_step``; the one here writes one file and runs no model.
-specs/worker-api.md explains each call.
+Start a crew of them with ``liza up --program "script:python3 worker.py"``. ``main`` makes every call in its natural
+order. Put your model into ``next_step``: the one here runs no model. specs/worker-api.md explains each call.
 """
 
-import contextlib
 import http.client
 import json
 import os
 import queue
+import re
+import shlex
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
+
+WORKTREE = Path.cwd()
+MAX_TURNS = 20
+AT_EDGE = 0.3  # seconds after a turn in which Liza sends the prompts that waited for its end
 
 
 class Refused(Exception):
-    """Liza answered with a problem document."""
+    """Liza answered with a problem document; the text says what to do instead."""
 
 
 class Connection(http.client.HTTPConnection):
-    """HTTP on the crew's Unix socket. Its name is relative to the directory: an address has at most 107 bytes."""
-
     def connect(self):
+        # Relative to the working directory, see main(): the address of a socket has at most 107 bytes.
         self.sock = socket.socket(socket.AF_UNIX)
-        with contextlib.chdir(os.path.join(os.environ["LIZA_ROOT"], ".liza", "run")):
-            self.sock.connect("api.sock")
+        self.sock.settimeout(60)  # the stream is never silent for more than 15 seconds
+        self.sock.connect("api.sock")
+
+
+def now():
+    return datetime.now(UTC).isoformat()
 
 
 class Api:
-    """One run's side of the API. ``prompts`` holds the prompts that the stream delivered."""
+    """One run's side of the API. ``prompts`` has the prompts that the stream has delivered."""
 
     def __init__(self):
-        self.token, self.run, self.prompts = None, None, queue.Queue()
-        self.identity = self.post("identity", {"token": os.environ["LIZA_TOKEN"]})
-        self.token, self.run = self.identity["token"], self.identity["run_id"]
+        self.run, self.headers, self.prompts = None, {"Content-Type": "application/json"}, queue.Queue()
+        self.state, self.last_activity, self.start = "busy", now(), time.monotonic()
+        me = self.identity = self.post("identity", token=os.environ.pop("LIZA_TOKEN"))  # it works once
+        self.run, self.headers["Authorization"] = me["run_id"], "Bearer " + me["token"]
+        self.credentials = {secret["name"]: secret["value"] for secret in me["credentials"]}
         threading.Thread(target=self.listen, daemon=True).start()
 
-    def open(self, method, path, body=None, **headers):
-        """Send a request; try again while there is no server: a supervisor starts it again when it ends."""
-        if self.token:
-            headers["Authorization"] = "Bearer " + self.token
-        for attempt in range(100):
-            try:
+    def send(self, method, path, body=None, **headers):
+        """Return the response. Without a server try again: Liza starts it again, and applies no request twice."""
+        data = None if body is None else json.dumps(body)
+        for attempt in range(60):
+            with suppress(OSError, http.client.HTTPException):
                 connection = Connection("localhost")
-                data = None if body is None else json.dumps(body)
-                connection.request(method, "/v1/" + path, data, {"Content-Type": "application/json", **headers})
-                return connection.getresponse()
-            except (OSError, http.client.HTTPException):
-                time.sleep(min(0.05 * 2**attempt, 2))
-        sys.exit("there is no server: run `liza serve`")
+                connection.request(method, "/v1/" + path, data, {**self.headers, **headers})
+                response = connection.getresponse()
+                if response.status < 400:
+                    return response if method == "GET" else json.loads(response.read())
+                problem = json.loads(response.read())
+                if response.status != 503:  # something that Liza needs is busy
+                    raise Refused(f"{problem['detail']}. {problem['hint']}".strip())
+            time.sleep(min(0.05 * 2**attempt, 2))
+        sys.exit("the worker API does not answer: run `liza doctor`")
 
-    def post(self, path, body):
-        """Send a request and return the answer. Every request may be repeated: nothing is applied twice."""
-        response = self.open("POST", path, body)
-        answer = json.loads(response.read())
-        if response.status >= 400:
-            raise Refused(f"{answer['title']}: {answer.get('detail', '')}. Next: {answer.get('hint', '')}")
-        return answer
+    def post(self, path, **body):
+        return self.send("POST", path, body)
 
     def report(self, event, **metadata):
-        now = datetime.now(UTC).isoformat()
-        self.post("lifecycle", {"event": event, "run_id": self.run, "timestamp": now, "metadata": metadata})
+        self.state, self.last_activity = event, now()
+        self.post("lifecycle", event=event, run_id=self.run, timestamp=now(), metadata=metadata)
 
     def listen(self):
-        """Read the stream of this run; reconnect after the last event that was read."""
-        last = ""
-        while True:
-            event = {}
-            response = self.open("GET", f"runs/{self.run}/stream", **({"Last-Event-ID": last} if last else {}))
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                for line in response:
-                    name, _, value = line.decode().rstrip("\n").partition(": ")
-                    event[name] = value
-                    if name == "" and event.get("event") == "prompt":
-                        self.prompts.put(json.loads(event["data"]))
-                    elif name == "" and event.get("event") == "health":
-                        self.answer_health(json.loads(event["data"])["question"])
-                    last, event = event.get("id", last), event if name else {}
-            time.sleep(0.2)
+        """Handle the events of the stream; reconnect after the last one until the run is over."""
+        last = {}
+        with suppress(Refused):
+            while True:
+                response = self.send("GET", f"runs/{self.run}/stream", **last)
+                with suppress(OSError, http.client.HTTPException):
+                    for kind, data, event_id in parse_events(response):
+                        self.handle(kind, json.loads(data))
+                        last = {"Last-Event-ID": event_id} if event_id else last
+                time.sleep(0.1)
 
-    def answer_health(self, question):
-        now = datetime.now(UTC).isoformat()
-        health = {"status": "healthy", "current_state": "busy", "last_activity": now, "question": question}
-        self.post(f"runs/{self.run}/health", {"run_id": self.run, **health})
+    def handle(self, kind, event):
+        if kind == "prompt":
+            self.prompts.put(event)
+        elif kind == "credentials":  # the account in use is changed
+            self.credentials.update({secret["name"]: secret["value"] for secret in event["credentials"]})
+            self.post("acknowledge", run_id=self.run, ids=[event["id"]])
+        elif kind == "health":
+            state = self.state if self.state in ("busy", "stopping") else "idle"
+            health = {"status": "healthy", "current_state": state, "last_activity": self.last_activity}
+            uptime = time.monotonic() - self.start
+            path = f"runs/{self.run}/health"
+            self.post(path, run_id=self.run, question=event["question"], uptime_seconds=uptime, **health)
+
+
+def parse_events(lines):
+    """Yield kind, data and id of each server-sent event (WHATWG HTML, 9.2). A comment has no name, and is skipped."""
+    kind, data, event_id = "message", [], None
+    for line in lines:
+        name, _, value = line.decode().rstrip("\r\n").partition(":")
+        value = value.removeprefix(" ")
+        if name == "event":
+            kind = value
+        elif name == "data":
+            data.append(value)
+        elif name == "id":
+            event_id = value
+        elif not name and line.strip() == b"":
+            if data:
+                yield kind, "\n".join(data), event_id
+            kind, data = "message", []
 
 
 def next_step(role, context, conversation):
-    """Return the next tool call, or how to end. A model belongs here: it reads the context and what happened so far."""
+    """Return the next tool call, or how the run ends, and what the model used for it. A model belongs here.
+
+    It reads the sections of the context, with the prompts that arrived meanwhile, and the calls so far with their
+    results. This one runs no model. As a coder it writes a list of the files of a directory, to the file that is the
+    task's scope; as a reviewer it makes the list again and compares.
+    """
+    usage = {"input_tokens": 0, "output_tokens": 0}
+    if role == "planner":
+        return {"end": "handoff", "summary": "the tasks on the board are the plan", "done": True}, usage
+    work = "".join(section["content"] for section in context if section["type"] == "work")
+    path = re.search(r"^SCOPE +(\S+)", work, re.MULTILINE)[1].strip("`\"'")
+    file, others = shlex.quote(path), shlex.quote(f":!{path}")
+    listing = f"git ls-files -- {shlex.quote(os.path.dirname(path) or '.')} {others}"  # noqa: PTH120
     if role == "code-reviewer":
-        look = {"tool": "shell", "input": {"command": "git show --stat HEAD"}}
-        return look if not conversation else {"end": "verdict", "verdict": "approve", "reason": "one small file, read"}
-    task = os.environ["LIZA_TASK"]
+        if not conversation:
+            return {"tool": "shell", "input": {"command": f"{listing} | diff -I '^#' - {file}"}}, usage
+        first = conversation[0]
+        reason = first["call"]["input"]["command"] + ": no difference" if first["success"] else first["output"]
+        return {"end": "verdict", "verdict": "approve" if first["success"] else "reject", "reason": reason}, usage
+    failed = next((call for call in conversation if not call["success"]), None)
+    if failed:
+        return {"end": "block", "reason": failed["output"], "questions": ["How can this be done?"]}, usage
+    told = "".join(f" -m {shlex.quote(section['content'])}" for section in context if section["type"] == "prompt")
     commands = [
-        f"echo 'done by {os.environ['LIZA_RUN']}' > {task}.txt",
-        f"git add {task}.txt",
-        f"git commit -qm '{task}'",
+        f"echo '# Files, listed by {os.environ['LIZA_RUN']}' > {file}",
+        f"{listing} >> {file}",
+        f"git add -- {file}",
+        f"git commit -q -m {shlex.quote('List the files beside ' + path)}{told}",
     ]
-    calls = [{"tool": "shell", "input": {"command": command}} for command in commands]
-    return calls[len(conversation)] if len(conversation) < len(calls) else {"end": "submit"}
+    if len(conversation) < len(commands):
+        return {"tool": "shell", "input": {"command": commands[len(conversation)]}}, usage
+    return {"end": "submit"}, usage
 
 
 def run_tool(api, call):
-    """Ask whether the tool may run, then run it. The answer goes to the model either way."""
-    verdict = api.post("authorize", {"run_id": api.run, **call})
+    """Ask whether the tool may run, and run it. The model reads the reason of a denial as it reads an output."""
+    verdict = api.post("authorize", run_id=api.run, **call)
     if not verdict["allowed"]:
         return {"call": call, "success": False, "output": verdict["reason"], "seconds": 0}
-    start = time.monotonic()
-    done = subprocess.run(call["input"]["command"], shell=True, capture_output=True, text=True)
-    return {
-        "call": call,
-        "success": done.returncode == 0,
-        "output": done.stdout + done.stderr,
-        "seconds": time.monotonic() - start,
-    }
+    start, command = time.monotonic(), ["sh", "-c", call["input"]["command"]]
+    done = subprocess.run(
+        command, cwd=WORKTREE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    output = done.stdout.decode(errors="replace") or f"exit status {done.returncode}"
+    return {"call": call, "success": done.returncode == 0, "output": output, "seconds": time.monotonic() - start}
+
+
+def take_prompts(api, context, wait=0.0):
+    """Add the prompts that have arrived to the context, and acknowledge them. Return whether there were any."""
+    count = len(context)
+    with suppress(queue.Empty):
+        while True:
+            prompt = api.prompts.get(timeout=wait) if wait else api.prompts.get_nowait()
+            print(f"prompt of {prompt['metadata']['from']}: {prompt['content']}", flush=True)
+            context.append({"type": "prompt", "content": prompt["content"]})
+            api.post("acknowledge", run_id=api.run, ids=[prompt["id"]])
+    return len(context) > count
+
+
+def take_turn(api, number, context, conversation):
+    """Work until the model ends its turn. Return how it ends the run."""
+    api.report("busy")
+    tools, usage = [], {}
+    while True:
+        take_prompts(api, context)  # an urgent one arrives in the middle of a turn
+        step, used = next_step(api.identity["role"], context, conversation)
+        usage = {name: usage.get(name, 0) + count for name, count in used.items()}
+        if "end" in step:
+            break
+        result = run_tool(api, step)
+        conversation.append(result)
+        print(f"$ {step['input']['command']}\n{result['output']}", flush=True)
+        took = round(result["seconds"] * 1000)
+        tools.append({"name": step["tool"], "success": result["success"], "duration_ms": took})
+        api.last_activity = now()
+    turn = {"type": "turn_complete", "id": f"turn-{number}", "timestamp": now(), "usage": usage, "tools_called": tools}
+    api.post("telemetry", run_id=api.run, events=[turn])
+    api.report("idle")
+    return step
+
+
+def end_run(api, step):
+    """End the run as the model decided. Return why Liza refused that, or None."""
+    body = {name: value for name, value in step.items() if name != "end"}
+    try:
+        print(api.post(f"runs/{api.run}/{step['end']}", **body)["next"], flush=True)
+    except Refused as error:
+        return {"call": step, "success": False, "output": str(error)}
+    return None
 
 
 def main():
+    os.chdir(Path(os.environ["LIZA_ROOT"], ".liza", "run"))
     api = Api()
-    for event in ("started", "ready"):
-        api.report(event)
-    context = api.post("context", {"run_id": api.run, "mode": "full"})["sections"]
-    api.report("busy")
-    conversation = []
-    while "end" not in (step := next_step(api.identity["role"], context, conversation)):
-        conversation.append(run_tool(api, step))
-        while not api.prompts.empty():
-            prompt = api.prompts.get()
-            context.append({"type": "mail", "content": prompt["content"]})
-            api.post("acknowledge", {"run_id": api.run, "ids": [prompt["id"]]})
-    tools = [
-        {"name": each["call"]["tool"], "success": each["success"], "duration_ms": round(each["seconds"] * 1000)}
-        for each in conversation
-    ]
-    turn = {
-        "type": "turn_complete",
-        "timestamp": datetime.now(UTC).isoformat(),
-        "tools_called": tools,
-        "usage": {"input_tokens": len(str(context)) // 4, "output_tokens": 10, "model": "none", "cost_usd": 0.0},
-    }
-    api.post("telemetry", {"run_id": api.run, "events": [turn]})
-    api.report("idle")
-    api.report("stopping")
-    ending = step.pop("end")
-    print(api.post(f"runs/{api.run}/{ending}", step))
-    api.report("stopped", exit_code=0)
+    api.report("started")
+    api.report("ready")
+    context = api.post("context", run_id=api.run, mode="full")["sections"]
+    conversation, code = [], 1
+    for number in range(1, MAX_TURNS + 1):
+        step = take_turn(api, number, context, conversation)
+        if take_prompts(api, context, AT_EDGE):
+            continue  # what waited for the end of the turn is part of the next one
+        refusal = end_run(api, step)
+        if refusal is None:
+            code = 0
+            break
+        print(refusal["output"], file=sys.stderr, flush=True)
+        if conversation and conversation[-1]["output"] == refusal["output"]:
+            break
+        conversation.append(refusal)
+    with suppress(Refused):  # the run may be over by now
+        api.report("stopping")
+        api.report("stopped", exit_code=code)
+    return code
 
 
-main()
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Refused as error:
+        sys.exit(str(error))
