@@ -229,7 +229,7 @@ def main():
         if conversation and conversation[-1]["output"] == refusal["output"]:
             break
         conversation.append(refusal)
-    with suppress(Refused):  # the run may be over by now
+    with suppress(Refused):  # after the closing call Liza ends a process that has not ended, and the run is over
         api.report("stopping")
         api.report("stopped", exit_code=code)
     return code

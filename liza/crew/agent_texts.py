@@ -14,7 +14,10 @@ _CHECKOUT_ROOT = Path(__file__).parent.parent.parent
 
 
 def find_texts(name: str) -> Path:
-    """Path of ``contracts`` or ``specs``: in the package, or in the checkout that liza runs from. Raises Missing."""
+    """Path of ``contracts``, ``examples`` or ``specs``: in the package, or in the checkout that liza runs from.
+
+    Raises Missing.
+    """
     for path in (_PACKAGED_TEXTS / name, _CHECKOUT_ROOT / name):
         if path.is_dir():
             return path

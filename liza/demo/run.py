@@ -5,10 +5,8 @@ from __future__ import annotations
 import queue
 import shlex
 import shutil
-import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +48,7 @@ def run_demo(directory: Path | None) -> int:
     _init(root, env)
     crew = open_crew(root)
     _shorten_delays(crew)
-    with _interrupted_by_signals():
+    with demo_crew.interrupted_by_signals():
         try:
             _run_crew(crew, env)
         except KeyboardInterrupt:
@@ -72,21 +70,6 @@ def _shorten_delays(crew: Crew) -> None:
     with crew.change(current_person(), "settings") as tx:
         config = replace(tx.state.config, restart_after_crash=0.5, restart_after_handoff=0.5)
         tx.state = replace(tx.state, config=config)
-
-
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, so that they stop the supervisors as Ctrl+C does."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    handlers = [(number, signal.signal(number, interrupt)) for number in (signal.SIGTERM, signal.SIGHUP)]
-    try:
-        yield
-    finally:
-        for number, handler in handlers:
-            signal.signal(number, handler)
 
 
 def _run_crew(crew: Crew, env: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from liza.repo.runner import Git
@@ -61,14 +62,14 @@ def choose_directory(directory: Path | None) -> Path:
     return root
 
 
-def create_project(root: Path) -> str:
+def create_project(root: Path, files: Mapping[str, str] = FILES) -> str:
     """Write and commit the project; return the commit. Raises Missing without git, GitFailed."""
     git = Git(root)
     git.out("init", "-q")
     git.out("symbolic-ref", "HEAD", "refs/heads/main")
     git.out("config", "user.name", "Demo Person")
     git.out("config", "user.email", "demo@liza.invalid")
-    for name, text in FILES.items():
+    for name, text in files.items():
         path = root / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
