@@ -62,7 +62,7 @@ class ShellWalk:
         if self.levels > MAX_LEVELS:
             raise CannotJudge(f"it has more than {MAX_LEVELS} scripts within scripts")
         before = set(scope.functions)
-        self.run(self.parse(text), scope, "")
+        self.walk(self.parse(text), scope, "")
         for name, function in list(scope.functions.items()):
             if name not in self.called and name not in before:
                 self._function(function, scope.copy(), None, "")
@@ -71,7 +71,7 @@ class ShellWalk:
     def unjudged(self, scope: Scope, reason: str) -> None:
         self.acts.append(Act(SHELL, ["?"], area=scope.facts.area_of(scope.directory), unjudged=reason))
 
-    def run(self, node: ShellNode, scope: Scope, stdin: str) -> None:
+    def walk(self, node: ShellNode, scope: Scope, stdin: str) -> None:
         """Walk through one part of a script. Raises CannotJudge."""
         self.steps += 1
         if self.steps > MAX_STEPS:
@@ -81,11 +81,11 @@ class ShellWalk:
         elif node.form == "redirected":
             given = self._redirects(node.redirects, scope, stdin)
             for child in node.children:
-                self.run(child, scope, given)
+                self.walk(child, scope, given)
         elif node.form == "pipeline":
             for child in node.children:
                 inner = scope.copy()
-                self.run(child, inner, stdin)
+                self.walk(child, inner, stdin)
                 stdin = self.output(child, inner)
         elif node.form == "function":
             scope.functions[node.name] = node
@@ -95,15 +95,15 @@ class ShellWalk:
                 scope.assign(name, values or [MANY])
             # Twice: what a round assigns is known to the next one.
             for child in (*node.children, *node.children):
-                self.run(child, scope, stdin)
+                self.walk(child, scope, stdin)
         else:
             inner = scope.copy() if node.form == "subshell" else scope
             for child in node.children:
-                self.run(child, inner, stdin)
+                self.walk(child, inner, stdin)
 
     def _command(self, node: ShellNode, scope: Scope, stdin: str) -> None:
         for child in node.children:
-            self.run(child, scope, "")
+            self.walk(child, scope, "")
         for name, words in node.assignments:
             values = [" ".join(fields) for word in words for fields in self._expand(word, scope)]
             scope.assign(name, values)
@@ -128,14 +128,14 @@ class ShellWalk:
         for part in word:
             if part.form != "output":
                 for script in part.scripts:
-                    self.run(script, scope.copy(), "")
+                    self.walk(script, scope.copy(), "")
         return expand(word, scope, self._substituted)
 
     def _substituted(self, part: WordPart, scope: Scope) -> str:
         """Walk through a command substitution, and return its output if it is known."""
         inner = scope.copy()
         for script in part.scripts:
-            self.run(script, inner, "")
+            self.walk(script, inner, "")
         output = self.output(part.scripts[0], scope.copy()) if len(part.scripts) == 1 else MANY
         return output.rstrip("\n")
 
@@ -233,7 +233,7 @@ class ShellWalk:
         if self.levels <= MAX_LEVELS:
             outer, scope.arguments = scope.arguments, arguments
             for child in node.children:
-                self.run(child, scope, stdin)
+                self.walk(child, scope, stdin)
             scope.arguments = outer
         else:
             raise CannotJudge("its functions call each other too deeply")
