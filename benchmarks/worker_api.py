@@ -23,9 +23,12 @@ from benchmarks.projects import project
 from benchmarks.rows import Row, summarize
 from benchmarks.timing import BARE, run_process
 from benchmarks.worker_load import COMMAND, LoadResult, WorkerLoad
-from liza.programs.session.run_directory import RunDir
+from liza.programs.guards import guard_files
+from liza.programs.hooks import hook_events
+from liza.programs.hooks.hook_templates import load_template
+from liza.programs.session.run_directory import RunDir, Turn
 from liza.programs.usage.telemetry_log import TelemetryLog
-from tests.edges.api_worker import Api
+from tests.edges.api_worker import Api, now
 from tests.journeys.crews import BIN, Crew
 
 GROUP = "worker-api"
@@ -153,6 +156,11 @@ def _rows(
 def _hook_row(crew: Crew, options: Options) -> Row:
     """The verdict of the guards for a tool call, through the hook of a program as a process."""
     run = RunDir(crew.paths, "coder-1.1")
+    home = crew.root.parent
+    refusals = hook_events.list_refusals("claude", load_template("claude"))
+    guard_files.install_guards(run, guard_files.load_guards(crew.paths, home), home, None, "deny", refusals)
+    run.mark_ready(now(), "hook SessionStart")
+    run.write_turn(Turn(time=now(), phase="busy", session="s"))
     payload = json.dumps({"session_id": "s", "tool_name": "Bash", "tool_input": COMMAND}).encode()
     environment = {"LIZA_RUN": run.run, "LIZA_ROOT": str(crew.root)}
     command = [str(BIN / "liza"), "hook", "claude", "PreToolUse"]

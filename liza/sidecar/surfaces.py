@@ -10,7 +10,7 @@ from liza.programs.session.run_directory import RunDir, TurnSource
 from liza.rules.value_classes import Value
 from liza.worker.api_answers import AuthorizeAnswer, LifecycleAnswer, TelemetryAnswer
 from liza.worker.api_requests import AuthorizeRequest, LifecycleRequest, TelemetryRequest
-from liza.worker.authorize import authorize
+from liza.worker.authorize import GuardsCache, authorize
 from liza.worker.lifecycle import report_lifecycle
 from liza.worker.telemetry import TelemetryLogs, record_telemetry
 
@@ -25,9 +25,9 @@ class WorkerSurfaces(Value):
 
 def connect_surfaces(run_dir: RunDir, directory: str) -> WorkerSurfaces:
     """Return the surfaces of a run whose tools start in ``directory``."""
-    logs = TelemetryLogs()
+    logs, guards = TelemetryLogs(), GuardsCache()
     return WorkerSurfaces(
         report_lifecycle=lambda request: report_lifecycle(run_dir, request, datetime.now(UTC), TurnSource.ACP),
-        authorize=lambda request: authorize(run_dir, request, os.environ, directory),
+        authorize=lambda request: authorize(run_dir, request, os.environ, directory, guards),
         record_telemetry=lambda request: record_telemetry(run_dir, request, datetime.now(UTC), logs),
     )

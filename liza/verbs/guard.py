@@ -8,6 +8,7 @@ from typing import Any
 
 from liza.crew.crew import Crew, find_crew
 from liza.programs.guards import guard_files, session_guards
+from liza.programs.guards.session_guards import SessionGuards
 from liza.rules.errors import NoCrew, UsageError
 from liza.rules.guards.guard_rules import ROLE_NAMES
 from liza.rules.paths import ROLES, Paths, check_task_id
@@ -58,7 +59,7 @@ def ask_guards(question: GuardQuestion) -> dict[str, Any]:
     )
     tool = question.tool or (_SHELL if question.command is not None else _PATH_TOOLS[0])
     given = {"command": question.command} if question.command is not None else {"path": question.path}
-    verdict = session_guards.judge_tool(data, tool, given, os.environ)
+    verdict = session_guards.judge_tool(SessionGuards(data), tool, given, os.environ)
     return {
         "allowed": verdict.allowed,
         "reason": verdict.reason,

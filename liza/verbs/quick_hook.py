@@ -101,7 +101,7 @@ class UsualEvent:
         from liza.programs.guards import session_guards
 
         guards = session_guards.read_guards(self.directory)
-        form = guards["refusals"][self.event] if self.event in guards.get("refusals", ()) else MISSING
+        form = guards.data["refusals"][self.event] if self.event in guards.data.get("refusals", ()) else MISSING
         if form is MISSING:
             raise ValueError("no form of a refusal")
         tool, given, cwd = (data.get(self.reads[key]) for key in ("tool", "input", "directory"))

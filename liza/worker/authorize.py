@@ -5,32 +5,70 @@ What cannot be decided is denied, with the reason, unless ``config.guards.on_err
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from liza.programs.guards import session_guards
+from liza.programs.guards.session_guards import SessionGuards
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError, NotRegularFile
+from liza.rules.guards.guard_paths import GUARDS_FILE
 from liza.rules.guards.judgment import UNJUDGED_RULE, Verdict
 from liza.rules.paths import role_of
+from liza.system import files
 from liza.worker.api_answers import AuthorizeAnswer
 from liza.worker.api_requests import AuthorizeRequest
 
 OVER_RULE = "session-over"
 CONTEXT_RULE = "context"
+MAX_SESSIONS = 300
+"""Sessions whose guards are kept in memory, some 100 KB each."""
+
+
+class GuardsCache:
+    """The guards of the runs whose tools a process judges. Thread-safe."""
+
+    def __init__(self, limit: int = MAX_SESSIONS) -> None:
+        self._limit = limit
+        self._guard = threading.Lock()
+        self._sessions: OrderedDict[str, tuple[files.Stamp, SessionGuards]] = OrderedDict()
+
+    def read(self, run_dir: RunDir) -> SessionGuards:
+        """Return the guards of a run, read again if the file has changed. Raises as ``session_guards.read_guards``."""
+        key = str(run_dir.path)
+        stamp = files.read_stamp(run_dir.path / GUARDS_FILE)
+        if stamp is None:
+            raise FileNotFoundError(GUARDS_FILE)
+        with self._guard:
+            known = self._sessions.get(key)
+            if known is not None and known[0] == stamp:
+                self._sessions.move_to_end(key)
+                return known[1]
+        guards = session_guards.read_guards(key)
+        with self._guard:
+            self._sessions[key] = stamp, guards
+            if len(self._sessions) > self._limit:
+                self._sessions.popitem(last=False)
+        return guards
 
 
 def authorize(
-    run_dir: RunDir, request: AuthorizeRequest, environ: Mapping[str, str] | None = None, directory: str = ""
+    run_dir: RunDir,
+    request: AuthorizeRequest,
+    environ: Mapping[str, str] | None = None,
+    directory: str = "",
+    cache: GuardsCache | None = None,
 ) -> AuthorizeAnswer:
     """Return whether the tool may run. It never raises. A denial is recorded in the run's directory.
 
     ``environ`` is the environment of the session, if it is known; ``directory`` is where the tool starts.
+    ``cache`` spares reading the guards again for each tool.
     """
     verdict = _check_session(run_dir) or _check_context(run_dir, request)
     if verdict is None:
-        verdict = _judge(run_dir, request, environ or {}, directory)
+        verdict = _judge(run_dir, request, environ or {}, directory, cache or GuardsCache())
     return AuthorizeAnswer(allowed=verdict.allowed, reason=verdict.reason, rule=verdict.rule)
 
 
@@ -69,23 +107,25 @@ def _check_context(run_dir: RunDir, request: AuthorizeRequest) -> Verdict | None
     return None
 
 
-def _judge(run_dir: RunDir, request: AuthorizeRequest, environ: Mapping[str, str], directory: str) -> Verdict:
+def _judge(
+    run_dir: RunDir, request: AuthorizeRequest, environ: Mapping[str, str], directory: str, cache: GuardsCache
+) -> Verdict:
     try:
-        data = _read_guards(run_dir)
+        guards = _read_guards(run_dir, cache)
     except (LizaError, NotRegularFile, OSError, ValueError, RecursionError) as error:
         return Verdict(False, f"[liza] not run: the guards of this session cannot be read: {error}", UNJUDGED_RULE)
-    return session_guards.authorize_tool(str(run_dir.path), data, request.tool, request.input, environ, directory)
+    return session_guards.authorize_tool(str(run_dir.path), guards, request.tool, request.input, environ, directory)
 
 
-def _read_guards(run_dir: RunDir) -> dict[str, Any]:
+def _read_guards(run_dir: RunDir, cache: GuardsCache) -> SessionGuards:
     """Return the guards of the session; the present ones if its start wrote none, as in earlier versions."""
     try:
-        return session_guards.read_guards(str(run_dir.path))
+        return cache.read(run_dir)
     except FileNotFoundError:
         from liza.programs.guards import guard_files  # tomllib and the defaults take 10 ms
 
         record = run_dir.read_record()
-        return guard_files.compose_guards(
+        data = guard_files.compose_guards(
             guard_files.load_guards(run_dir.paths, Path.home()),
             run_dir.paths,
             role_of(run_dir.agent),
@@ -93,3 +133,4 @@ def _read_guards(run_dir: RunDir) -> dict[str, Any]:
             task=record.task if record else None,
             worktree=record.worktree if record else "",
         )
+        return SessionGuards(data)

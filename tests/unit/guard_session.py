@@ -11,6 +11,7 @@ import liza
 from liza.programs.guards.shell_parser import parse_script
 from liza.rules.guards.acts import GuardFacts
 from liza.rules.guards.judgment import UNJUDGED_RULE, Verdict
+from liza.rules.guards.prepared_rules import PreparedRules
 from liza.rules.guards.shell_syntax import CannotJudge
 from liza.rules.guards.tool_judgment import ToolJudge
 
@@ -45,7 +46,7 @@ def judge_tool(tool: str, given: object, role: str = "coder", rules: Any = (), *
     found = defaults()
     data = {"rules": [*rules, *found["rule"]], "tools": found["tools"], "shell": found["shell"], "tests": TESTS}
     try:
-        return ToolJudge(data, facts(role, **changes), parse_script).judge(tool, given)
+        return ToolJudge(PreparedRules(data), facts(role, **changes), parse_script).judge(tool, given)
     except (CannotJudge, ValueError) as error:
         return Verdict(False, str(error), UNJUDGED_RULE)
 

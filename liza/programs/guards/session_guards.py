@@ -15,6 +15,7 @@ from liza.rules.errors import NotRegularFile
 from liza.rules.guards.acts import GuardFacts
 from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
 from liza.rules.guards.judgment import UNJUDGED_RULE, Verdict
+from liza.rules.guards.prepared_rules import PreparedRules
 from liza.rules.guards.shell_syntax import CannotJudge
 from liza.rules.guards.tool_judgment import ToolJudge
 from liza.system import untrusted_files
@@ -30,16 +31,31 @@ _VARIABLES = ("HOME", "TMPDIR", "USER", "LIZA_ROOT", "LIZA_RUN", "LIZA_TASK", "L
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
-def read_guards(directory: str) -> dict[str, Any]:
-    """Return the contents of a run's guards file. Raises FileNotFoundError, OSError, ValueError, NotRegularFile."""
+class SessionGuards:
+    """The guards of a session, as its guards file has them. A process that judges many tools keeps them."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+        self._rules: PreparedRules | None = None
+
+    @property
+    def rules(self) -> PreparedRules:
+        """The prepared rules. Raises KeyError or TypeError if the file was changed."""
+        if self._rules is None:
+            self._rules = PreparedRules(self.data)
+        return self._rules
+
+
+def read_guards(directory: str) -> SessionGuards:
+    """Return the guards in a run's guards file. Raises FileNotFoundError, OSError, ValueError, NotRegularFile."""
     data = json.loads(untrusted_files.read(f"{directory}/{GUARDS_FILE}"))
     if not isinstance(data, dict) or not isinstance(data.get("rules"), list):
         raise ValueError(f"{directory}/{GUARDS_FILE} has no rules")
-    return data
+    return SessionGuards(data)
 
 
 def judge_tool(
-    data: Mapping[str, Any], tool: str, given: object, environ: Mapping[str, str], directory: str = ""
+    guards: SessionGuards, tool: str, given: object, environ: Mapping[str, str], directory: str = ""
 ) -> Verdict:
     """Return the verdict on a tool. It never raises: what cannot be judged is denied, unless ``on_error`` allows it.
 
@@ -48,22 +64,22 @@ def judge_tool(
     try:
         if not tool:
             raise ValueError("the program does not say which tool it is about to use")
-        facts = build_facts(data, environ, directory)
-        verdict = ToolJudge(data, facts, parse_script).judge(tool, given)
+        facts = build_facts(guards.data, environ, directory)
+        verdict = ToolJudge(guards.rules, facts, parse_script).judge(tool, given)
     except CannotJudge as error:
         verdict = Verdict(False, f"[liza] not run: {error}", UNJUDGED_RULE)
     except Exception as error:  # noqa: BLE001 - whatever fails here must not let the tool pass
         verdict = Verdict(False, f"[liza] not run: the guards cannot judge this tool: {error}", UNJUDGED_RULE)
-    if verdict.rule == UNJUDGED_RULE and data.get("on_error") == ON_ERROR_ALLOW:
+    if verdict.rule == UNJUDGED_RULE and guards.data.get("on_error") == ON_ERROR_ALLOW:
         return Verdict(True, verdict.reason, UNJUDGED_RULE)
     return verdict
 
 
 def authorize_tool(
-    run_directory: str, data: Mapping[str, Any], tool: str, given: object, environ: Mapping[str, str], directory: str
+    run_directory: str, guards: SessionGuards, tool: str, given: object, environ: Mapping[str, str], directory: str
 ) -> Verdict:
     """Judge a tool of a session, and record a denial in the directory of its run. Raises nothing."""
-    verdict = judge_tool(data, tool, given, environ, directory)
+    verdict = judge_tool(guards, tool, given, environ, directory)
     if not verdict.allowed:
         record_denial(run_directory, tool, verdict)
     return verdict

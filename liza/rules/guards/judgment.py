@@ -7,14 +7,15 @@ the command is not known before it runs.
 from __future__ import annotations
 
 from liza.rules.guards.acts import OTHER, SHELL, UNKNOWN, Act, GuardFacts
-from liza.rules.guards.command_pattern import Command, CommandPattern, match_command
+from liza.rules.guards.command_pattern import Command, match_command
 from liza.rules.guards.word_matching import MAYBE, NO, YES, is_known, is_unknown, match_glob
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from liza.rules.guards.guard_rules import GuardRule
+    from liza.rules.guards.prepared_rules import PreparedRules
 
 UNJUDGED_RULE = "cannot-be-judged"
 
@@ -34,10 +35,8 @@ ALLOWED = Verdict(True)
 class GuardSet:
     """The rules of a session, in the order in which they are tried."""
 
-    def __init__(self, rules: Sequence[GuardRule], facts: GuardFacts, with_value: Mapping[str, Sequence[str]]) -> None:
-        self.rules = [rule for rule in rules if not rule.roles or facts.role in rule.roles]
-        self.facts, self.with_value = facts, with_value
-        self._patterns: dict[str, list[CommandPattern]] = {}
+    def __init__(self, rules: PreparedRules, facts: GuardFacts) -> None:
+        self.rules, self.facts = rules, facts
         self._paths: dict[str, list[str]] = {}
 
     def judge(self, acts: Iterable[Act], allowed: Iterable[Act] = ()) -> Verdict:
@@ -60,13 +59,16 @@ class GuardSet:
 
     def _judge_act(self, act: Act) -> Verdict:
         command: Command | None = None
-        for rule in self.rules:
+        rules = self.rules.rules_for(act.words[0]) if act.tool == SHELL and act.words else self.rules.rules
+        for rule in rules:
+            if rule.roles and self.facts.role not in rule.roles:
+                continue
             if rule.tools and not _names_tool(rule.tools, act.tool):
                 continue
             if rule.commands:
                 if act.tool != SHELL:
                     continue
-                command = command or Command(act.words, self.with_value, self.facts.branch, act.is_code)
+                command = command or Command(act.words, self.rules.table.values, self.facts.branch, act.is_code)
             result = self._matches(rule, act, command)
             if result == YES and rule.allow:
                 return Verdict(True, None, rule.name)
@@ -82,9 +84,7 @@ class GuardSet:
             else:
                 result = YES if act.area in rule.areas else NO
         if result and rule.commands and command is not None:
-            if rule.name not in self._patterns:
-                self._patterns[rule.name] = rule.patterns()
-            result = min(result, max(match_command(pattern, command) for pattern in self._patterns[rule.name]))
+            result = min(result, max(match_command(pattern, command) for pattern in self.rules.patterns_of(rule)))
         if result and rule.paths:
             if act.tool == SHELL or not act.target:
                 return NO
@@ -160,15 +160,3 @@ def _denial(rule: GuardRule, act: Act, result: int, facts: GuardFacts) -> str:
     if result == MAYBE:
         why = f"a word of it is not known before it runs, and rule {rule.name} may concern it. Write the word out. "
     return f"[liza] not run: {act.text}: {why}{reason}"
-
-
-def guarded_programs(rules: Iterable[GuardRule]) -> frozenset[str]:
-    """Return the names of programs that denying rules have in their patterns."""
-    return frozenset(
-        name
-        for rule in rules
-        if not rule.allow
-        for pattern in rule.commands
-        for name in pattern.split()[0].split("|")
-        if "*" not in name
-    )

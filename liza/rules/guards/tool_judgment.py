@@ -3,53 +3,48 @@
 from __future__ import annotations
 
 from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE, Act, GuardFacts, join_path
-from liza.rules.guards.guard_rules import GuardRule
-from liza.rules.guards.judgment import GuardSet, Verdict, guarded_programs
+from liza.rules.guards.judgment import GuardSet, Verdict
 from liza.rules.guards.shell_programs import patched_paths, scan_code
 from liza.rules.guards.shell_scope import Scope
 from liza.rules.guards.shell_syntax import CannotJudge, ShellNode
-from liza.rules.guards.shell_table import ShellTable
 from liza.rules.guards.shell_walk import ShellWalk
 from liza.rules.guards.tool_vocabulary import TYPED, NamedTool, read_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+    from collections.abc import Callable
+
+    from liza.rules.guards.prepared_rules import PreparedRules
 
 _CANNOT = "Liza cannot judge this command: {}. Write it in a simpler way"
 TESTS_RULE = "tests"
 
 
 class ToolJudge:
-    """Judges the tools of one session. ``data`` is the content of ``guards.json``; ``parse`` parses shell scripts."""
+    """Judges the tools of one session. ``parse`` parses shell scripts."""
 
-    def __init__(self, data: Mapping[str, Any], facts: GuardFacts, parse: Callable[[str], ShellNode]) -> None:
-        self.tools: Mapping[str, Mapping[str, Any]] = data.get("tools", {})
-        self.rules = [GuardRule(row) for row in data["rules"]]
-        self.table = ShellTable(data.get("shell", {}))
-        self.tests: str = (data.get("tests") or "").strip()
-        self.facts, self.parse = facts, parse
+    def __init__(self, rules: PreparedRules, facts: GuardFacts, parse: Callable[[str], ShellNode]) -> None:
+        self.rules, self.facts, self.parse = rules, facts, parse
 
     def judge(self, tool: str, given: object) -> Verdict:
         """Return the verdict on a tool call. Raises CannotJudge or ValueError if there can be none."""
-        use = read_tool(tool, given, self.tools)
+        use = read_tool(tool, given, self.rules.tools)
         if use.directory:
             self.facts.directory = join_path(self.facts.directory, use.directory)
-        if use.kind == SHELL and self.tests and [text.strip() for text in use.texts] == [self.tests]:
+        if use.kind == SHELL and self.rules.tests and [text.strip() for text in use.texts] == [self.rules.tests]:
             return Verdict(True, None, TESTS_RULE)
         try:
             acts = self._acts(use)
         except CannotJudge as error:
             raise CannotJudge(_CANNOT.format(error)) from error
-        guards = GuardSet(self.rules, self.facts, self.table.values)
+        guards = GuardSet(self.rules, self.facts)
         verdict = guards.judge(acts)
-        if verdict.allowed or not self.tests or use.kind != SHELL:
+        if verdict.allowed or not self.rules.tests or use.kind != SHELL:
             return verdict
         return guards.judge(acts, self._test_acts())
 
     def _walk(self) -> ShellWalk:
-        return ShellWalk(self.table, self.facts, self.parse, guarded_programs(self.rules))
+        return ShellWalk(self.rules.table, self.facts, self.parse, self.rules.guarded_programs)
 
     def _acts(self, use: NamedTool) -> list[Act]:
         if use.kind == SHELL:
@@ -75,6 +70,6 @@ class ToolJudge:
 
     def _test_acts(self) -> list[Act]:
         try:
-            return self._walk().walk_script(self.tests)
+            return self._walk().walk_script(self.rules.tests)
         except CannotJudge:
             return []

@@ -11,6 +11,7 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.value_classes import Mutable, Value, field
 from liza.server.callers import Access, ApiCaller
 from liza.server.problems import RequestProblem
+from liza.worker.authorize import GuardsCache
 from liza.worker.telemetry import TelemetryLogs
 
 
@@ -22,6 +23,7 @@ class ServerFacts(Mutable, eq=False):
     requests: dict[tuple[str, int], int] = field(default_factory=dict)
     streams: int = 0
     telemetry: TelemetryLogs = field(default_factory=TelemetryLogs)
+    guards: GuardsCache = field(default_factory=GuardsCache)
 
     open_questions: dict[str, float] = field(default_factory=dict)
     """Monotonic time of the oldest question for the health of a run that it has not answered."""

@@ -86,7 +86,7 @@ def _context(call: Call) -> ContextAnswer:
 
 
 def _authorize(call: Call) -> AuthorizeAnswer:
-    return authorize(call.run_dir, call.request)
+    return authorize(call.run_dir, call.request, cache=call.server.guards)
 
 
 def _server_health(call: Call) -> ServerHealth:
@@ -94,7 +94,7 @@ def _server_health(call: Call) -> ServerHealth:
 
 
 def _run_health(call: Call) -> RunHealth:
-    return run_health(call.crew, call.run_dir, call.server.seconds_unanswered(call.run))
+    return run_health(call.crew, call.run_dir, call.server.seconds_unanswered(call.run), call.server.telemetry)
 
 
 def _report_health(call: Call) -> ReportAnswer:
