@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -142,6 +143,11 @@ def run_liza(words: Sequence[str], root: Path, env: Mapping[str, str]) -> subpro
         timeout=60,
         check=False,
     )
+
+
+def liza_word() -> str:
+    """Return what a person types for ``liza`` in a shell: its path, if it is not on PATH."""
+    return "liza" if shutil.which("liza") else shlex.quote(str(liza_path()))
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def _report_end(crew: Crew, env: Mapping[str, str], worker: Path, seconds: float
     )
     rows = [
         [f"  less {shlex.quote(str(worker))}", "the worker; its next_step is the place for a model"],
-        [f"  cd {shlex.quote(str(root))} && liza logs", "what each worker did"],
+        [f"  cd {shlex.quote(str(root))} && {demo_crew.liza_word()} logs", "what each worker did"],
     ]
     printing.print_now(columns.align_columns(rows))
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import shlex
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,6 @@ from liza.board import events
 from liza.cli.render import columns, printing
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew, open_crew
-from liza.crew.liza_path import liza_path
 from liza.demo import checks, demo_crew, shop_project
 from liza.demo.demo_crew import DemoCrew, SupervisorEnded
 from liza.repo.runner import Git
@@ -174,7 +172,7 @@ def _report_end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
 
 
 def _print_hints(root: Path) -> None:
-    liza = "liza" if shutil.which("liza") else shlex.quote(str(liza_path()))
+    liza = demo_crew.liza_word()
     rows = [
         [f"  {liza} history invoice-model -p", "how a rejected task was fixed, one commit per step"],
         [f"  {liza} task show invoice-mail", "a question, its answer, and the result"],
