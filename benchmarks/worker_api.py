@@ -22,7 +22,7 @@ from benchmarks.options import Options
 from benchmarks.projects import project
 from benchmarks.rows import Row, summarize
 from benchmarks.timing import BARE, run_process
-from benchmarks.worker_load import COMMAND, LoadResult, WorkerLoad
+from benchmarks.worker_load import COMMAND, SETTLED, LoadResult, WorkerLoad
 from liza.programs.guards import guard_files
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_templates import load_template
@@ -69,6 +69,7 @@ def measure(options: Options) -> Iterator[Row]:
         try:
             runs = [f"coder-{number}.1" for number in range(1, workers + 1)]
             tokens = tuple(api.worker(run).token for run in runs)
+            install_guards(crew, runs)
             load = WorkerLoad(str(crew.paths.api_socket), tokens, seconds, EVENTS, BATCHES, QUESTIONS)
             result, submitted, cpu = _run_load(api, runs, load, options)
         finally:
@@ -79,6 +80,15 @@ def measure(options: Options) -> Iterator[Row]:
         )
         yield Row(GROUP, f"{workers} workers: CPU of the server", "cores", summarize([cpu / seconds]))
         yield _hook_row(crew, options)
+
+
+def install_guards(crew: Crew, runs: Sequence[str]) -> None:
+    """Write the guards of these runs, as a supervisor does before it starts a session."""
+    home = crew.root.parent
+    loaded = guard_files.load_guards(crew.paths, home)
+    refusals = hook_events.list_refusals("claude", load_template("claude"))
+    for run in runs:
+        guard_files.install_guards(RunDir(crew.paths, run), loaded, home, None, "deny", refusals)
 
 
 def _run_load(
@@ -142,6 +152,9 @@ def _rows(
     yield Row(GROUP, f"{about}: requests refused", "", summarize([problems]), target=0.0, is_count=True, note=note)
     yield Row(GROUP, f"{about}: authorize, median", "ms", summarize(result.questions), target=5.0)
     yield Row(GROUP, f"{about}: authorize, p99", "ms", summarize(result.questions), target=25.0)
+    if result.early:
+        early = f"{about}: authorize, in the {SETTLED:g} s after all workers have connected"
+        yield Row(GROUP, early, "ms", summarize(result.early))
     if result.interrupted:
         interrupted = f"{about}: authorize, met by a kill of the server"
         yield Row(GROUP, interrupted, "ms", summarize(result.interrupted))
@@ -156,9 +169,6 @@ def _rows(
 def _hook_row(crew: Crew, options: Options) -> Row:
     """The verdict of the guards for a tool call, through the hook of a program as a process."""
     run = RunDir(crew.paths, "coder-1.1")
-    home = crew.root.parent
-    refusals = hook_events.list_refusals("claude", load_template("claude"))
-    guard_files.install_guards(run, guard_files.load_guards(crew.paths, home), home, None, "deny", refusals)
     run.mark_ready(now(), "hook SessionStart")
     run.write_turn(Turn(time=now(), phase="busy", session="s"))
     payload = json.dumps({"session_id": "s", "tool_name": "Bash", "tool_input": COMMAND}).encode()

@@ -21,6 +21,7 @@ import msgspec
 
 RECONNECT_DELAY = 0.02  # seconds; doubled up to MAX_RECONNECT_DELAY
 MAX_RECONNECT_DELAY = 0.5
+SETTLED = 3.0  # seconds
 COMMAND = {"command": "python -m pytest -q tests/unit 2>&1 | tail -5 && git status --short && ls -la src | head"}
 """A usual command, which the guards have to parse."""
 
@@ -38,13 +39,17 @@ class WorkerLoad(msgspec.Struct, frozen=True):
 
 
 class LoadResult(msgspec.Struct):
-    """Times in ms: of questions that met no restart, of those that did, and of telemetry.
+    """Times in ms: of questions whether a tool may run, and of telemetry requests.
+
+    ``questions`` are those of a connection that is older than SETTLED seconds, ``early`` those of a younger one, when all
+    workers connect at once, ``interrupted`` those that met a restart.
 
     ``prompts``: the times at which each prompt arrived, by its content; ``sent`` counts the telemetry events of each
     run; ``problems`` are answers that were no success.
     """
 
     questions: list[float] = []
+    early: list[float] = []
     interrupted: list[float] = []
     telemetry: list[float] = []
     prompts: dict[str, list[float]] = {}
@@ -60,12 +65,13 @@ class Channel:
         self._path, self._token = path, token
         self.reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self.breaks = 0
+        self.breaks, self.opened = 0, 0.0
 
     async def send(self, method: str, path: str, body: bytes = b"", extra: str = "") -> None:
         """Send a request. Raises OSError."""
         if self._writer is None:
             self.reader, self._writer = await asyncio.open_unix_connection(self._path)
+            self.opened = time.monotonic()
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self._token}\r\n{extra}"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n" if body else "\r\n"
         self._writer.write(head.encode() + body)
@@ -144,7 +150,9 @@ class Worker:
             breaks, start = self._questions.breaks, time.perf_counter()
             status, answer = await self._questions.post("/v1/authorize", body)
             taken = (time.perf_counter() - start) * 1000
-            (self._result.questions if self._questions.breaks == breaks else self._result.interrupted).append(taken)
+            is_early = time.monotonic() - self._questions.opened < SETTLED
+            calm = self._result.early if is_early else self._result.questions
+            (calm if self._questions.breaks == breaks else self._result.interrupted).append(taken)
             self._check(status, answer)
 
     async def _listen(self) -> None:

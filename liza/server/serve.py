@@ -62,7 +62,8 @@ class _Process:
 
     def __init__(self, crew: Crew, port: int, with_crew: bool) -> None:
         self._crew, self._port, self._with_crew = crew, port, with_crew
-        self._api = ApiServer(crew, _find_run_of_token, self._record_history)
+        self._bearers = identity.BearerCache()
+        self._api = ApiServer(crew, self._find_run_of_token, self._record_history)
         self._api.facts.port = port
         self._lock_identity = _identity(crew)
 
@@ -114,6 +115,14 @@ class _Process:
                 call_in_loop(stop)
                 return
 
+    def _find_run_of_token(self, crew: Crew, token: str) -> str | None:
+        """Return the run whose bearer token this is; None if it is of none. Raises LizaError, OSError."""
+        try:
+            run_dir = identity.find_run(crew.paths, token)
+        except TokenRefused:
+            return None
+        return run_dir.run if self._bearers.verify(run_dir, token) else None
+
     def _record_history(self) -> None:
         # A failure is harmless: the revisions stay in the spool, and the verb itself is done.
         with contextlib.suppress(LizaError, OSError):
@@ -128,15 +137,6 @@ def _take_all(changes: queue.Queue[Any]) -> list[Any]:
         while True:
             taken.append(changes.get_nowait())
     return taken
-
-
-def _find_run_of_token(crew: Crew, token: str) -> str | None:
-    """Return the run whose bearer token this is; None if it is of none. Raises LizaError, OSError."""
-    try:
-        run_dir = identity.find_run(crew.paths, token)
-    except TokenRefused:
-        return None
-    return run_dir.run if identity.verify_bearer(run_dir, token) else None
 
 
 def _is_open(crew: Crew, run: str) -> bool:

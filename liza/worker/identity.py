@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
@@ -18,7 +20,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord, read_struct
 from liza.rules.errors import LizaError, TokenRefused
 from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.paths import Paths, role_of
-from liza.system import atomic, crash_points
+from liza.system import atomic, crash_points, files
 from liza.worker.api_answers import Credential, IdentityAnswer
 from liza.worker.api_requests import IdentityRequest
 from liza.worker.current_run import require_current_run
@@ -27,6 +29,8 @@ TOKEN_VARIABLE = "LIZA_TOKEN"
 _TOKEN_FILE, _BEARER_FILE = "token.json", "bearer.json"
 _SEPARATOR = ":"
 _SECRET_BYTES = 32
+MAX_BEARERS = 1000
+"""Runs whose token is remembered as verified."""
 
 
 class TokenDigest(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,6 +92,34 @@ def identify(
         credentials=credentials,
         env=env if record.task is None else {**env, "LIZA_TASK": record.task},
     )
+
+
+class BearerCache:
+    """The bearer tokens that a process has verified, by their digests. Thread-safe.
+
+    A token stays verified as long as the file with its digest is the same.
+    """
+
+    def __init__(self, limit: int = MAX_BEARERS) -> None:
+        self._limit = limit
+        self._guard = threading.Lock()
+        self._verified: OrderedDict[str, tuple[str, files.Stamp]] = OrderedDict()
+
+    def verify(self, run_dir: RunDir, token: str) -> bool:
+        """As ``verify_bearer``."""
+        key, stamp, digest = str(run_dir.path), files.read_stamp(run_dir.path / _BEARER_FILE), _digest(token)
+        with self._guard:
+            known = self._verified.get(key)
+        if known is not None and stamp == known[1] and hmac.compare_digest(known[0], digest):
+            return True
+        if stamp is None or not verify_bearer(run_dir, token):
+            return False
+        with self._guard:
+            self._verified[key] = digest, stamp
+            self._verified.move_to_end(key)
+            if len(self._verified) > self._limit:
+                self._verified.popitem(last=False)
+        return True
 
 
 def verify_bearer(run_dir: RunDir, token: str) -> bool:
