@@ -41,7 +41,7 @@ class WorkerLoad(msgspec.Struct, frozen=True):
 class LoadResult(msgspec.Struct):
     """Times in ms: of questions whether a tool may run, and of telemetry requests.
 
-    ``questions`` are those of a connection that is older than SETTLED seconds, ``early`` those of a younger one, when all
+    ``questions`` are those of a connection older than SETTLED seconds, ``early`` those of a younger one, when all
     workers connect at once, ``interrupted`` those that met a restart.
 
     ``prompts``: the times at which each prompt arrived, by its content; ``sent`` counts the telemetry events of each
