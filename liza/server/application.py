@@ -19,7 +19,16 @@ from starlette.routing import Route
 
 from liza.crew.crew import Crew
 from liza.rules.errors import LizaError
-from liza.server.callers import CHALLENGE, ApiCaller, Connection, find_caller, refuse_web_pages, require_own_run
+from liza.server.callers import (
+    CHALLENGE,
+    ApiCaller,
+    Connection,
+    find_caller,
+    refuse_web_pages,
+    require_own_run,
+    require_own_session,
+    require_peer,
+)
 from liza.server.operations.calls import Call, Operation, ServerFacts
 from liza.server.problems import (
     PROBLEM_TYPE,
@@ -32,7 +41,9 @@ from liza.server.problems import (
 from liza.server.streams.credential_watch import FindRotated
 from liza.server.streams.event_stream import EventStream, StreamHub, StreamLinks
 from liza.system.files import to_write_failed
+from liza.worker.api_requests import IdentityRequest
 from liza.worker.credentials import has_account, list_rotated
+from liza.worker.identity import run_of_token
 
 MAX_BODY: Final = 1 << 20
 """Maximum size of a body, in bytes."""
@@ -80,9 +91,13 @@ class ApiServer:
     def _call(self, operation: Operation, connection: Connection, body: bytes, path_run: str | None) -> Any:
         """Call the function of an operation; return its encoded answer, or the call if it is a stream."""
         caller = find_caller(self.crew, connection, operation.access, self._verify_token)
+        if operation.needs_peer:
+            require_peer(connection)
         if path_run is not None:
             require_own_run(caller, path_run)
         call = Call(self._crew_for(caller), caller, self.facts, _decode_body(operation, connection, body), path_run)
+        if isinstance(call.request, IdentityRequest):
+            require_own_session(self.crew, connection, run_of_token(call.request.token))
         named_run = getattr(call.request, "run_id", None)
         if named_run is not None:
             require_own_run(caller, named_run)

@@ -10,7 +10,7 @@ from liza.crew.caller import current_person
 from liza.crew.crew import Crew
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
-from liza.server.peers import Peer, is_outside_sessions
+from liza.server.peers import Peer, find_run, is_outside_sessions
 from liza.server.problems import RequestProblem
 
 _LOCAL_HOST = lazy_pattern(r"(?i:localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
@@ -76,7 +76,21 @@ def find_caller(
         raise _unauthorized("the bearer token is unknown, or its run is over", 'error="invalid_token"')
     if access is Access.PERSON:
         raise RequestProblem(403, "refused", f"this is for a person, and the token is that of {run}")
+    require_own_session(crew, connection, run)
     return ApiCaller(run=run)
+
+
+def require_peer(connection: Connection) -> None:
+    """Raise RequestProblem if it is not known whose process calls: over TCP it is not."""
+    if connection.peer is None:
+        raise RequestProblem(403, "refused", "only the Unix socket tells whose process calls; use it for this")
+
+
+def require_own_session(crew: Crew, connection: Connection, run: str) -> None:
+    """Raise RequestProblem if the peer is in the session of another run: agents can write the digests of tokens."""
+    session = find_run(connection.peer, crew.paths.root) if connection.peer is not None else None
+    if session is not None and session != run:
+        raise RequestProblem(403, "not-yours", f"the token is that of {run}, and the request comes from {session}")
 
 
 def _find_person(crew: Crew, connection: Connection, access: Access) -> ApiCaller:

@@ -34,6 +34,18 @@ def is_same_user(peer: Peer) -> bool:
     return peer.uid == os.getuid()
 
 
+def find_run(peer: Peer, root: Path) -> str | None:
+    """Return the run of the crew whose session the peer belongs to; None outside of every session, or if it is unknown.
+
+    The outermost ancestor counts, as for a command.
+    """
+    run = None
+    for environ in ancestors.process_environments(peer.pid) if peer.pid > 0 else ():
+        if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root):
+            run = environ["LIZA_RUN"]
+    return run
+
+
 def is_outside_sessions(peer: Peer, root: Path) -> bool:
     """Return whether neither the peer nor an ancestor of it belongs to a session of the crew.
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from liza.rules.errors import SystemRefused
+from liza.rules.errors import LizaError, SystemRefused
 from liza.rules.paths import Paths
 from liza.system import atomic, crash_points, untrusted_files
 
@@ -94,7 +94,7 @@ def port_of(listener: socket.socket) -> int:
 
 def read_port(path: Path) -> int | None:
     """Return the port in a port file; None if there is none or it is damaged."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, LizaError):
         text = untrusted_files.read_record(path).decode()
         return port if 0 < (port := int(text)) < 1 << 16 else None
     return None
@@ -105,10 +105,13 @@ def write_worker_ports(paths: Paths, runs: Iterable[str], port: int) -> None:
     wanted = {paths.worker_port(run) for run in runs}
     for path in wanted:
         if read_port(path) != port:
-            atomic.write(path, _format_port(port), sync=False, label="worker.port")
+            # What an agent put in the place of one file keeps no other run from its own.
+            with contextlib.suppress(OSError, LizaError):
+                atomic.write(path, _format_port(port), sync=False, label="worker.port")
     for path in paths.runs.glob(f"{_PORT_PREFIX}*{_PORT_SUFFIX}"):
         if path not in wanted:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
 
 def remove_addresses(paths: Paths) -> None:

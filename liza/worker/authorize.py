@@ -42,10 +42,10 @@ class GuardsCache:
         if stamp is None:
             raise FileNotFoundError(GUARDS_FILE)
         with self._guard:
-            known = self._sessions.get(key)
-            if known is not None and known[0] == stamp:
+            entry = self._sessions.get(key)
+            if entry is not None and entry[0] == stamp:
                 self._sessions.move_to_end(key)
-                return known[1]
+                return entry[1]
         guards = session_guards.read_guards(key)
         with self._guard:
             self._sessions[key] = stamp, guards

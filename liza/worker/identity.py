@@ -47,12 +47,17 @@ def issue_token(run_dir: RunDir, now: AwareDatetime) -> str:
     return token
 
 
+def run_of_token(token: str) -> str:
+    """Return the run that a token names; empty if it names none. Nothing shows yet that the token is right."""
+    run, separator, _ = token.partition(_SEPARATOR)
+    return run if separator else ""
+
+
 def find_run(paths: Paths, token: str) -> RunDir:
     """Return the run that a token names; nothing shows yet that the token is right. Raises TokenRefused."""
-    run, separator, _ = token.partition(_SEPARATOR)
     try:
-        if separator:
-            return RunDir(paths, run)
+        if run_of_token(token):
+            return RunDir(paths, run_of_token(token))
     except LizaError:
         pass
     raise TokenRefused("the token names no run", "liza agents")
@@ -109,8 +114,8 @@ class BearerCache:
         """As ``verify_bearer``."""
         key, stamp, digest = str(run_dir.path), files.read_stamp(run_dir.path / _BEARER_FILE), _digest(token)
         with self._guard:
-            known = self._verified.get(key)
-        if known is not None and stamp == known[1] and hmac.compare_digest(known[0], digest):
+            entry = self._verified.get(key)
+        if entry is not None and stamp == entry[1] and hmac.compare_digest(entry[0], digest):
             return True
         if stamp is None or not verify_bearer(run_dir, token):
             return False

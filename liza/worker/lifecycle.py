@@ -23,6 +23,7 @@ from liza.worker.current_run import require_current_run
 
 READY_BY_REPORT = "{source} {event}"
 _WAKING_STATES = WAITING_STATES | {LifecycleEvent.STOPPED}
+LOCK_LIMIT = 5.0  # seconds; each holder needs milliseconds
 
 
 def report_lifecycle(
@@ -35,7 +36,7 @@ def report_lifecycle(
     exit_code = _exit_code(request)
     require_current_run(run_dir)
     # Two requests of one run at the same time: each decides from the state that the other left.
-    with lock_path(run_dir.path / ".turn.lock", mode=0o600, make_parents=False):
+    with lock_path(run_dir.path / ".turn.lock", LOCK_LIMIT, 0o600, make_parents=False):
         before = run_dir.read_turn()
         reported = _reported_state(before)
         verdict = judge_event(reported, request.event, request.timestamp, now)

@@ -242,6 +242,8 @@ def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
     if missing:
         text = f"the worker API cannot be served: {', '.join(missing)} is not installed; all else works"
         yield Finding("api", text, True, "pip install " + " ".join(missing))
+    elif server["error"]:
+        yield Finding("api", f"whether the worker API is served is not known: {server['error']}", True, "ls -l .liza")
     elif server["running"]:
         yield Finding("api", f"served at {server['socket']} and 127.0.0.1:{server['port']}")
     elif server["expected"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.crew.crew import Crew
@@ -12,7 +13,7 @@ from liza.crew.liza_path import liza_argv
 from liza.programs.session import log_file
 from liza.rules.errors import LizaError, LockTimeout, read_last_message
 from liza.rules.model import ProcessIdentity
-from liza.system import crash_points, files, processes, untrusted_files
+from liza.system import crash_points, files, lock_holders, processes, untrusted_files
 from liza.system.file_lock import Lock, last_holder_pid
 from liza.system.flock import is_flock_held
 
@@ -52,21 +53,27 @@ def is_serving(crew: Crew) -> bool:
 def describe(crew: Crew) -> dict[str, Any]:
     """Return the server as `status --json` prints it; ``pid`` and ``port`` are null if it does not run.
 
+    ``error``: why that is not known. The server is optional, so nothing else depends on it.
+
     ``expected``: the crew had a server, and its supervisors run.
     """
-    running = is_serving(crew)
+    try:
+        running, error = is_serving(crew), None
+    except (LizaError, OSError) as failure:
+        running, error = False, str(failure)
     return {
         "running": running,
         "expected": running or (crew.paths.api_port.exists() and has_supervisor(crew)),
         "pid": last_holder_pid(crew.paths.server_lock) if running else None,
         "socket": str(crew.paths.api_socket),
         "port": read_port(crew) if running else None,
+        "error": error,
     }
 
 
 def read_port(crew: Crew) -> int | None:
     """Return the port of the server on 127.0.0.1; None if it is not recorded."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, LizaError):
         return int(untrusted_files.read_record(crew.paths.api_port))
     return None
 
@@ -106,7 +113,7 @@ def stop(crew: Crew) -> bool:
     if not is_serving(crew):
         return False
     lock = Lock(crew.paths.server_lock)
-    pid = last_holder_pid(crew.paths.server_lock)
+    pid = _find_server(crew.paths.server_lock)
     server = None if pid is None else processes.identify_process(pid)
     for number, limit in ((signal.SIGTERM, STOP_TIMEOUT), (signal.SIGKILL, KILL_TIMEOUT)):
         if pid is not None and is_serving(crew):
@@ -118,6 +125,17 @@ def stop(crew: Crew) -> bool:
     lock.acquire(timeout=0)
     lock.release()
     return True
+
+
+def _find_server(lock: Path) -> int | None:
+    """Return the process that holds the lock, by the kernel's list: agents can write in the lock file.
+
+    Without /proc the file is believed, if the process is not this one's and not init.
+    """
+    if processes.has_proc():
+        return next(iter(lock_holders.find_holders(lock)), None)
+    pid = last_holder_pid(lock)
+    return pid if pid is not None and pid > 1 and pid != os.getpid() else None
 
 
 def _wait_free(lock: Lock, limit: float) -> bool:

@@ -46,13 +46,14 @@ def load_guards(paths: Paths, home: Path) -> LoadedGuards:
     if (rules or tools) and not preset_files.is_trusted(file, home):
         left_out = [row["name"] for row in rules if row.get("allow")] + [f"tools.{name}" for name in tools]
         rules, tools = [row for row in rules if not row.get("allow")], {}
+        # A denying rule counts, and takes no default away: that would give a right.
+        names = set()
         if left_out:
             notices.append(
                 f".liza/{GUARDS_TOML} gives agents rights ({', '.join(left_out)}); ignored until: "
                 f"{preset_files.TRUST_COMMAND}"
             )
     # A rule of the project replaces the default with its name, if it is in effect.
-    names &= {row["name"] for row in rules}
     defaults = [row for row in built_in["rule"] if row["name"] not in names]
     return LoadedGuards((*rules, *defaults), {**built_in["tools"], **tools}, built_in["shell"], tuple(notices))
 

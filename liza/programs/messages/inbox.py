@@ -42,6 +42,7 @@ MAX_MESSAGE_BYTES = 8000  # maximum size of one message
 MAX_PER_HOOK = 20
 """Maximum number of messages in one reply of a hook; the next hook takes more."""
 WITHDRAWN = "taken back"
+LOCK_LIMIT = 5.0  # seconds; each holder needs milliseconds, and a stopped one must not hold up other agents
 
 
 def queue_message(
@@ -297,7 +298,7 @@ def read_message(file: Path) -> Message | LizaError | None:
 def lock_inbox(paths: Paths, agent: str) -> Iterator[Path]:
     """Hold the lock of an inbox, and yield its directory. Raises OSError, LizaError."""
     inbox = _make_inbox(paths, agent)
-    with lock_path(inbox / ".lock", mode=0o600):
+    with lock_path(inbox / ".lock", LOCK_LIMIT, 0o600):
         yield inbox
 
 

@@ -136,18 +136,17 @@ class Meter:
         return self._output_progress if self._output_progress.calls else self._hook_progress
 
     def _best_usage(self, reported: TokenUsage | None) -> TokenUsage | None:
-        """Return the telemetry of the runtime if there is some, and otherwise the larger of two reports.
+        """Return the largest of the reports: of the runtime, of the output, of the conversation log.
 
-        The last output may be early, and the conversation log may lack a price.
+        Each is of the whole session, and each may be early or lack a price. A runtime may report turns without usage.
         """
-        if self._telemetry is not None:
-            return self._telemetry.used
-        reports = [usage for usage in (reported, self._log_usage.used) if usage is not None]
+        telemetry = self._telemetry.used if self._telemetry is not None and self._telemetry.used.tokens > 0 else None
+        reports = [usage for usage in (telemetry, reported, self._log_usage.used) if usage is not None]
         calls = self._progress.calls
         if not reports:
             return estimate_usage(calls, self._output.size) if calls >= CALLS_BEFORE_ESTIMATE else None
         most = max(reports, key=lambda usage: usage.tokens)
-        cost = most.cost if most.cost is not None or reported is None else reported.cost
+        cost = next((usage.cost for usage in (most, *reports) if usage.cost is not None), None)
         return TokenUsage(input=most.input, cached=most.cached, output=most.output, cost=cost)
 
     def _output_calls(self) -> Iterator[FinishedCall]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TelemetrySums, add_event
+from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_possible
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.flock import lock_path
 
@@ -127,7 +127,9 @@ class TelemetryLog:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         if isinstance(entry, TelemetrySums):
-            self._sums = entry
+            # Sums that an agent wrote must not lower what the session has used.
+            if is_possible(entry.used):
+                self._sums = entry
             return
         self._add(_event_key(entry, line), entry)
 

@@ -37,7 +37,7 @@ class GuardSet:
 
     def __init__(self, rules: PreparedRules, facts: GuardFacts) -> None:
         self.rules, self.facts = rules, facts
-        self._paths: dict[str, list[str]] = {}
+        self._paths: dict[int, list[str]] = {}
 
     def judge(self, acts: Iterable[Act], allowed: Iterable[Act] = ()) -> Verdict:
         """Return the verdict on acts of one tool. ``allowed`` are acts that are always allowed."""
@@ -92,10 +92,10 @@ class GuardSet:
         return result
 
     def _path_patterns(self, rule: GuardRule) -> list[str]:
-        if rule.name not in self._paths:
+        if id(rule) not in self._paths:
             paths = [_fill_path(path, self.facts) for path in rule.paths]
-            self._paths[rule.name] = [path for path in paths if path] or ["\0"]
-        return self._paths[rule.name]
+            self._paths[id(rule)] = [path for path in paths if path] or ["\0"]
+        return self._paths[id(rule)]
 
     def _match_path(self, pattern: str, act: Act, allow: bool) -> int:
         """Compare the components of a path. A component of which nothing is known matches nothing."""

@@ -24,15 +24,16 @@ class PreparedRules:
         self.rules = [GuardRule(row) for row in data["rules"]]
         self.table = ShellTable(data.get("shell", {}))
         self.tests: str = (data.get("tests") or "").strip()
-        self._patterns: dict[str, list[CommandPattern]] = {}
+        # By rule and not by name: a rule of the project may have the name of a default.
+        self._patterns: dict[int, list[CommandPattern]] = {}
         self._by_program: dict[str, Sequence[GuardRule]] = {}
         self._guarded: frozenset[str] | None = None
 
     def patterns_of(self, rule: GuardRule) -> list[CommandPattern]:
         """Return the patterns of a rule's commands."""
-        patterns = self._patterns.get(rule.name)
+        patterns = self._patterns.get(id(rule))
         if patterns is None:
-            patterns = self._patterns[rule.name] = rule.patterns()
+            patterns = self._patterns[id(rule)] = rule.patterns()
         return patterns
 
     def rules_for(self, program: str) -> Sequence[GuardRule]:

@@ -221,8 +221,9 @@ def _files(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: st
     if name in table.removes:
         for path in paths:
             walk.path(WRITE, path, scope, is_tree=True)
-    elif name in table.writes:
-        for path in paths:
+    elif name in table.writes or name in table.modes:
+        has_mode = name in table.modes and not any(word.startswith("--reference") for word in words)
+        for path in paths[has_mode:]:
             walk.path(WRITE, path, scope)
     elif name in table.copies:
         target = option_values(words[1:], ("-t", "--target-directory"))

@@ -17,7 +17,7 @@ class ShellTable:
     ``values`` are options with a separate value, ``skip`` is the number of arguments before the command,
     ``asks`` are options with which nothing is run. ``code``:
     options of interpreters whose value is a program. ``scripts``: options whose value is a shell script. ``values``:
-    options of other commands that have a separate value. ``writes``, ``moves``, ``copies``, ``in_place`` and
+    options of other commands that have a separate value. ``writes``, ``modes``, ``copies``, ``in_place`` and
     ``output_options`` tell which arguments are paths that are written. ``setup`` are commands whose output may be
     evaluated.
     """
@@ -29,6 +29,7 @@ class ShellTable:
         self.scripts: Mapping[str, Sequence[str]] = data.get("scripts", {})
         self.values: Mapping[str, Sequence[str]] = data.get("values", {})
         self.writes: Sequence[str] = data.get("writes", ())
+        self.modes: Sequence[str] = data.get("modes", ())
         self.removes: Sequence[str] = data.get("removes", ())
         self.copies: Sequence[str] = data.get("copies", ())
         self.reads: Sequence[str] = data.get("reads", ())

@@ -94,6 +94,11 @@ def add_event(sums: TelemetrySums, event: TelemetryEvent) -> TelemetrySums:
     )
 
 
+def is_possible(used: TokenUsage) -> bool:
+    """Return whether no figure is negative."""
+    return min(used.input, used.cached, used.output, used.cost or 0) >= 0
+
+
 def _key(totals: dict[str, TokenUsage] | dict[str, ToolTotal], name: str) -> str:
     """Return the key under which a name is summed. An agent chooses names, so their number is limited."""
     return name if name in totals or len(totals) < MAX_NAMES else OTHER

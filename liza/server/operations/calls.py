@@ -64,7 +64,8 @@ class Call(Value):
 
 
 class Operation(Value):
-    """An operation: ``function`` returns an ``answer``. ``is_slow``: it runs git or changes the board.
+    """An operation: ``function`` returns an ``answer``. ``is_slow``: it runs git or changes the board. ``needs_peer``:
+    only at the Unix socket, where it is known whose process calls.
 
     ``request`` is None for an operation without a body. The examples are in the OpenAPI document.
     """
@@ -81,6 +82,7 @@ class Operation(Value):
     request_example: Any = None
     media_type: str = "application/json"
     is_slow: bool = False
+    needs_peer: bool = False
     is_stream: bool = False
     """The answer is the event stream of the run; ``function`` returns whether the run is over."""
     wakes_stream: bool = False

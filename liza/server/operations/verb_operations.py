@@ -29,6 +29,8 @@ from liza.verbs.submit import submit
 from liza.verbs.verdict import verdict
 from liza.worker.api_requests import WorkerRequest
 
+VERDICT = "verdict"
+
 
 def _answer(result: Result) -> VerbAnswer:
     return VerbAnswer(
@@ -89,6 +91,8 @@ def _verb(
         request=type(example),
         request_example=example,
         is_slow=True,
+        # An agent must not approve its own work, so it has to be known whose process gives a verdict.
+        needs_peer=name == VERDICT,
     )
 
 
@@ -118,7 +122,7 @@ VERB_OPERATIONS = (
         "stop now: the task continues when it has an answer",
     ),
     _verb(
-        "verdict",
+        VERDICT,
         "Approve or reject the commit under review",
         _verdict,
         VerdictRequest(verdict=VerdictWord.APPROVE, reason="ran npm test: 214 pass"),
