@@ -95,6 +95,8 @@ def test_bad_input_gets_a_problem_that_names_it(
     shared: Api, worker: Worker, tcp: bool, method: str, path: str, body: Any, status: int, code: str, words: str
 ) -> None:
     reply = shared.call(method, path, body, token=worker.token, tcp=tcp)
+    if tcp and path.endswith("/verdict"):
+        status, code, words = 403, "refused", "Unix socket"  # only there it is known whose process calls
     assert (reply.status, reply.headers["content-type"], reply.data["code"]) == (status, PROBLEM, code), reply.data
     assert words in f"{reply.data['detail']} {reply.data['field']}"
     assert reply.data["status"] == status

@@ -138,7 +138,7 @@ def test_without_the_packages_of_the_server_a_crew_works_and_says_so(crew: Crew,
 
 
 WORKER = """\
-import http.client, json, os, subprocess, sys, time
+import http.client, json, os, socket, subprocess, sys, time
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -150,6 +150,9 @@ def call(path, **body):
         try:
             port = int((root / ".liza" / "run" / f"worker-{run}.port").read_text())
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            if path.endswith("/verdict"):  # only there it is known whose process calls
+                connection.sock = socket.socket(socket.AF_UNIX)
+                connection.sock.connect(os.path.relpath(root / ".liza" / "run" / "api.sock"))
             headers = {"content-type": "application/json"}
             if token:
                 headers["authorization"] = f"Bearer {token}"

@@ -246,9 +246,14 @@ def test_the_turns_that_a_runtime_reports_are_the_figures_and_the_output_is_not_
     printed = following.measure(10.0)
     assert printed.used is not None
     assert printed.used.tokens > 1000
-    usage = TurnUsage(input_tokens=5, cache_read_tokens=2, output_tokens=1, cost_usd=0.5)
-    TelemetryLog(run_dir.path).append([TelemetryEvent(timestamp=BEFORE, usage=usage, context_usage=0.25)])
+    log = TelemetryLog(run_dir.path)
+    # Less than its output shows, as from a runtime whose report is late: the larger figure counts.
+    few = TurnUsage(input_tokens=1, output_tokens=1, cost_usd=0.01)
+    log.append([TelemetryEvent(timestamp=BEFORE, usage=few)])
+    assert following.measure(10.0).used == printed.used
+    usage = TurnUsage(input_tokens=50_000, cache_read_tokens=2, output_tokens=1, cost_usd=0.5)
+    log.append([TelemetryEvent(timestamp=BEFORE, usage=usage, context_usage=0.25)])
     reported = following.measure(10.0)
-    assert reported.used == TokenUsage(input=7, cached=2, output=1, cost=0.5)
+    assert reported.used == TokenUsage(input=50_003, cached=2, output=2, cost=0.51)
     assert (reported.context_usage, reported.progress.calls) == (0.25, printed.progress.calls)
     assert metering(row("claude", tmp_path), run_dir, clock).final_usage() == reported.used
