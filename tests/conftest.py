@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -72,11 +72,23 @@ _CACHES = {".cache", ".pyenv", ".local", ".venv"}
 
 @pytest.fixture(autouse=True)
 def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The world of a test."""
+    set_world(tmp_path_factory.mktemp("home"), monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The world of a fixture that the tests of a module share. It is made before the world of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        set_world(tmp_path_factory.mktemp("home"), patch)
+        yield
+
+
+def set_world(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A HOME of its own, a git configuration of its own, UTC, and no LIZA_ or GIT_ in the environment.
 
     Commands run as they do for a person: with buffered streams, and with modules that are compiled once.
     """
-    home = tmp_path_factory.mktemp("home")
     (home / ".gitconfig").write_text(GIT_CONFIG)
     for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_", "XDG_"))]:
         monkeypatch.delenv(name)

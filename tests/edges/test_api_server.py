@@ -26,7 +26,7 @@ PROBLEM = "application/problem+json"
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def shared(module_world: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A server for the tests that do not end it."""
     with serving(tmp_path_factory.mktemp("api")) as api:
         yield api

@@ -17,7 +17,7 @@ from tests.edges.api_worker import Api, Stream, Worker, now, serving
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def shared(module_world: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A server for the tests that do not end it; each has an agent of its own."""
     with serving(tmp_path_factory.mktemp("api")) as api:
         yield api
