@@ -47,7 +47,7 @@ from liza.rules.sessions import message_rules
 from liza.supervisor import main as supervisor
 from liza.supervisor import observe, worktree_files
 from liza.supervisor.loop import StopRequest, Supervisor
-from liza.supervisor.message_carrier import MessageCarrier
+from liza.supervisor.speech.message_carrier import MessageCarrier
 from liza.verbs import note
 
 FAKE = Path(__file__).resolve().with_name("fake_program.py")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -10,9 +9,8 @@ from datetime import timedelta
 from liza.board import signals, wake_up
 from liza.crew import layout
 from liza.crew.drift import drift
-from liza.crew.liza_path import liza_argv, liza_path
+from liza.crew.liza_path import liza_argv
 from liza.crew.merging import merge_turn
-from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.terminal import tmux
@@ -26,7 +24,6 @@ from liza.rules.errors import (
     WriteFailed,
 )
 from liza.rules.formatting.durations import format_duration
-from liza.rules.formatting.redaction import redact
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
@@ -34,35 +31,20 @@ from liza.rules.model import Status
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setup_failures
 from liza.rules.sessions import actions, model_silence
-from liza.rules.sessions.message_rules import LIZA
-from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
 from liza.rules.sessions.session_facts import JobKind
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
 from liza.rules.work_kinds import WorkKind
-from liza.rules.worker_api.context_rules import END_AT
-from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle, start_export
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
-from liza.supervisor.message_carrier import MessageCarrier
+from liza.supervisor.speech.message_carrier import MessageCarrier
+from liza.supervisor.speech.session_messages import SessionMessages
 from liza.verbs import claim, claim_review
 
-REMINDER = (
-    "You are still {run}. No person reads this terminal. Continue with your task and end it with one of the commands "
-    "that your brief names. Run `{liza} ready` to read the brief again."
-)
-WARNING = (
-    "Liza sees {why}. Do something else, or run `{liza} block` and name what you need. If you wait for something, "
-    "sleep longer between two checks. A session that continues like this is ended."
-)
-ASK_HANDOFF = (
-    "{usage:.0%} of your context window is used. Commit what you have. Then hand off to a fresh session: "
-    '{liza} handoff "what is done" --next "the first thing to do". Above {end:.0%} this session is ended.'
-)
 SHORT_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for a session that has already closed its work
 
 
@@ -83,6 +65,7 @@ class ActionRunner:
         self.memory = memory
         self.post = post
         self.notify = notify
+        self.messages = SessionMessages(agent, launcher, memory, notify)
         self.carrier = MessageCarrier(agent, launcher, post, notify)
 
     def carry_out(self, action: actions.Action) -> None:
@@ -118,15 +101,15 @@ class ActionRunner:
             case actions.DeliverMessage(run, step):
                 self.carrier.carry_out(step, run)
             case actions.Remind(run):
-                self._remind(run)
+                self.messages.remind(run)
             case actions.Warn(run, why):
-                self._warn(run, why)
+                self.messages.warn(run, why)
             case actions.AskHandoff(run, usage):
-                self._ask_handoff(run, usage)
+                self.messages.ask_handoff(run, usage)
             case actions.ReportQuestion(run, question):
-                self._report_question(run, question)
+                self.messages.report_question(run, question)
             case actions.NoteModelSilence(run, model):
-                self._report_model_silence(run, model)
+                self.messages.report_model_silence(run, model)
             case actions.PauseCrew(why):
                 self._pause_crew(why)
             case _:
@@ -275,69 +258,6 @@ class ActionRunner:
         clock = self.crew.clock
         until = clock.now() + timedelta(seconds=self.memory.streak.rest_seconds(clock.monotonic()))
         run_directory.write_usage_wait(self.crew.paths, self.agent, run_directory.UsageWait(reason=why, until=until))
-
-    def _remind(self, run: str) -> None:
-        """Queue a reminder of the closing commands for an idle session."""
-        text = REMINDER.format(run=run, liza=shlex.quote(str(liza_path())))
-        inbox.queue_message(self.crew.paths, self.agent, text, LIZA, self.crew.clock.now())
-        session = self.memory.session_of(run)
-        if session is not None:
-            session.idle = session.idle.reminded()
-        self.notify(f"{run} is idle at its terminal: reminded it of its closing commands")
-
-    def _warn(self, run: str, why: str) -> None:
-        """Queue a warning for a session without progress, and write an alert."""
-        reason = redact(why)
-        text = WARNING.format(why=reason, liza=shlex.quote(str(liza_path())))
-        # A session without progress may never end its turn.
-        now = self.crew.clock.now()
-        inbox.queue_message(self.crew.paths, self.agent, text, LIZA, now, PromptPriority.URGENT)
-        session = self.memory.session_of(run)
-        if session is not None:
-            session.warned = True
-        self.crew.append_alert_log([f"no_progress  {run} makes {reason}. Next: liza logs {self.agent}"])
-        self.notify(f"! {run}: {reason}; it was warned, and is ended if this continues")
-
-    def _ask_handoff(self, run: str, usage: float) -> None:
-        """Queue a request to hand off for a session whose context window fills up."""
-        text = ASK_HANDOFF.format(usage=usage, end=END_AT, liza=shlex.quote(str(liza_path())))
-        now = self.crew.clock.now()
-        inbox.queue_message(self.crew.paths, self.agent, text, LIZA, now, PromptPriority.SYSTEM)
-        session = self.memory.session_of(run)
-        if session is not None:
-            session.asked_handoff = True
-        self.notify(f"{run}: {usage:.0%} of its context window is used: asked it to hand off")
-
-    def _report_question(self, run: str, question: str | None) -> None:
-        """Report that the terminal shows a question for a person, or shows none any more."""
-        self.crew.run_dir(run).write_question(question)
-        if question is None:
-            self.notify(f"{run} shows no question any more")
-            return
-        self.crew.append_alert_log([f"question  {run} shows {question}. Next: liza attach {self.agent}"])
-        self.notify(f"! {run} shows {question}: liza attach {self.agent}")
-
-    def _report_model_silence(self, run: str, model: ModelSilence | None) -> None:
-        """Write for `status` why the session gets no answer, and notify when that changes."""
-        directory = self.crew.run_dir(run)
-        if model is None:
-            directory.write_model_note(None)
-            self.notify(f"{run} gets answers again from its model")
-            return
-        now, timeout = self.crew.clock.now(), self.crew.board.read().config.answer_timeout
-        left = max(0.0, model_silence.seconds_to_end(model, timeout))
-        directory.write_model_note(
-            run_directory.ModelNote(
-                kind=model.kind,
-                since=now - timedelta(seconds=round(model.seconds)),
-                ends=now + timedelta(seconds=round(left)),
-                words=model.message,
-                retried=model.retried,
-            )
-        )
-        program = self.launcher.preset.name
-        self.notify(f"! {run}: {model_silence.describe_status(model, left, program)}")
-        wake_up.wake_watchers(self.crew.paths, self.agent)
 
     def _pause_crew(self, why: str) -> None:
         """Raise PAUSE for the whole crew because the budget is used up, and write an alert for the person."""
