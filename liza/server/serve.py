@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from liza.server.application import ApiServer, make_application
 from liza.server.board_cache import use_cached_board
 from liza.server.operations.operation_table import OPERATIONS
 from liza.system.file_lock import Lock
+from liza.system.unused_memory import MemoryReturns
 from liza.worker import identity
 
 LOCK_TIMEOUT: Final = 2.0
@@ -105,10 +107,12 @@ class _Process:
             sockets.write_worker_ports(self._crew.paths, living, self._port)
 
     def _check(self, call_in_loop: Callable[..., None], stop: Callable[[], None]) -> None:
-        """Stop the server when its .liza was deleted or moved, or when its crew has ended."""
+        """Stop the server when its .liza was deleted or moved, or when its crew has ended; return unused memory."""
         lonely = 0.0
         pause = threading.Event()
+        returns = MemoryReturns(time.monotonic)
         while not pause.wait(CHECK_SECONDS):
+            returns.return_if_due()
             is_alone = self._with_crew and not api_server.has_supervisor(self._crew)
             lonely = lonely + CHECK_SECONDS if is_alone else 0.0
             if _identity(self._crew) != self._lock_identity or lonely >= LONELY_SECONDS:

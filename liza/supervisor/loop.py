@@ -35,6 +35,7 @@ from liza.supervisor.memory import LoopMemory, Memory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.repository_location import RepositoryLocation
 from liza.supervisor.situation import gather_situation
+from liza.system.unused_memory import MemoryReturns
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds
@@ -78,6 +79,7 @@ class Supervisor:
         self.events: queue.Queue[Any] = queue.Queue()
         self.memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
         self.past = LoopMemory(repository_changed_at=crew.clock.monotonic())
+        self.memory_returns = MemoryReturns(crew.clock.monotonic)
         self.make_meter = partial(MeterThread, crew, preset, environ=environ, post=self.events.put)
         launcher = Launcher(crew, preset, environ, self._notify_once, terminal=terminal)
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
@@ -229,6 +231,7 @@ class Supervisor:
             if self.memory.session.is_unlogged:
                 self.action_runner.resume_terminal_log(self.memory.session.run)
         self._report_alarms()
+        self.memory_returns.return_if_due()
         self._wait_for_event(seconds)
 
     def _record_history(self) -> float:
