@@ -92,6 +92,8 @@ class _Converter:
             name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
             children = [self.convert(body)] if body is not None else []
             return ShellNode("function", children, name=self._node_text(name) if name is not None else "")
+        if form == "pipeline":
+            return self._pipeline(node)
         if form == "for_statement":
             return self._loop(node)
         children = [self.convert(child) for child in _statements(node)]
@@ -99,7 +101,6 @@ class _Converter:
             # A word outside of a command, such as the value of a case: only what runs in it counts.
             return ShellNode("sequence", [script for part in self._parts(node, False) for script in part.scripts])
         names = {
-            "pipeline": "pipeline",
             "subshell": "subshell",
             "while_statement": "loop",
             "c_style_for_statement": "loop",
@@ -150,18 +151,37 @@ class _Converter:
         return words
 
     def _redirected(self, node: TreeNode) -> ShellNode:
+        before, last = self._split_redirected(node)
+        return ShellNode("sequence", [*before, last]) if before else last
+
+    def _split_redirected(self, node: TreeNode) -> tuple[list[ShellNode], ShellNode]:
+        """Return the statements before a redirected one, and this one.
+
+        The grammar redirects the whole list in ``cd x && touch y > z``; a shell redirects its last command.
+        """
         body = node.child_by_field_name("body")
         redirects: list[Redirect] = []
         inner: list[ShellNode] = []
         for child in node.children:
             if child.type in _REDIRECTS:
                 inner += self._redirect(child, redirects)
-        target = self.convert(body) if body is not None else ShellNode("command")
+        bodies = _statements(body) if body is not None and body.type == "list" else [body]
+        *before, target = [self.convert(each) if each is not None else ShellNode("command") for each in bodies]
+        redirected = ShellNode("redirected", [target], redirects=redirects)
         if inner and inner[0].form == "pipeline":
             # ``command <<END | other``: the pipe is inside the here-document's node.
-            first = ShellNode("redirected", [target], redirects=redirects)
-            return ShellNode("sequence", [ShellNode("pipeline", [first, *inner[0].children]), *inner[1:]])
-        return ShellNode("sequence", [ShellNode("redirected", [target], redirects=redirects), *inner])
+            pipeline = ShellNode("pipeline", [redirected, *inner[0].children])
+            return before, ShellNode("sequence", [pipeline, *inner[1:]])
+        return before, ShellNode("sequence", [redirected, *inner])
+
+    def _pipeline(self, node: TreeNode) -> ShellNode:
+        """Return a pipeline. In ``a && b > x | c`` the grammar takes ``a && b > x`` for its first part."""
+        first, *others = _statements(node)
+        if first.type != "redirected_statement":
+            return ShellNode("pipeline", [self.convert(child) for child in (first, *others)])
+        before, stage = self._split_redirected(first)
+        pipeline = ShellNode("pipeline", [stage, *(self.convert(child) for child in others)])
+        return ShellNode("sequence", [*before, pipeline]) if before else pipeline
 
     def _redirect(self, node: TreeNode, redirects: list[Redirect]) -> list[ShellNode]:
         """Add the redirection to ``redirects``; return the statements that the grammar puts inside of it."""

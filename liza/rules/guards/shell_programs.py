@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from liza.rules.guards.acts import FETCH, OWN, READ, SHELL, WRITE, Act, join_path
-from liza.rules.guards.git_command import normalize_git
+from liza.rules.guards.normal_commands import normalize_git
 from liza.rules.guards.shell_table import ShellTable, option_values, positionals, program_name, split_wrapper
 from liza.rules.guards.word_matching import ANY, MANY, YES, is_known, is_unknown, match_glob
 from liza.rules.lazy_pattern import lazy_pattern

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import product
 
 from liza.rules.guards.acts import READ, SHELL, WRITE, Act, GuardFacts
+from liza.rules.guards.normal_commands import locate_git_path
 from liza.rules.guards.shell_programs import FROM_FILE, is_set_up, run_program
 from liza.rules.guards.shell_scope import MAX_COMBINATIONS, Scope, expand
 from liza.rules.guards.shell_syntax import CannotJudge, Redirect, ShellNode, WordPart
-from liza.rules.guards.shell_table import ShellTable
+from liza.rules.guards.shell_table import ShellTable, positionals
 from liza.rules.guards.word_matching import ANY, MANY, is_known
 
 TYPE_CHECKING = False
@@ -151,9 +152,9 @@ class ShellWalk:
             return MANY
         words = []
         for word in node.words:
-            if any(part.scripts for part in word):
+            if any(part.scripts and part.form != "output" for part in word):
                 return MANY
-            expanded = expand(word, scope, lambda part, inner: MANY)
+            expanded = expand(word, scope, self._nested_output)
             words += expanded[0] if len(expanded) == 1 else [MANY]
         return self._known_output(words, scope)
 
@@ -165,16 +166,22 @@ class ShellWalk:
             return _echo(words[1:])
         if words[:1] == ["printf"] and len(words) > 1:
             return _printf(words[1], words[2:])
-        if line == "pwd" or line == "git rev-parse --show-toplevel":
-            return scope.directory if line == "pwd" else self._top_level(scope)
+        if line == "pwd":
+            return scope.directory
+        if words[:1] == ["git"] and "rev-parse" in words and all(map(is_known, words)):
+            path = locate_git_path(words, scope)
+            if path is not None:
+                return path
+        if words[:1] in (["dirname"], ["realpath"], ["readlink"]):
+            return _path_output(words, scope)
         if words[:1] == ["mktemp"]:
             return "/tmp/mktemp"
         if line in ("git branch --show-current", "git rev-parse --abbrev-ref HEAD"):
             return self.facts.branch or MANY
         return MANY
 
-    def _top_level(self, scope: Scope) -> str:
-        return self.facts.worktree if scope.facts.area_of(scope.directory) == "own" else MANY
+    def _nested_output(self, part: WordPart, scope: Scope) -> str:
+        return self.output(part.scripts[0], scope.copy()).rstrip("\n") if len(part.scripts) == 1 else MANY
 
     def _text_of(self, redirect: Redirect, scope: Scope) -> str:
         expanded = self._expand(redirect.word, scope)
@@ -267,6 +274,14 @@ def _printf(form: str, words: Sequence[str]) -> str:
             text += piece + (given.pop(0) if given else "")
         text += pieces[-1]
     return text
+
+
+def _path_output(words: Sequence[str], scope: Scope) -> str:
+    """Return what ``dirname``, ``realpath`` or ``readlink`` prints for one path."""
+    paths = positionals(words[1:])
+    if len(paths) != 1 or not is_known(paths[0]):
+        return MANY
+    return scope.resolve(paths[0] if words[0] != "dirname" else paths[0].rstrip("/").rpartition("/")[0] or ".")
 
 
 def _decoded(text: str) -> str:

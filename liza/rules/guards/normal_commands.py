@@ -1,8 +1,11 @@
-"""Bring a git command into the form that rules match: options before the subcommand are marked with ``@``."""
+"""Bring commands into the form that rules match; what is added to a command is marked with ``@``.
+
+Options of git before its subcommand are marked, because a rule must not take them for those of the subcommand.
+"""
 
 from __future__ import annotations
 
-from liza.rules.guards.acts import UNKNOWN
+from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, UNKNOWN
 from liza.rules.guards.shell_table import positionals
 from liza.rules.guards.word_matching import ANY, MANY, is_known
 
@@ -80,3 +83,25 @@ def _mark_paths(rest: list[str], scope: Scope) -> list[str]:
             if ANY not in first and MANY not in first and scope.facts.exists(first):
                 return ["checkout", "--", *paths]
     return rest
+
+
+def locate_git_path(words: Sequence[str], scope: Scope) -> str | None:
+    """Return the path that ``git rev-parse`` prints; None if it prints something else.
+
+    In a repository of which nothing is known, its paths are taken for those of the crew: a wrong guess denies a write
+    that looks dangerous, and nothing else.
+    """
+    normal, area = normalize_git(words, scope)
+    rest = [word for word in normal[1:] if word[:1] != "@"]
+    facts, asked = scope.facts, [word for word in rest[1:] if not word.startswith("--path-format")]
+    if asked == ["--show-toplevel"]:
+        tops = {OWN: facts.worktree, CREW: facts.root}
+        return tops.get(area) or None
+    git = ".git" if area == ELSEWHERE else f"{facts.root}/.git"
+    if asked[:1] == ["--git-path"] and len(asked) == 2:
+        return f"{git}/{asked[1]}"
+    if asked == ["--git-common-dir"]:
+        return git
+    if asked in (["--git-dir"], ["--absolute-git-dir"]):
+        return f"{git}/worktrees/{facts.worktree.rpartition('/')[2]}" if area == OWN and facts.worktree else git
+    return None
