@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from liza.rules.guards.word_matching import ANY, MAYBE, NO, YES, match_glob
-from tests.unit.guard_session import judge, judge_tool
+from tests.unit.guard_session import ROOT, judge, judge_tool
 
 DENIED = [
     ("git", "push"),
@@ -150,6 +150,17 @@ def test_every_input_is_judged(tool: str, given_input: Any) -> None:
         ("mcp__files__write_file", {"path": "/home/ann/shop/.liza/state.yaml", "content": ""}, "no-write-in-liza"),
         ("mcp__github__push_files", {"branch": "x"}, "no-push-by-server"),
         ("mcp__github__create_pull_request", {}, "no-push-by-server"),
+        ("mcp__github__create_or_update_file", {"path": "a"}, "no-push-by-server"),
+        ("mcp__claude_ai_GitHub__merge_pull_request", {"number": 1}, "no-push-by-server"),
+        ("mcp__gitlab__merge_merge_request", {}, "no-push-by-server"),
+        ("mcp__git__git_push", {"repo_path": "."}, "no-push-by-server"),
+        ("mcp__filesystem__move_file", {"source": "a", "destination": f"{ROOT}/a"}, "no-write-in-checkout"),
+        ("mcp__filesystem__move_file", {"source": ROOT, "destination": "b"}, "no-write-in-git"),
+        ("mcp__fs__rename_file", {"old_path": "a", "new_path": "../two/a"}, "no-write-in-other-worktrees"),
+        ("mcp__fs__delete_directory", {"path": "/home/ann"}, "no-write-in-git"),
+        ("mcp__fs__create_directory", {"path": f"{ROOT}/x"}, "no-write-in-checkout"),
+        ("rename_file", {"from": "a", "to": f"{ROOT}/.git/x"}, "no-write-in-git"),
+        ("move", {"source": "/home/ann", "destination": "/tmp/x"}, "no-write-in-git"),
         ("Bash", {"command": "git commit -am x", "cwd": "/home/ann/shop"}, "own-worktree-only"),
     ],
 )
@@ -164,6 +175,10 @@ def test_a_tool_of_any_program_is_denied(tool: str, given_input: Any, rule: str)
         ("str_replace_editor", {"command": "view", "path": ".git/config"}),
         ("TodoWrite", {"todos": []}),
         ("mcp__github__get_issue", {"number": 3}),
+        ("mcp__github__list_pull_requests", {}),
+        ("mcp__fs__copy_file", {"source": f"{ROOT}/x", "destination": "x"}),
+        ("mcp__fs__read_file", {"path": f"{ROOT}/x"}),
+        ("mcp__playwright__browser_navigate", {"url": "http://localhost"}),
         ("write_stdin", {"chars": "y\n"}),
         ("Read", {"file_path": "/home/ann/.ssh/config"}),
         ("an_unknown_tool", {"path": "/home/ann/shop/a"}),
@@ -175,6 +190,10 @@ def test_a_tool_of_any_program_is_denied(tool: str, given_input: Any, rule: str)
 def test_a_tool_that_does_no_harm_is_allowed(tool: str, given_input: Any) -> None:
     verdict = judge_tool(tool, given_input)
     assert verdict.allowed, verdict.reason
+
+
+def test_a_pattern_of_many_stars_is_as_fast_as_one() -> None:
+    assert match_glob("*" * 900 + "a" + "*" * 90, "b" * 4000) == NO
 
 
 def quoted(draw: Any, word: str) -> str:

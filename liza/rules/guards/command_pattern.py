@@ -128,4 +128,8 @@ def _is_option(option: str, word: str) -> bool:
     name = word.partition("=")[0]
     if option[:2] == "--":
         return name == option or (len(name) > 4 and name[:2] == "--" and option.startswith(name))
-    return word[:2] != "--" and (option[1:] in word[1:] if len(option) == 2 else name == option)
+    if word[:2] == "--" or len(option) != 2:
+        return name == option
+    # A group of options ends where a value begins: ``-C/home`` does not have the option ``-h``.
+    end = next((at for at, character in enumerate(word[1:], 1) if not character.isalnum()), len(word))
+    return option[1] in word[1:end] or word[1:2] == option[1]

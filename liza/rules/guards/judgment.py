@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from liza.rules.guards.acts import OTHER, SHELL, UNKNOWN, Act, GuardFacts
 from liza.rules.guards.command_pattern import Command, match_command
-from liza.rules.guards.word_matching import MAYBE, NO, YES, is_known, is_unknown, match_glob
+from liza.rules.guards.word_matching import FILES, MAYBE, NO, YES, is_known, is_unknown, match_glob
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from liza.rules.guards.prepared_rules import PreparedRules
 
 UNJUDGED_RULE = "cannot-be-judged"
+BELOW = "**"
+"""Component of a path pattern: directories at any depth."""
 
 
 class Verdict:
@@ -73,7 +75,7 @@ class GuardSet:
             if result == YES and rule.allow:
                 return Verdict(True, None, rule.name)
             if result != NO and not rule.allow:
-                return Verdict(False, _denial(rule, act, result, self.facts), rule.name)
+                return Verdict(False, _denial(rule, act, result, self.facts, self._removed_with(rule, act)), rule.name)
         return ALLOWED
 
     def _matches(self, rule: GuardRule, act: Act, command: Command | None) -> int:
@@ -91,6 +93,16 @@ class GuardSet:
             result = min(result, max(self._match_path(path, act, rule.allow) for path in self._path_patterns(rule)))
         return result
 
+    def _removed_with(self, rule: GuardRule, act: Act) -> str:
+        """Return the path of the rule that is removed with the target; empty if it is the target."""
+        if not act.is_tree or not rule.paths:
+            return ""
+        alone = Act(act.tool, target=act.target)
+        patterns = self._path_patterns(rule)
+        if any(self._match_path(path, alone, False) != NO for path in patterns):
+            return ""
+        return next((path for path in patterns if self._match_path(path, act, False) != NO), "")
+
     def _path_patterns(self, rule: GuardRule) -> list[str]:
         if id(rule) not in self._paths:
             paths = [_fill_path(path, self.facts) for path in rule.paths]
@@ -106,8 +118,10 @@ class GuardSet:
             return YES if not allow and _names_hidden(pattern, target) else NO
         target = self.facts.real(target) if is_known(target) else target
         parts, wanted = ([part for part in path.casefold().split("/") if part] for path in (target, pattern))
+        if BELOW in wanted:
+            return YES if _same_below(wanted, parts) else NO
         if len(parts) < len(wanted):
-            inside = act.is_tree and not allow and _same(wanted[: len(parts)], parts)
+            inside = act.is_tree and not allow and _same(wanted[: len(parts)], parts, True)
             return YES if inside else NO
         return YES if _same(wanted, parts[: len(wanted)]) else NO
 
@@ -118,12 +132,27 @@ def _names_tool(tools: Sequence[str], tool: str) -> bool:
     )
 
 
-def _same(patterns: Sequence[str], parts: Sequence[str]) -> bool:
-    """Compare components. A wildcard of the shell does not stand for the dot of a hidden name."""
+def _same_below(patterns: Sequence[str], parts: Sequence[str]) -> bool:
+    """Compare with a pattern such as ``/a/**/b``: the name b at any depth below /a."""
+    start = patterns.index(BELOW)
+    rest = patterns[start + 1 :]
+    last = len(parts) - len(rest)
+    return _same(patterns[:start], parts[:start]) and any(
+        _same(rest, parts[at : at + len(rest)]) for at in range(start, last + 1)
+    )
+
+
+def _same(patterns: Sequence[str], parts: Sequence[str], is_tree: bool = False) -> bool:
+    """Compare components. A wildcard of the shell does not stand for the dot of a hidden name.
+
+    ``is_tree``: all files that a wildcard stands for are removed, so it concerns each of them.
+    """
     for pattern, part in zip(patterns, parts, strict=True):
         if is_known(part):
             if match_glob(pattern, part) != YES:
                 return False
+        elif is_tree and part == FILES and pattern[:1] != ".":
+            continue
         elif is_unknown(part) or (pattern[:1] == "." and part[:1] != ".") or match_glob(pattern, part) == NO:
             return False
     return True
@@ -154,7 +183,12 @@ def _fill_path(path: str, facts: GuardFacts) -> str:
     return value + rest if value else ""
 
 
-def _denial(rule: GuardRule, act: Act, result: int, facts: GuardFacts) -> str:
+def _denial(rule: GuardRule, act: Act, result: int, facts: GuardFacts, removed: str) -> str:
+    if removed:
+        return (
+            f"[liza] not run: {act.text}: this also removes or moves {removed}. Name what you want to remove, "
+            f"in {facts.worktree or 'your worktree'} or in /tmp."
+        )
     reason = rule.reason.replace("{worktree}", facts.worktree).replace("<branch>", facts.branch or "as it is")
     why = ""
     if result == MAYBE:

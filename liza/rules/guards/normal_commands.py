@@ -6,7 +6,7 @@ Options of git before its subcommand are marked, because a rule must not take th
 from __future__ import annotations
 
 from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, UNKNOWN
-from liza.rules.guards.shell_table import positionals
+from liza.rules.guards.shell_table import option_values, positionals
 from liza.rules.guards.word_matching import ANY, MANY, is_known
 
 TYPE_CHECKING = False
@@ -105,3 +105,27 @@ def locate_git_path(words: Sequence[str], scope: Scope) -> str | None:
     if asked in (["--git-dir"], ["--absolute-git-dir"]):
         return f"{git}/worktrees/{facts.worktree.rpartition('/')[2]}" if area == OWN and facts.worktree else git
     return None
+
+
+def normalize_call(name: str, words: Sequence[str]) -> list[str]:
+    """Return the words of a command that is not one of git, with a mark for what its options mean together.
+
+    ``gh api x -f a=b`` gets ``@method=POST``; ``kill -9 -1`` gets ``@target=all``.
+    """
+    normal = [name, *words[1:]]
+    if name in ("gh", "glab") and positionals(words[1:], ("-R", "--repo", "--hostname"))[:1] == ["api"]:
+        return [*normal, f"@method={_api_method(words[2:])}"]
+    if name == "kill" and "-1" in words[1 + (words[1:2] != ["--"]) :]:
+        # ``kill -1 123`` sends a signal to one process; ``kill -9 -1`` to all.
+        return [*normal, "@target=all"]
+    return normal
+
+
+def _api_method(words: Sequence[str]) -> str:
+    """Return the method of a request of ``gh api``: GET without fields, unless one is given."""
+    for method in option_values(words, ("-X", "--method")):
+        return method.upper()
+    fields = [word for word in words if word.startswith(("-f", "-F", "--field", "--raw-field", "--input"))]
+    if "graphql" in words:
+        return "POST" if any("mutation" in word for word in words) else "GET"
+    return "POST" if fields else "GET"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from liza.rules.guards.acts import FETCH, OWN, READ, SHELL, WRITE, Act, join_path
-from liza.rules.guards.normal_commands import normalize_git
+from liza.rules.guards.normal_commands import normalize_call, normalize_git
 from liza.rules.guards.shell_table import ShellTable, option_values, positionals, program_name, split_wrapper
 from liza.rules.guards.word_matching import ANY, MANY, YES, is_known, is_unknown, match_glob
 from liza.rules.lazy_pattern import lazy_pattern
@@ -17,11 +19,26 @@ if TYPE_CHECKING:
 
 FROM_FILE = "\uf8f3"
 """As input of a shell: a file, whose contents are not read here."""
+UNKNOWN_FILE = (
+    "the file that a shell would run is not known before it runs. Write the file first, read it, and run it: bash FILE"
+)
 _CODE_WORD = lazy_pattern(r"[\w@%+=:./~-]+")
 _CODE_WRITES = lazy_pattern(
-    r"write|unlink|remove|rename|rmtree|truncate|symlink|chmod|mkdir|touch|copy|move|['\"][wax]\+?b?['\"]|>"
+    r"write|unlink|remove|rename|rmtree|truncate|symlink|chmod|mkdir|touch|copy|move|['\"][wax]\+?b?['\"]"
+    r"|>\s*['\"]|['\"]\s*>"
 )
+_CODE_RUNS = lazy_pattern(
+    r"(?i)(?:\b(?:\w*system|popen\w*|spawn\w*|exec\w*|run|\w*call|check_output|get\w*output|create_subprocess_\w+|sh"
+    r"|shell\w*|passthru|command|qx))\s*\(|\b(?:system|exec|spawn|popen)\s+(?=['\"\[])|\|\s*(?=['\"])|%x",
+)
+"""Where a program runs a command: a call with its arguments in parentheses or behind a space, or a pipe of awk."""
+_CODE_TICKS = lazy_pattern(r"`([^`]*)`")
+_LITERAL = lazy_pattern(r"[\s(\[{]*[fFrRbBuU]{0,2}['\"`]")
+_EDITORS = ("vim", "ed", "osascript")
+_TICKS = ("perl", "ruby", "php")
+_RUN_LENGTH = 2000  # characters of the arguments of a call
 _CODE_WORDS_EACH = 8
+_QUOTES = ("'", '"', "`", ">")
 _LAST = 200  # words of a program's text that are examined
 
 
@@ -42,12 +59,18 @@ def run_program(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> 
     elif name == "git":
         _git(walk, words, scope)
     else:
-        walk.acts.append(Act(SHELL, [name, *words[1:]], area=scope.facts.area_of(scope.directory)))
+        walk.acts.append(Act(SHELL, normalize_call(name, words), area=_area(table, name, words, scope)))
     _files(walk, name, words, scope, stdin)
     options = table.code_options(name)
     if options is not None:
         for code in _codes(name, words, options, stdin):
-            scan_code(walk, code, scope)
+            scan_code(walk, code, scope, name)
+
+
+def _area(table: ShellTable, name: str, words: list[str], scope: Scope) -> str:
+    """Return the area where a program works: that of the directory that its options name, or of the present one."""
+    directories = option_values(words[1:], table.directories.get(name, ()))
+    return scope.facts.area_of(scope.resolve(directories[-1]) if directories else scope.directory)
 
 
 def _unknown_program(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
@@ -84,7 +107,7 @@ def _change_shell(walk: ShellWalk, name: str, words: list[str], scope: Scope) ->
                 walk.script(value, scope.copy())
     elif name in ("source", "."):
         if rest and ("/dev/fd/" in rest[0] or rest[0] == "/dev/stdin"):
-            walk.unjudged(scope, "the script that a shell reads is not known before it runs")
+            walk.unjudged(scope, UNKNOWN_FILE)
     elif name in ("read", "mapfile", "readarray", "unset", "getopts"):
         for word in rest:
             scope.assign(word, (MANY,))
@@ -154,7 +177,7 @@ def _shell(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> None:
             walk.script(rest[0], inner)
     elif rest and not reads_stdin:
         if "/dev/fd/" in rest[0] or rest[0] == "/dev/stdin" or (is_unknown(rest[0]) and MANY in rest[0]):
-            walk.unjudged(scope, "the script that a shell reads is not known before it runs: write it to a file first")
+            walk.unjudged(scope, UNKNOWN_FILE)
     elif stdin and stdin != FROM_FILE:
         walk.script(stdin, inner)
     walk.acts.append(Act(SHELL, [program_name(words[0]), *rest[:1]], area=scope.facts.area_of(scope.directory)))
@@ -289,13 +312,51 @@ def _codes(name: str, words: Sequence[str], options: Sequence[str], stdin: str) 
     return codes
 
 
-def scan_code(walk: ShellWalk, code: str, scope: Scope) -> None:
-    """Look for commands and paths in the text of a program in another language.
+def scan_code(walk: ShellWalk, code: str, scope: Scope, name: str = "") -> None:
+    """Look for commands and paths in the text of a program in another language; ``name`` is its interpreter.
 
-    Only words are compared: the program is not understood.
+    Only words are compared: the program is not understood. Commands are looked for where it runs some.
     """
+    for piece in _run_code(code, name):
+        _scan_commands(walk, piece, scope)
+    if _CODE_WRITES.search(code) is None:
+        return
+    for match in islice(_CODE_WORD.finditer(code), _LAST * 10):
+        token = match.group()
+        # A whole literal: a path that is mentioned in a text is not written.
+        is_literal = (
+            code[match.start() - 1 : match.start()] in _QUOTES and code[match.end() : match.end() + 1] in _QUOTES
+        )
+        if is_literal and "/" in token and any(part[:1] == "." and part.strip(".") for part in token.split("/")):
+            walk.acts.append(Act(WRITE, target=join_path(scope.directory, _home(token, scope))))
+
+
+def _run_code(code: str, name: str) -> list[str]:
+    """Return the parts of a program that may be commands: arguments of calls; all of it if one is computed."""
+    if not name or name in _EDITORS:
+        return [code]
+    pieces = [match.group(1) for match in _CODE_TICKS.finditer(code)] if name in _TICKS else []
+    for match in _CODE_RUNS.finditer(code):
+        piece = code[match.end() : match.end() + _RUN_LENGTH]
+        if match.group().endswith("("):
+            piece = _up_to_parenthesis(piece)
+            if piece.strip() and _LITERAL.match(piece) is None:
+                return [code]
+        pieces.append(piece if match.group().endswith("(") else piece.partition("\n")[0])
+    return pieces
+
+
+def _up_to_parenthesis(text: str) -> str:
+    level = 1
+    for index, character in enumerate(text):
+        level += (character == "(") - (character == ")")
+        if level == 0:
+            return text[:index]
+    return text
+
+
+def _scan_commands(walk: ShellWalk, code: str, scope: Scope) -> None:
     tokens = _CODE_WORD.findall(code)[: _LAST * 10]
-    writes = _CODE_WRITES.search(code) is not None
     for index, token in enumerate(tokens):
         name = program_name(token)
         if name in walk.guarded_programs:
@@ -305,8 +366,6 @@ def scan_code(walk: ShellWalk, code: str, scope: Scope) -> None:
             else:
                 where = scope.facts.area_of(scope.directory)
             walk.acts.append(Act(SHELL, words, area=where, is_code=True))
-        if writes and "/" in token and any(part[:1] == "." and part.strip(".") for part in token.split("/")):
-            walk.acts.append(Act(WRITE, target=join_path(scope.directory, _home(token, scope))))
 
 
 def _home(path: str, scope: Scope) -> str:

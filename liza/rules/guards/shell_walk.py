@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 MAX_COMMANDS = 5_000
 MAX_STEPS = 50_000  # parts of scripts that are walked through, each as often as it runs
 MAX_LEVELS = 12  # of scripts within scripts
+UNKNOWN_SCRIPT = (
+    "a shell would run text that is not known before it runs. Put the text into a file, read it, and run the file: "
+    "bash FILE"
+)
 _EDITORS = ("GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "EDITOR", "VISUAL", "GIT_PAGER", "PAGER", "GIT_SSH_COMMAND")
 _PREFIXES = ("!", "coproc")
 
@@ -57,7 +61,7 @@ class ShellWalk:
     def script(self, text: str, scope: Scope) -> None:
         """Walk through a script in this scope, and then through functions that nothing calls."""
         if not is_known(text):
-            self.unjudged(scope, "the script that a shell runs is not known before it runs: write it out")
+            self.unjudged(scope, UNKNOWN_SCRIPT)
             return
         self.levels += 1
         if self.levels > MAX_LEVELS:

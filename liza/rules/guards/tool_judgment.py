@@ -58,9 +58,10 @@ class ToolJudge:
         if use.kind == FETCH:
             return [Act(FETCH, target=path) for path in use.texts] or [Act(FETCH, target="?")]
         if use.kind in (READ, WRITE):
-            return [Act(use.kind, target=self._absolute(path)) for path in paths] or [Act(use.kind)]
+            acts = [Act(use.kind, target=self._absolute(path), is_tree=use.is_tree) for path in paths]
+            return acts or [Act(use.kind)]
         # A tool of its own: it may have a rule, and it writes what it names.
-        return [Act(use.kind), *(Act(WRITE, target=self._absolute(path)) for path in paths)]
+        return [Act(use.kind), *(Act(WRITE, target=self._absolute(path), is_tree=use.is_tree) for path in paths)]
 
     def _absolute(self, path: str) -> str:
         path = path.removeprefix("file://")

@@ -22,13 +22,25 @@ _CONTENT_KEYS = (
     "content", "contents", "new_string", "newString", "new_str", "file_text", "edits", "patch", "diff", "text",
     "new_source", "replace", "insert",
 )  # fmt: skip
+_SOURCE_KEYS = ("source", "src", "from", "old_path", "oldPath", "source_path", "sourcePath")
+_TARGET_KEYS = (
+    "destination", "dest", "dst", "target", "to", "new_path", "newPath", "destination_path", "destinationPath",
+    "target_path", "relative_path", "relativePath", "paths", "files", "file", "filepath",
+)  # fmt: skip
+_REMOVES = ("delete", "remove", "move", "rename", "rmdir")
+_CHANGES = (
+    *_REMOVES, "write", "create", "copy", "edit", "append", "replace", "insert", "patch", "mkdir", "make_dir",
+)  # fmt: skip
+_REMOTE = ("github", "gitlab", "bitbucket", "gitea")
+"""Servers whose paths are those of a repository elsewhere."""
 
 
 class NamedTool:
     """A tool in the vocabulary. ``texts`` are commands, paths, or addresses. ``words``: a command that is given as
-    separate words. ``patch``: a patch whose paths are written. ``directory``: where it starts; empty if not given."""
+    separate words. ``patch``: a patch whose paths are written. ``directory``: where it starts; empty if not given.
+    ``is_tree``: what is below its paths is removed or moved with them."""
 
-    __slots__ = ("directory", "kind", "patch", "texts", "words")
+    __slots__ = ("directory", "is_tree", "kind", "patch", "texts", "words")
 
     def __init__(
         self,
@@ -37,7 +49,9 @@ class NamedTool:
         words: Sequence[str] = (),
         patch: str = "",
         directory: str = "",
+        is_tree: bool = False,
     ) -> None:
+        self.is_tree = is_tree
         self.kind, self.texts, self.words, self.patch, self.directory = kind, texts, words, patch, directory
 
 
@@ -77,13 +91,25 @@ def read_tool(name: str, given: object, tools: Mapping[str, Mapping[str, Any]]) 
             patch = given
         if row.get("unless") and data.get(row["unless"][0]) in row["unless"][1:]:
             kind = READ
-        return NamedTool(kind, texts, patch=patch, directory=directory)
+        is_tree = kind == WRITE and any(verb in name.casefold() for verb in _REMOVES)
+        return NamedTool(kind, texts, patch=patch, directory=directory, is_tree=is_tree)
     if any(isinstance(data.get(key), str | list) for key in _COMMAND_KEYS[:2]):
         return _shell(name, given, data, _COMMAND_KEYS[:2], directory)
+    return _other(kind, data, directory)
+
+
+def _other(kind: str, data: Mapping[str, Any], directory: str) -> NamedTool:
+    """Return what a tool does that is not in the table: it writes what it names if its name or its input says so."""
+    name = kind.casefold()
+    tool = name.rpartition("/")[2]
+    if any(server in name[: len(name) - len(tool)] for server in _REMOTE):
+        return NamedTool(kind)
     paths = _texts(data, _PATH_KEYS)
-    if paths and any(key in data for key in _CONTENT_KEYS):
-        return NamedTool(kind, paths, directory=directory)
-    return NamedTool(kind)
+    if any(verb in tool for verb in _CHANGES):
+        keys = _TARGET_KEYS if "copy" in tool else (*_SOURCE_KEYS, *_TARGET_KEYS)
+        is_tree = any(verb in tool for verb in _REMOVES)
+        return NamedTool(kind, [*paths, *_texts(data, keys)], directory=directory, is_tree=is_tree)
+    return NamedTool(kind, paths if any(key in data for key in _CONTENT_KEYS) else (), directory=directory)
 
 
 def _as_object(given: object) -> Mapping[str, Any]:
