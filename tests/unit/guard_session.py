@@ -41,12 +41,18 @@ def facts(role: str = "coder", **changes: Any) -> GuardFacts:
     return GuardFacts(**{**given, **changes})
 
 
+@cache
+def _prepared() -> PreparedRules:
+    data = defaults()
+    return PreparedRules({"rules": data["rule"], "tools": data["tools"], "shell": data["shell"], "tests": TESTS})
+
+
 def judge_tool(tool: str, given: object, role: str = "coder", rules: Any = (), **changes: Any) -> Verdict:
     """The verdict on a tool call; one that cannot be judged is denied by the rule of that name."""
     found = defaults()
     data = {"rules": [*rules, *found["rule"]], "tools": found["tools"], "shell": found["shell"], "tests": TESTS}
     try:
-        return ToolJudge(PreparedRules(data), facts(role, **changes), parse_script).judge(tool, given)
+        return ToolJudge(PreparedRules(data) if rules else _prepared(), facts(role, **changes), parse_script).judge(tool, given)
     except (CannotJudge, ValueError) as error:
         return Verdict(False, str(error), UNJUDGED_RULE)
 

@@ -95,7 +95,9 @@ def expand(word: Word, scope: Scope, output: Callable[[WordPart, Scope], str]) -
             text = part.value if part.quoted else _without_wildcards(part.value)
             if index == 0 and not part.quoted and text[:1] == "~":
                 text = _expand_tilde(text, scope)
-            choices.append([(text, True)])
+            # An unknown part of a script's text may become several words, unless it is quoted there.
+            is_split = ANY in part.value and not part.quoted
+            choices.append([(text.replace(ANY, MANY), False) if is_split else (text, True)])
         elif part.form == "variable":
             choices.append([(value, part.quoted) for value in scope.values_of(part.value)])
         elif part.form == "output":

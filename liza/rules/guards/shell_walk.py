@@ -10,7 +10,7 @@ from liza.rules.guards.shell_programs import FROM_FILE, is_set_up, run_program
 from liza.rules.guards.shell_scope import MAX_COMBINATIONS, Scope, expand
 from liza.rules.guards.shell_syntax import CannotJudge, Redirect, ShellNode, WordPart
 from liza.rules.guards.shell_table import ShellTable, positionals
-from liza.rules.guards.word_matching import ANY, MANY, is_known
+from liza.rules.guards.word_matching import ANY, MANY, is_known, is_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +59,11 @@ class ShellWalk:
         return self.acts
 
     def script(self, text: str, scope: Scope) -> None:
-        """Walk through a script in this scope, and then through functions that nothing calls."""
-        if not is_known(text):
+        """Walk through a script in this scope, and then through functions that nothing calls.
+
+        A part of it may be unknown, as in ``bash -c "cd $x && make"``: it is then an unknown part of a word.
+        """
+        if is_unknown(text.strip()):
             self.unjudged(scope, UNKNOWN_SCRIPT)
             return
         self.levels += 1
@@ -208,7 +211,7 @@ class ShellWalk:
         return stdin
 
     def path(self, tool: str, target: str, scope: Scope, is_tree: bool = False) -> None:
-        if target and not target.startswith("/dev/"):
+        if target and target != "-" and not target.startswith("/dev/"):
             self.acts.append(Act(tool, target=scope.resolve(target), is_tree=is_tree))
 
     def invoke(self, words: list[str], scope: Scope, stdin: str) -> None:
