@@ -14,8 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from liza.rules.guards.command_pattern import CommandPattern
     from liza.rules.guards.guard_rules import GuardRule
-    from liza.rules.guards.prepared_rules import PreparedRules
+    from liza.rules.guards.prepared_rules import ConcernedRule, PreparedRules
 
 UNJUDGED_RULE = "cannot-be-judged"
 BELOW = "**"
@@ -39,7 +40,8 @@ class GuardSet:
 
     def __init__(self, rules: PreparedRules, facts: GuardFacts) -> None:
         self.rules, self.facts = rules, facts
-        self._paths: dict[int, list[str]] = {}
+        self._paths: dict[int, list[tuple[str, list[str]]]] = {}
+        self._parts: dict[str, list[str]] = {}
 
     def judge(self, acts: Iterable[Act], allowed: Iterable[Act] = ()) -> Verdict:
         """Return the verdict on acts of one tool. ``allowed`` are acts that are always allowed."""
@@ -61,8 +63,7 @@ class GuardSet:
 
     def _judge_act(self, act: Act) -> Verdict:
         command: Command | None = None
-        rules = self.rules.rules_for(act.words[0]) if act.tool == SHELL and act.words else self.rules.rules
-        for rule in rules:
+        for rule, patterns in self._rules_for(act):
             if rule.roles and self.facts.role not in rule.roles:
                 continue
             if rule.tools and not _names_tool(rule.tools, act.tool):
@@ -71,14 +72,20 @@ class GuardSet:
                 if act.tool != SHELL:
                     continue
                 command = command or Command(act.words, self.rules.table.values, self.facts.branch, act.is_code)
-            result = self._matches(rule, act, command)
+            result = self._matches(rule, patterns, act, command)
             if result == YES and rule.allow:
                 return Verdict(True, None, rule.name)
             if result != NO and not rule.allow:
                 return Verdict(False, _denial(rule, act, result, self.facts, self._removed_with(rule, act)), rule.name)
         return ALLOWED
 
-    def _matches(self, rule: GuardRule, act: Act, command: Command | None) -> int:
+    def _rules_for(self, act: Act) -> Sequence[ConcernedRule]:
+        if act.tool != SHELL or not act.words:
+            return [(rule, ()) for rule in self.rules.rules]
+        first = next((word for word in act.words[1:] if word[:1] != "@"), "")
+        return self.rules.rules_for(act.words[0], first if is_known(first) and first[:1] != "-" else "")
+
+    def _matches(self, rule: GuardRule, patterns: Sequence[CommandPattern], act: Act, command: Command | None) -> int:
         result = YES
         if rule.areas and act.tool == SHELL:
             if act.area == UNKNOWN:
@@ -86,11 +93,11 @@ class GuardSet:
             else:
                 result = YES if act.area in rule.areas else NO
         if result and rule.commands and command is not None:
-            result = min(result, max(match_command(pattern, command) for pattern in self.rules.patterns_of(rule)))
+            result = min(result, max((match_command(pattern, command) for pattern in patterns), default=NO))
         if result and rule.paths:
             if act.tool == SHELL or not act.target:
                 return NO
-            result = min(result, max(self._match_path(path, act, rule.allow) for path in self._path_patterns(rule)))
+            result = min(result, max(self._match_path(*path, act, rule.allow) for path in self._path_patterns(rule)))
         return result
 
     def _removed_with(self, rule: GuardRule, act: Act) -> str:
@@ -99,31 +106,42 @@ class GuardSet:
             return ""
         alone = Act(act.tool, target=act.target)
         patterns = self._path_patterns(rule)
-        if any(self._match_path(path, alone, False) != NO for path in patterns):
+        if any(self._match_path(path, parts, alone, False) != NO for path, parts in patterns):
             return ""
-        return next((path for path in patterns if self._match_path(path, act, False) != NO), "")
+        return next((path for path, parts in patterns if self._match_path(path, parts, act, False) != NO), "")
 
-    def _path_patterns(self, rule: GuardRule) -> list[str]:
+    def _path_patterns(self, rule: GuardRule) -> list[tuple[str, list[str]]]:
+        """Return the patterns of a rule's paths, each with its components."""
         if id(rule) not in self._paths:
             paths = [_fill_path(path, self.facts) for path in rule.paths]
-            self._paths[id(rule)] = [path for path in paths if path] or ["\0"]
+            self._paths[id(rule)] = [(path, _components(path)) for path in paths if path] or [("\0", [])]
         return self._paths[id(rule)]
 
-    def _match_path(self, pattern: str, act: Act, allow: bool) -> int:
+    def _parts_of(self, target: str) -> list[str]:
+        """Return the components of a path, with links resolved: once, because that reads each directory of it."""
+        parts = self._parts.get(target)
+        if parts is None:
+            parts = self._parts[target] = _components(self.facts.real(target) if is_known(target) else target)
+        return parts
+
+    def _match_path(self, pattern: str, wanted: list[str], act: Act, allow: bool) -> int:
         """Compare the components of a path. A component of which nothing is known matches nothing."""
         target = act.target
         if not pattern.startswith("/"):
             return match_glob(pattern, target)
         if not target.startswith("/"):
             return YES if not allow and _names_hidden(pattern, target) else NO
-        target = self.facts.real(target) if is_known(target) else target
-        parts, wanted = ([part for part in path.casefold().split("/") if part] for path in (target, pattern))
+        parts = self._parts_of(target)
         if BELOW in wanted:
             return YES if _same_below(wanted, parts) else NO
         if len(parts) < len(wanted):
             inside = act.is_tree and not allow and _same(wanted[: len(parts)], parts, True)
             return YES if inside else NO
         return YES if _same(wanted, parts[: len(wanted)]) else NO
+
+
+def _components(path: str) -> list[str]:
+    return [part for part in path.casefold().split("/") if part]
 
 
 def _names_tool(tools: Sequence[str], tool: str) -> bool:

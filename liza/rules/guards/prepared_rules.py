@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-MAX_PROGRAMS = 1000
-"""Programs whose rules are remembered. An agent chooses the names, so their number is limited."""
+    ConcernedRule = tuple[GuardRule, Sequence[CommandPattern]]
+
+MAX_COMMANDS = 1000
+"""Programs with their first arguments whose rules are remembered. An agent chooses these, so the number is limited."""
 
 
 class PreparedRules:
@@ -24,29 +26,28 @@ class PreparedRules:
         self.rules = [GuardRule(row) for row in data["rules"]]
         self.table = ShellTable(data.get("shell", {}))
         self.tests: str = (data.get("tests") or "").strip()
-        # By rule and not by name: a rule of the project may have the name of a default.
-        self._patterns: dict[int, list[CommandPattern]] = {}
-        self._by_program: dict[str, Sequence[GuardRule]] = {}
+        self._patterns: Sequence[ConcernedRule] | None = None
+        self._by_command: dict[tuple[str, str], Sequence[ConcernedRule]] = {}
         self._guarded: frozenset[str] | None = None
 
-    def patterns_of(self, rule: GuardRule) -> list[CommandPattern]:
-        """Return the patterns of a rule's commands."""
-        patterns = self._patterns.get(id(rule))
-        if patterns is None:
-            patterns = self._patterns[id(rule)] = rule.patterns()
-        return patterns
+    def rules_for(self, program: str, first: str = "") -> Sequence[ConcernedRule]:
+        """Return the rules that may concern a command, in their order, each with those of its patterns that may.
 
-    def rules_for(self, program: str) -> Sequence[GuardRule]:
-        """Return the rules that may concern a command of this program, in their order."""
-        rules = self._by_program.get(program)
+        ``first`` is the command's first argument, such as the subcommand of git; empty if it is not known.
+        """
+        key = (program, first)
+        rules = self._by_command.get(key)
         if rules is None:
-            rules = [rule for rule in self.rules if not rule.commands or self._may_name(rule, program)]
-            if len(self._by_program) < MAX_PROGRAMS:
-                self._by_program[program] = rules
+            if self._patterns is None:
+                self._patterns = [(rule, rule.patterns()) for rule in self.rules]
+            rules = [
+                (rule, may)
+                for rule, patterns in self._patterns
+                if (may := [pattern for pattern in patterns if _may_match(pattern, program, first)]) or not patterns
+            ]
+            if len(self._by_command) < MAX_COMMANDS:
+                self._by_command[key] = rules
         return rules
-
-    def _may_name(self, rule: GuardRule, program: str) -> bool:
-        return any(match_any(pattern.program, program) != NO for pattern in self.patterns_of(rule))
 
     @property
     def guarded_programs(self) -> frozenset[str]:
@@ -55,3 +56,11 @@ class PreparedRules:
             words = (pattern.split()[0] for rule in self.rules if not rule.allow for pattern in rule.commands)
             self._guarded = frozenset(name for word in words for name in word.split("|") if "*" not in name)
         return self._guarded
+
+
+def _may_match(pattern: CommandPattern, program: str, first: str) -> bool:
+    if match_any(pattern.program, program) == NO:
+        return False
+    if not first or not pattern.arguments or any(word[:1] == "<" for word in pattern.arguments[0]):
+        return True
+    return match_any(pattern.arguments[0], first) != NO

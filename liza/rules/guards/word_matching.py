@@ -34,6 +34,12 @@ def match_glob(pattern: str, word: str) -> int:
     is_whole = is_known(word)
     if is_whole and "*" not in pattern and "?" not in pattern:
         return YES if pattern == word else NO
+    if is_whole and "?" not in pattern:
+        start, _, rest = pattern.partition("*")
+        if not word.startswith(start):
+            return NO
+        if "*" not in rest:
+            return YES if word.endswith(rest) and len(word) >= len(start) + len(rest) else NO
     if len(word) > MAX_LENGTH:
         start = pattern.partition("*")[0].partition("?")[0]
         return MAYBE if not is_whole or word.startswith(start) else NO
