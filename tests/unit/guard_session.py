@@ -52,7 +52,9 @@ def judge_tool(tool: str, given: object, role: str = "coder", rules: Any = (), *
     found = defaults()
     data = {"rules": [*rules, *found["rule"]], "tools": found["tools"], "shell": found["shell"], "tests": TESTS}
     try:
-        return ToolJudge(PreparedRules(data) if rules else _prepared(), facts(role, **changes), parse_script).judge(tool, given)
+        return ToolJudge(PreparedRules(data) if rules else _prepared(), facts(role, **changes), parse_script).judge(
+            tool, given
+        )
     except (CannotJudge, ValueError) as error:
         return Verdict(False, str(error), UNJUDGED_RULE)
 

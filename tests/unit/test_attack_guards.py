@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
 
 from liza.programs.guards import guard_files, session_guards
 from liza.programs.guards.session_guards import SessionGuards
+from liza.rules.guards.guard_paths import GUARDS_FILE
+from liza.rules.guards.guard_rules import find_rule_errors
 from liza.rules.paths import Paths
 
 
@@ -28,3 +33,44 @@ def test_a_denying_rule_that_nobody_trusted_takes_no_default_away(tmp_path: Path
     assert not session_guards.judge_tool(
         data, "Write", {"file_path": f"{tmp_path}/.liza/state.yaml", "content": "x"}, {}
     ).allowed
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", '{"rules": 3}', '{"rules": []}', '{"rules": [', "[" * 100_000, "\ud800"]
+)
+def test_a_damaged_file_is_an_error_that_says_so(tmp_path: Path, text: str) -> None:
+    (tmp_path / GUARDS_FILE).write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(ValueError, match=r"guards\.json is damaged: .*a person ends this session"):
+        session_guards.read_guards(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rules": [3]},
+        {"rules": [{"commands": ["ls"]}]},
+        {"tools": 3},
+        {"shell": {"code": 3}},
+        {"rules": [{"name": "a"}, 3]},
+    ],
+)
+def test_damaged_guards_deny_with_a_sentence(tmp_path: Path, changes: dict[str, object]) -> None:
+    data = {**_guards(tmp_path).data, **changes}
+    (tmp_path / GUARDS_FILE).write_text(json.dumps(data))
+    guards = session_guards.read_guards(str(tmp_path))
+    verdict = session_guards.judge_tool(guards, "Bash", {"command": "python3 -c 'x'"}, {})
+    assert not verdict.allowed
+    assert "guards.json is damaged: " in (verdict.reason or "")
+
+
+def test_rules_as_slow_as_a_file_can_have_them_are_judged_soon(tmp_path: Path) -> None:
+    """The longest patterns that are accepted, of stars and marks: a step for each character of the word."""
+    patterns = ["ls " + "*?" * 490 for _ in range(20)] + ["ls " + "*" * 990, "ls " + "*a" * 490]
+    rows = [
+        {"name": "a", "commands": patterns, "reason": "x"},
+        {"name": "b", "paths": ["/" + "**/" * 300 + "x"], "reason": "x"},
+    ]
+    assert find_rule_errors(rows) == []
+    guards = SessionGuards({**_guards(tmp_path).data, "rules": rows})
+    command = f"ls {'b' * 4000}$x {'a' * 4000}; touch /{'a/' * 500}b"
+    assert not session_guards.judge_tool(guards, "Bash", {"command": command}, {}).allowed

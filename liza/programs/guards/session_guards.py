@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_DENIALS = 1 << 20  # size in bytes at which no further denials are recorded
 ON_ERROR_ALLOW = "allow"
+_DAMAGED = "Use no more tools; a person ends this session, and the next one gets new guards"
 _VARIABLES = ("HOME", "TMPDIR", "USER", "LIZA_ROOT", "LIZA_RUN", "LIZA_TASK", "LIZA_AGENT_ID")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
@@ -48,9 +49,13 @@ class SessionGuards:
 
 def read_guards(directory: str) -> SessionGuards:
     """Return the guards in a run's guards file. Raises FileNotFoundError, OSError, ValueError, NotRegularFile."""
-    data = json.loads(untrusted_files.read(f"{directory}/{GUARDS_FILE}"))
-    if not isinstance(data, dict) or not isinstance(data.get("rules"), list):
-        raise ValueError(f"{directory}/{GUARDS_FILE} has no rules")
+    path = f"{directory}/{GUARDS_FILE}"
+    try:
+        data = json.loads(untrusted_files.read(path))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}. {_DAMAGED}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("rules"), list) or not data["rules"]:
+        raise ValueError(f"{path} is damaged: it has no rules. {_DAMAGED}")
     return SessionGuards(data)
 
 
@@ -68,6 +73,8 @@ def judge_tool(
         verdict = ToolJudge(guards.rules, facts, parse_script).judge(tool, given)
     except CannotJudge as error:
         verdict = Verdict(False, f"[liza] not run: {error}", UNJUDGED_RULE)
+    except (AttributeError, KeyError, TypeError) as error:
+        verdict = Verdict(False, f"[liza] not run: {GUARDS_FILE} is damaged: {error!r}. {_DAMAGED}", UNJUDGED_RULE)
     except Exception as error:  # noqa: BLE001 - whatever fails here must not let the tool pass
         verdict = Verdict(False, f"[liza] not run: the guards cannot judge this tool: {error}", UNJUDGED_RULE)
     if verdict.rule == UNJUDGED_RULE and guards.data.get("on_error") == ON_ERROR_ALLOW:
