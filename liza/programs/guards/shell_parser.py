@@ -122,6 +122,9 @@ class _Converter:
                 inner += self._redirect(child, redirects)
             elif child.type == "command_name":
                 words += child.children or [child]
+            elif child.type == "subshell":
+                # ``time (cd x && make)``
+                inner.append(self.convert(child))
             elif child.type != "comment" and child.type != "=":
                 words.append(child)
         return ShellNode("command", inner, self._join(words), assignments, redirects)

@@ -24,7 +24,7 @@ UNKNOWN_SCRIPT = (
     "bash FILE"
 )
 _EDITORS = ("GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "EDITOR", "VISUAL", "GIT_PAGER", "PAGER", "GIT_SSH_COMMAND")
-_PREFIXES = ("!", "coproc")
+_PREFIXES = ("!", "coproc", "{")  # the grammar takes ``{`` behind time for an argument
 
 
 class ShellWalk:
