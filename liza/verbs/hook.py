@@ -17,16 +17,15 @@ import msgspec
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import NO_REPLY, HookReply, ReceivedEvent
 from liza.programs.hooks.hook_templates import HookMeaning, HookTemplate, load_template
-from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.rules.errors import LizaError
 from liza.rules.formatting.times import format_time
 from liza.rules.guards.tool_vocabulary import RAW_INPUT
 from liza.rules.paths import Paths
-from liza.rules.value_classes import replace
 from liza.verbs.quick_hook import MOST_CALLS
 from liza.worker.api_requests import AuthorizeRequest
 from liza.worker.authorize import authorize
+from liza.worker.lifecycle import report_hook_event
 
 SIZE_AFTER_CUT = 1 << 20  # size in bytes of the list of calls after it was truncated: some 7,000 calls
 HOOK_EVIDENCE = "hook {event}"
@@ -49,6 +48,7 @@ class Hook:
             return self._reply(self.run_dir)
         except Exception as error:  # noqa: BLE001 - an error here must not stop the program
             self.log_error(error)
+            self.messages = ()  # they are not printed
             return NO_REPLY
 
     def _reply(self, run_dir: RunDir) -> HookReply:
@@ -66,17 +66,25 @@ class Hook:
         turn = hook_events.next_turn(run_dir.read_turn(), event, now)
         if turn is None:
             return NO_REPLY
-        if event.meaning is not HookMeaning.STOPPED:
-            run_dir.mark_ready(now, HOOK_EVIDENCE.format(event=self.event))
         if event.meaning is HookMeaning.TOOL:
             _log_call(run_dir, event)
-        self._acknowledge_prompted(run_dir, event, now)
-        reply = self._context_reply(run_dir, template, event, turn)
-        if reply is not NO_REPLY and event.event.push is not None:
-            phase = turn.phase if turn.is_reported else TurnPhase.BUSY.value
-            turn = replace(turn, phase=phase, pushes=turn.pushes + 1)
-        run_dir.write_turn(turn)
+        reply = self._message_reply(run_dir, template, event, turn, now)
+        is_pushed = reply is not NO_REPLY and event.event.push is not None
+        # It reads the turn again: the runtime, or another hook, may have reported meanwhile.
+        report_hook_event(run_dir, event, self.event, now, is_pushed=is_pushed)
         return reply
+
+    def _message_reply(
+        self, run_dir: RunDir, template: HookTemplate, event: ReceivedEvent, turn: Turn, now: datetime
+    ) -> HookReply:
+        """Acknowledge and deliver messages. An error of the inbox is logged, and the event is recorded without it."""
+        try:
+            self._acknowledge_prompted(run_dir, event, now)
+            return self._context_reply(run_dir, template, event, turn)
+        except Exception as error:  # noqa: BLE001 - a damaged inbox must not hide the state of the turn
+            self.log_error(error)
+            self.messages = ()
+            return NO_REPLY
 
     def _decode_payload(self) -> dict[str, object]:
         """Decode the payload; empty if it is not an object. The event name alone is enough to refuse a tool."""

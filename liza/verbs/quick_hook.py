@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -53,14 +54,26 @@ class UsualEvent:
             if self._is_unusual():
                 return False
             data = parse_payload(payload)
-            turn = self._next_turn(data)
-            if turn is None:
+            if self._next_turn(data) is None:
                 return False
-            if self.is_tool:
-                if self._is_refused(data):
-                    return True
-                if not self._append_call(data):
-                    return False
+            if self.is_tool and self._is_refused(data):
+                return True
+            lock = untrusted_files.open_regular(f"{self.directory}/.turn.lock", os.O_RDWR | os.O_CREAT)
+        except (OSError, ValueError, RecursionError, NotRegularFile):
+            return False
+        try:
+            return self._record_turn(lock, data)
+        finally:
+            os.close(lock)
+
+    def _record_turn(self, lock: int, data: Mapping[str, Any]) -> bool:
+        """Record the event under the lock that `worker/lifecycle.py` takes. Return False if `hook` must handle it:
+        another report is being written, or has changed the turn since the guards were asked. Raises OSError."""
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            turn = self._next_turn(data)
+            if turn is None or (self.is_tool and not self._append_call(data)):
+                return False
         except (OSError, ValueError, RecursionError, NotRegularFile):
             return False
         atomic.write(f"{self.directory}/turn.json", turn)
@@ -81,20 +94,8 @@ class UsualEvent:
         """Return the record of the turn after this event; None if the event may not belong to the turn."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         before = parse_turn(untrusted_files.read(f"{self.directory}/turn.json"), now[:10])
-        if before is None or before["phase"] != BUSY or (self.reads["nested"] and data.get(self.reads["nested"])):
-            return None
-        session = data.get(self.reads["session"])
-        session = session if isinstance(session, str) and session else None
-        if before["session"] and session not in (None, before["session"]):
-            return None
-        return format_turn(
-            {
-                **before,
-                "time": now,
-                "tools": before["tools"] + self.is_tool,
-                "session": session or before["session"],
-            }
-        )
+        turn = None if before is None else next_turn(before, self.is_tool, self.reads, data, now)
+        return None if turn is None else format_turn(turn)
 
     def _is_refused(self, data: Mapping[str, Any]) -> bool:
         """Ask the guards, and set the reply if they refuse the tool. Raises OSError, ValueError, NotRegularFile."""
@@ -148,6 +149,19 @@ def find_event(provider: str, event: str, environ: Mapping[str, str]) -> UsualEv
     if fields is None or ancestors.find_outermost_run(root) not in (None, run):
         return None
     return UsualEvent(f"{provider} {event}", fields[0] == TOOL, fields[1], f"{root}/.liza/run/{agent}", run)
+
+
+def next_turn(
+    before: Mapping[str, Any], is_tool: bool, reads: Mapping[str, str], data: Mapping[str, Any], now: str
+) -> dict[str, Any] | None:
+    """Return the turn after a usual event, as `hook_events.next_turn` does; None if it may not belong to the turn."""
+    if before["phase"] != BUSY or (reads["nested"] and data.get(reads["nested"])):
+        return None
+    session = data.get(reads["session"])
+    session = session if isinstance(session, str) and session else None
+    if before["session"] and session not in (None, before["session"]):
+        return None
+    return {**before, "time": now, "tools": before["tools"] + is_tool, "session": session or before["session"]}
 
 
 def fill_text(form: Any, text: str) -> Any:

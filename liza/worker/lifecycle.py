@@ -1,11 +1,17 @@
-"""Lifecycle: a runtime reports the transitions of its run, which are recorded where hooks record theirs."""
+"""Lifecycle: a runtime, or the hooks of a program, report the transitions of their run.
+
+Both are recorded in ``turn.json``, under the lock of that file: each report decides from the state that the other
+left. `verbs/quick_hook.py` records the usual event of a hook under the same lock.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 
-from liza.board import wake_up
+from liza.programs.hooks import hook_events
+from liza.programs.hooks.hook_events import ReceivedEvent
+from liza.programs.hooks.hook_templates import HookMeaning
 from liza.programs.session.run_directory import RunDir, Turn, TurnSource
 from liza.rules.errors import UsageError
 from liza.rules.worker_api.lifecycle_rules import (
@@ -23,6 +29,7 @@ from liza.worker.current_run import require_current_run
 
 READY_BY_REPORT = "{source} {event}"
 _WAKING_STATES = WAITING_STATES | {LifecycleEvent.STOPPED}
+TURN_LOCK = ".turn.lock"
 LOCK_LIMIT = 5.0  # seconds; each holder needs milliseconds
 
 
@@ -35,31 +42,59 @@ def report_lifecycle(
     """
     exit_code = _exit_code(request)
     require_current_run(run_dir)
-    # Two requests of one run at the same time: each decides from the state that the other left.
-    with lock_path(run_dir.path / ".turn.lock", LOCK_LIMIT, 0o600, make_parents=False):
+    with _lock_turn(run_dir):
         before = run_dir.read_turn()
         reported = _reported_state(before)
         verdict = judge_event(reported, request.event, request.timestamp, now)
         if not verdict.applied:
             return LifecycleAnswer(applied=False, state=reported.state if reported else "", reason=verdict.reason)
-        if request.event in READY_EVENTS and not run_dir.is_ready():
-            run_dir.mark_ready(now, READY_BY_REPORT.format(source=source, event=request.event))
-        run_dir.write_turn(
-            Turn(
-                time=request.timestamp.astimezone(UTC),
-                phase=request.event,
-                tools=before.tools if before else 0,
-                session=request.session_id or (before.session if before else None),
-                pushes=before.pushes if before else 0,
-                source=source,
-                exit_code=exit_code,
-            )
+        turn = Turn(
+            time=request.timestamp.astimezone(UTC),
+            phase=request.event,
+            tools=before.tools if before else 0,
+            session=request.session_id or (before.session if before else None),
+            pushes=before.pushes if before else 0,
+            source=source,
+            exit_code=exit_code,
         )
+        _record(run_dir, turn, now, request.event if request.event in READY_EVENTS else None)
     if request.event in _WAKING_STATES:
-        # The supervisor also finds the record at its next look.
-        with suppress(OSError):
-            wake_up.wake_watchers(run_dir.paths, run_dir.agent)
+        _wake_supervisor(run_dir)
     return LifecycleAnswer(applied=True, state=request.event)
+
+
+def report_hook_event(
+    run_dir: RunDir, event: ReceivedEvent, name: str, now: datetime, *, is_pushed: bool = False
+) -> Turn | None:
+    """Record an event of a program's hook, and return the turn after it; None if it is not of the run's conversation.
+
+    ``name`` is that of the event in its program. ``is_pushed``: the reply makes the program continue. What a runtime
+    reported outranks a hook: its phase stays. Raises LizaError, OSError.
+    """
+    with _lock_turn(run_dir):
+        turn = hook_events.next_turn(run_dir.read_turn(), event, now, is_pushed=is_pushed)
+        if turn is not None:
+            _record(run_dir, turn, now, None if event.meaning is HookMeaning.STOPPED else name, TurnSource.HOOK)
+    return turn
+
+
+def _lock_turn(run_dir: RunDir) -> AbstractContextManager[int]:
+    return lock_path(run_dir.path / TURN_LOCK, LOCK_LIMIT, 0o600, make_parents=False)
+
+
+def _record(run_dir: RunDir, turn: Turn, now: datetime, event: str | None, by: TurnSource | None = None) -> None:
+    """Write the turn, and before it the sentinel if ``event`` shows that the run is ready. The caller has the lock."""
+    if event is not None and not (run_dir.path / "ready").exists():
+        run_dir.mark_ready(now, READY_BY_REPORT.format(source=by or turn.source, event=event))
+    run_dir.write_turn(turn)
+
+
+def _wake_supervisor(run_dir: RunDir) -> None:
+    """Wake the supervisor, which also finds the record at its next look."""
+    from liza.board import wake_up  # hooks do not load the package of the board
+
+    with suppress(OSError):
+        wake_up.wake_watchers(run_dir.paths, run_dir.agent)
 
 
 def _reported_state(turn: Turn | None) -> ReportedState | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -272,6 +272,10 @@ def _whatever_waits(was: Callable[..., Any]) -> Any:
 
 def _always_new(was: Callable[..., Any]) -> Any:
     return lambda event, line: os.urandom(16)
+
+
+def _no_lock_of_a_turn(was: Callable[..., Any]) -> Any:
+    return lambda run_dir: nullcontext()
 
 
 def _any_event(was: Callable[..., Any]) -> Any:
@@ -1259,6 +1263,11 @@ TABLE: dict[str, Defence] = {
         "a late or repeated event changes nothing",
         {"liza.rules.worker_api.lifecycle_rules:judge_event": _any_event},
         (f"{LIFECYCLE}test_a_late_event_is_answered_and_changes_nothing",),
+    ),
+    "lock of a turn": Defence(
+        "hooks and reports of a runtime do not overwrite each other's record",
+        {"liza.worker.lifecycle:_lock_turn": _no_lock_of_a_turn},
+        (f"{LIFECYCLE}test_hooks_and_reports_take_the_same_lock_of_the_turn",),
     ),
     "prompts after a crash": Defence(
         "a prompt that was recorded and perhaps not sent is sent again",

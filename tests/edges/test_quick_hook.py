@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +30,11 @@ from liza.rules.errors import UsageError
 from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
 from liza.rules.paths import Paths, agent_of
 from liza.rules.sessions.session_ends import StopReason
+from liza.system.flock import lock_path
 from liza.verbs import quick_hook
 from liza.verbs.hook import Hook
+from liza.worker.api_requests import LifecycleEvent, LifecycleRequest
+from liza.worker.lifecycle import TURN_LOCK, report_lifecycle
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 TODAY = f"{NOW:%Y-%m-%d}"
@@ -111,6 +117,55 @@ def test_a_turn_is_read_and_written_as_by_the_other_way(turn: Turn) -> None:
         turn.session,
         turn.pushes,
     )
+
+
+def reads_of(provider: str) -> list[tuple[str, str]]:
+    template = load_template(provider)
+    return [(provider, name) for name in template.events if quick_hook.read_event(provider, name) is not None]
+
+
+EVENTS = [pair for provider in sorted(list_providers()) for pair in reads_of(provider)]
+SESSIONS = st.sampled_from([None, "", "s", "t", 5, {}])
+
+
+@given(
+    st.sampled_from(EVENTS),
+    st.builds(
+        Turn,
+        time=st.just(NOW),
+        phase=st.sampled_from([phase.value for phase in TurnPhase]),
+        tools=st.integers(0, 9),
+        session=st.sampled_from([None, "s", "t"]),
+        pushes=st.integers(0, 9),
+        source=st.sampled_from(TurnSource),
+        exit_code=st.sampled_from([None, 1]),
+    ),
+    SESSIONS,
+    st.booleans(),
+)
+def test_both_ways_decide_on_the_same_turn_after_an_event(
+    words: tuple[str, str], before: Turn, session: object, is_nested: bool
+) -> None:
+    """The short way decides alike, or leaves the event to the other way. In a busy turn of hooks it decides."""
+    template, usual = load_template(words[0]), quick_hook.read_event(*words)
+    assert usual is not None
+    meaning, reads = usual
+    data = {reads["session"]: session, reads["tool"]: "x"}
+    if is_nested and reads["nested"]:
+        data[reads["nested"]] = "agent-1"
+    event = hook_events.parse_event(template, words[1], data)
+    assert event is not None
+    now = NOW + timedelta(seconds=5)
+    turn = hook_events.next_turn(before, event, now)
+    fields = quick_hook.parse_turn(msgspec.json.encode(before) + b"\n", TODAY)
+    decided = fields and quick_hook.next_turn(
+        fields, meaning == quick_hook.TOOL, reads, data, f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    )
+    if decided:
+        assert quick_hook.format_turn(decided) == msgspec.json.encode(turn) + b"\n"
+    else:
+        is_usual = not before.is_reported and before.exit_code is None and before.phase == "busy"
+        assert not is_usual or turn is None
 
 
 JSON = st.recursive(
@@ -372,6 +427,68 @@ def test_the_command_gives_an_unusual_event_to_the_other_way_with_its_payload(ru
     turn = run.read_turn()
     assert turn is not None
     assert (turn.tools, turn.session) == (3, "s")
+
+
+def _hold_turn(path: Path, taken: Event, released: Event) -> None:
+    with lock_path(path / TURN_LOCK, 5, 0o600):
+        taken.set()
+        released.wait(60)
+
+
+def test_the_command_waits_for_the_lock_of_a_report_in_another_process(run: RunDir) -> None:
+    context = multiprocessing.get_context("spawn")
+    taken, released = context.Event(), context.Event()
+    holder = context.Process(target=_hold_turn, args=(run.path, taken, released))
+    holder.start()
+    try:
+        assert taken.wait(60)
+        before = files(run)
+        assert not record(run), "left to the other way, which waits"
+        assert files(run) == before
+        done = list[subprocess.CompletedProcess[str]]()
+        thread = threading.Thread(target=lambda: done.append(run_command(run, "PreToolUse", json.dumps(LOOK))))
+        thread.start()
+        while not (run.path / HOOK_CALLS_FILE).exists():  # it then waits to write the turn
+            assert thread.is_alive()
+            time.sleep(0.01)
+        assert files(run)["turn.json"] == before["turn.json"]
+        released.set()
+        thread.join(60)
+    finally:
+        released.set()
+        holder.join(60)
+    turn = run.read_turn()
+    assert done[0].returncode == 0
+    assert turn is not None
+    assert turn.tools == 3
+
+
+def _report_often(root: Path, times: int) -> None:
+    run, now = RunDir(Paths(root), "coder-1.1"), datetime.now(UTC)
+    for number in range(times):
+        name = LifecycleEvent.BUSY if number % 2 else LifecycleEvent.IDLE
+        assert report_lifecycle(run, LifecycleRequest(event=name, run_id=run.run, timestamp=now), now).applied
+
+
+def _hook_often(root: Path, times: int) -> None:
+    run = RunDir(Paths(root), "coder-1.1")
+    for _ in range(times):
+        if not record(run):
+            Hook("codex", "PreToolUse", json.dumps(LOOK).encode(), environ(run)).reply()
+
+
+def test_no_hook_and_no_report_of_several_processes_is_lost(run: RunDir) -> None:
+    context = multiprocessing.get_context("spawn")
+    hooks = [context.Process(target=_hook_often, args=(run.paths.root, 20)) for _ in range(2)]
+    reports = context.Process(target=_report_often, args=(run.paths.root, 41))
+    for process in (*hooks, reports):
+        process.start()
+    for process in (*hooks, reports):
+        process.join(120)
+        assert process.exitcode == 0
+    turn = run.read_turn()
+    assert turn is not None
+    assert (turn.phase, turn.tools, turn.source) == ("idle", 42, TurnSource.API)
 
 
 def test_a_turn_that_cannot_be_written_is_logged_and_the_call_is_counted_once(run: RunDir) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from liza.programs.guards import guard_files
+from liza.programs.messages import inbox
 from liza.programs.messages.prompt_stream import PromptStream
 from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource
-from liza.rules.errors import FutureTime, LizaError, RunIsOver, UnknownId, UsageError
+from liza.rules.errors import FutureTime, LizaError, LockTimeout, RunIsOver, UnknownId, UsageError
 from liza.rules.paths import Paths
+from liza.system.flock import lock_path
+from liza.verbs.hook import Hook
+from liza.worker import lifecycle
 from liza.worker.api_requests import LifecycleEvent, LifecycleRequest
 from liza.worker.lifecycle import report_lifecycle
 
@@ -45,6 +53,62 @@ def test_reported_events_are_the_record_that_hooks_write(tmp_path: Path) -> None
     turn = run.read_turn()
     assert turn is not None
     assert (turn.phase, turn.exit_code, turn.source) == ("stopped", 3, TurnSource.ACP)
+
+
+def test_a_hook_does_not_undo_what_the_runtime_reports_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path)
+    guard_files.install_guards(run, guard_files.load_guards(run.paths, tmp_path), tmp_path, None, "deny", {})
+    report_lifecycle(run, event(E.BUSY), NOW)
+    inbox.queue_message(run.paths, "coder-1", "x", "ann", NOW, "system")
+    payload = json.dumps({"tool_name": "Bash", "tool_input": {"command": "ls"}, "session_id": "s"}).encode()
+    hook = Hook("claude", "PreToolUse", payload, {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)})
+    is_at_inbox, claim = threading.Event(), inbox.claim_for_hook
+
+    def claim_later(*words: Any, **more: Any) -> Any:
+        is_at_inbox.set()
+        return claim(*words, **more)
+
+    monkeypatch.setattr(inbox, "claim_for_hook", claim_later)
+    thread = threading.Thread(target=hook.reply)
+    with inbox.lock_inbox(run.paths, "coder-1"):  # as the stream of the run takes it for a moment
+        thread.start()
+        assert is_at_inbox.wait(30)
+        assert report_lifecycle(run, event(E.IDLE, 1), NOW).applied
+    thread.join()
+    turn = run.read_turn()
+    assert turn is not None
+    assert (turn.phase, turn.tools, turn.source, turn.session) == ("idle", 1, TurnSource.API, "s")
+
+
+def test_hooks_and_reports_take_the_same_lock_of_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path)
+    report_lifecycle(run, event(E.BUSY), NOW)
+    before = run.read_turn()
+    monkeypatch.setattr(lifecycle, "LOCK_LIMIT", 0.0)
+    with lock_path(run.path / lifecycle.TURN_LOCK, 0.0):
+        with pytest.raises(LockTimeout):
+            report_lifecycle(run, event(E.IDLE, 1), NOW)
+        Hook("claude", "Stop", b"{}", {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}).reply()
+    assert "LockTimeout" in (run.path / "hooks.log").read_text()
+    assert run.read_turn() == before
+
+
+def test_an_inbox_that_cannot_be_used_does_not_hide_the_state_of_the_turn(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    (run.path.parent / "inbox").mkdir()
+    (run.path.parent / "inbox" / "done").symlink_to(tmp_path)
+    (run.path.parent / "inbox" / "x.json").write_text("{")
+    environ = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
+    hook = Hook("claude", "UserPromptSubmit", b'{"session_id": "s", "prompt": "x"}', environ)
+    hook.reply()
+    assert (run.path / "hooks.log").exists()
+    assert hook.messages == ()
+    turn = run.read_turn()
+    assert turn is not None
+    assert turn.phase == "busy"
+    assert run.is_ready()
 
 
 def test_a_late_event_is_answered_and_changes_nothing(tmp_path: Path) -> None:
@@ -94,7 +158,6 @@ def test_many_processes_that_report_the_same_events_apply_each_once(tmp_path: Pa
 
 
 def test_hooks_of_a_run_whose_runtime_reports_only_count_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from liza.verbs.hook import Hook
 
     run = make_run(tmp_path)
     report_lifecycle(run, event(E.BUSY, 1, session_id="s-1"), NOW, TurnSource.ACP)

@@ -72,8 +72,10 @@ def parse_event(template: HookTemplate, event: str, data: Mapping[str, Any]) -> 
     )
 
 
-def next_turn(before: Turn | None, now_heard: ReceivedEvent, now: datetime) -> Turn | None:
+def next_turn(before: Turn | None, now_heard: ReceivedEvent, now: datetime, *, is_pushed: bool = False) -> Turn | None:
     """Return the state of the turn after this event; None if the event is not from the run's own conversation.
+
+    ``is_pushed``: the reply to the event makes the program continue.
 
     A session may start the same program again as a tool, which inherits the environment. An event of another
     conversation during a turn is therefore ignored: messages are not for that conversation.
@@ -86,10 +88,14 @@ def next_turn(before: Turn | None, now_heard: ReceivedEvent, now: datetime) -> T
     tools = (before.tools if before else 0) + (now_heard.meaning is HookMeaning.TOOL)
     if before is not None and before.is_reported:
         # Its runtime reports the phases. A second source in another order would contradict it.
-        return replace(before, tools=tools, session=before.session or now_heard.session)
+        return replace(
+            before, tools=tools, session=before.session or now_heard.session, pushes=before.pushes + is_pushed
+        )
     pushes = before.pushes if before and now_heard.meaning is not HookMeaning.STARTED else 0
     phase = TurnPhase.BUSY if busy and now_heard.meaning is HookMeaning.STARTED else _PHASES[now_heard.meaning]
     session = now_heard.session or (before.session if before else None)
+    if is_pushed:
+        phase, pushes = TurnPhase.BUSY, pushes + 1
     return Turn(time=now, phase=phase.value, tools=tools, session=session, pushes=pushes)
 
 
