@@ -51,10 +51,11 @@ def reported_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
     """Return the state of an agent's session as `status --json` prints it.
 
     ``state_source`` is ``reported`` if the program's runtime or hooks report its turns, ``observed`` if the supervisor
-    judges by output and processes. ``phase`` is the reported TurnPhase. Both are null without a session.
+    judges by output and processes. ``reported_by`` is the TurnSource of a report, ``phase`` the reported TurnPhase. All
+    are null without a session.
     """
     work = find_current_work(state, agent)
-    nothing = {"phase": None, "state_source": None}
+    nothing = {"phase": None, "state_source": None, "reported_by": None}
     if work is None:
         return nothing
     try:
@@ -65,8 +66,8 @@ def reported_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
     except (LizaError, OSError):
         return nothing
     if turn is None:
-        return {"phase": None, "state_source": OBSERVED}
-    return {"phase": turn.phase, "state_source": REPORTED}
+        return {**nothing, "state_source": OBSERVED}
+    return {"phase": turn.phase, "state_source": REPORTED, "reported_by": turn.source.value}
 
 
 def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: RunDir) -> Activity | None:

@@ -315,14 +315,17 @@ def test_an_agent_says_whether_its_state_is_reported_or_observed(crew: Crew, clo
     agent = crew.board.read().agents["coder-1"]
     change(crew, lambda state: state.with_agent("coder-1", replace(agent, program="claude", status="WORKING")))
 
-    def shown() -> tuple[str | None, str | None]:
+    def shown() -> tuple[str | None, str | None, str | None]:
         with Lock(crew.paths.supervisor_lock("coder-1")):
             (row,) = status(crew)["agents"]
-        return row["phase"], row["state_source"]
+        return row["phase"], row["state_source"], row["reported_by"]
 
-    assert shown() == (None, None)
+    assert shown() == (None, None, None)
     living = RunningSession(shim=identify_self(), child=identify_self(), time=clock.now())
     (run.path / "session.json").write_bytes(msgspec.json.encode(living))
-    assert shown() == (None, "observed")
+    assert shown() == (None, "observed", None)
     run.write_turn(run_directory.Turn(time=clock.now(), phase="idle"))
-    assert shown() == ("idle", "reported")
+    assert shown() == ("idle", "reported", "hook")
+    for source in (run_directory.TurnSource.API, run_directory.TurnSource.ACP):
+        run.write_turn(run_directory.Turn(time=clock.now(), phase="busy", source=source))
+        assert shown() == ("busy", "reported", source.value)

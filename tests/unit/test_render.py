@@ -217,7 +217,8 @@ def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
         {**base, "id": "coder-2", "doing": "set-up", "seconds": 40},
         {**base, "id": "coder-3", "doing": "waits for you", "seconds": 725},
         {**base, "id": "coder-4", "doing": None, "seconds": None},
-        {**base, "id": "coder-5", "doing": "working", "seconds": 250, "phase": "idle", "state_source": "reported"},
+        {**base, "id": "coder-5", "doing": "working", "seconds": 250, "phase": "idle", "reported_by": "hook"},
+        {**base, "id": "coder-6", "doing": "working", "seconds": 250, "phase": None, "state_source": "observed"},
     ]
     assert [
         line.split("  t  ")[0].split("  ", 1)[1].strip() for line in render_crew.format_agents(rows, False).splitlines()
@@ -226,7 +227,8 @@ def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
         "set-up 40 s",
         "waits for you 12 min",
         "WORKING",
-        "working 4 min, idle (reported)",
+        "working 4 min, idle (reported by hook)",
+        "working 4 min, observed",
     ]
     assert "  script:…/agent.sh -x" in render_crew.format_agents(rows, False)
 

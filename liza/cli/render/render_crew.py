@@ -219,7 +219,7 @@ def format_agents(rows: Sequence[Row], colour: bool) -> str:
             [
                 str(row["id"]),
                 (format_activity(row) or str(row["status"]))
-                + (f", {row['phase']} (reported)" if row.get("phase") else "")
+                + _format_source(row)
                 + (", unmeasured" if row.get("unmeasured") else ""),
                 str(row["current_task"] or ""),
                 program_of(row["program"]),
@@ -228,6 +228,13 @@ def format_agents(rows: Sequence[Row], colour: bool) -> str:
             for row in rows
         ]
     )
+
+
+def _format_source(row: Row) -> str:
+    """Return the phase of a session's turn and who reports it; ``observed`` if nobody does, empty without a session."""
+    if row.get("phase"):
+        return f", {row['phase']} (reported by {row.get('reported_by')})"
+    return ", observed" if row.get("state_source") == "observed" else ""
 
 
 def format_activity(row: Row) -> str:
