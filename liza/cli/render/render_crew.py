@@ -231,7 +231,7 @@ def format_agents(rows: Sequence[Row], colour: bool) -> str:
 
 
 def _format_source(row: Row) -> str:
-    """Return the phase of a session's turn and who reports it; ``observed`` without a report, empty without a session."""
+    """Return the phase of a turn and who reports it; ``observed`` without a report, empty without a session."""
     if row.get("phase"):
         return f", {row['phase']} (reported by {row.get('reported_by')})"
     return ", observed" if row.get("state_source") == "observed" else ""
