@@ -51,6 +51,8 @@ def run_health(crew: Crew, run_dir: RunDir, unanswered: float = 0.0, logs: Telem
     is_over = run_dir.is_concluded() or run_state.is_session_over(run_dir)
     note = run_dir.read_model_note()
     usage = find_context_usage(sums, reported)
+    if usage is None and gauge is not None:
+        usage = gauge.context_usage  # by the log of its program
     health = judge_run(
         RunFacts(
             over=_end_text(run_dir) if is_over else None,

@@ -15,7 +15,7 @@ from liza.programs.presets import preset_table
 from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat, UsageFormat
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.programs.usage import meter
-from liza.programs.usage.conversation_log import find_log_files
+from liza.programs.usage.conversation_log import ConversationUsage, find_log_files
 from liza.programs.usage.meter import Meter
 from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.programs.usage.tool_calls import FinishedCall, ToolCallReader
@@ -70,6 +70,47 @@ def test_each_request_is_counted_from_the_programs_own_journal_before_it_says_a_
     assert measured.measure(10.0).used == WHOLE
     journal = Path(next(iter(measured._log_tails)))
     assert journal.is_relative_to(STREAMS / "home")
+
+
+@pytest.mark.parametrize("program", KEPT)
+def test_the_use_of_the_context_window_is_known_where_the_window_is(
+    program: str, tmp_path: Path, run_dir: RunDir, clock: FakeClock
+) -> None:
+    run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
+    measured = metering(row(program, tmp_path), run_dir, clock)
+    window = {"codex": 258_400, "copilot": 128_000, "gemini": 1_048_576}.get(program)
+    assert measured.measure(10.0).context_usage == (1050 / window if window else None)
+    TelemetryLog(run_dir.path).append([TelemetryEvent(timestamp=BEFORE, context_usage=0.5)])
+    assert measured.measure(10.0).context_usage == 0.5, "its runtime knows better"
+
+
+@pytest.mark.parametrize(
+    ("requests", "usage"),
+    [
+        ([{"in": 160, "out": 10, "model": "m-1"}], 0.85),
+        ([{"in": 160, "model": "m-1"}, {"in": 20, "model": "m-1"}], 0.1),  # it compacted its conversation
+        ([{"in": 160, "model": "m-1"}, {"in": 0, "out": 0, "model": "m-1"}], 0.8),  # no request
+        ([{"in": 160, "model": "m-1"}, {"in": 20, "model": "m-1", "sub": True}], 0.8),
+        ([{"in": 160, "model": "m-1"}, {"model": "m-1"}], 0.8),
+        ([{"in": 201, "model": "m-1"}], None),  # the window must be another one
+        ([{"in": 160, "model": "m-1"}, {"in": 160, "model": "x"}], None),
+        ([{"in": 160}], None),
+        ([{"in": 160, "window": 320}], 0.5),
+        ([{"in": 160, "window": 320, "model": "m-1"}], 0.5),
+        *(([{"in": 160, "window": odd}], None) for odd in (0, -1, "320", True, [], {})),
+        ([], None),
+    ],
+)
+def test_the_last_request_of_the_conversation_itself_fills_the_window(
+    requests: list[dict[str, object]], usage: float | None
+) -> None:
+    form = ConversationLogFormat(
+        input=("in",), output=("out",), model="model", window="window", windows={"m-*": 200}, nested="sub"
+    )
+    log = ConversationUsage(form, BEFORE)
+    for request in requests:
+        log.add(request)
+    assert log.context_usage == usage
 
 
 @pytest.mark.parametrize("program", KEPT)

@@ -106,11 +106,19 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
     value of its variable ``config_dir_env``), ``{id}``, the id of the conversation, and ``{short}``, the id's first 8
     characters. ``time`` is the path of a line's time, in ISO 8601 or in milliseconds: lines older than the session
     belong to an earlier one. ``key`` is the path of the request's name: of several lines with one key the last counts.
+
+    ``model`` is the path of the request's model. ``window`` is the path of the model's context window in tokens, if the
+    program logs it; ``windows`` gives it by the model, whose name may end with ``*``. ``nested`` is the path of what is
+    true in a request of a sub-agent, which has a context of its own.
     """
 
     config: str = ""
     time: str = ""
     key: str = ""
+    model: str = ""
+    window: str = ""
+    windows: dict[str, int] = msgspec.field(default_factory=dict)
+    nested: str = ""
 
 
 class ToolCallFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ class ConversationUsage:
         self._form = form
         self._started = started
         self._requests: dict[str, TokenUsage] = {}
+        self._context_usage: float | None = None
 
     def add(self, event: Any) -> None:
         """Add one object of the log."""
@@ -48,11 +50,30 @@ class ConversationUsage:
             return
         key = value_at(event, self._form.key) if self._form.key else None
         self._requests[str(key) if key is not None else f" {len(self._requests)}"] = used
+        if used.tokens and not (self._form.nested and value_at(event, self._form.nested)):
+            # A message that the program writes itself has no tokens.
+            self._context_usage = self._used_part(event, used.tokens)
 
     @property
     def used(self) -> TokenUsage | None:
         """The usage of all requests; None before the first."""
         return combine_usage(self._form, list(self._requests.values())) if self._requests else None
+
+    @property
+    def context_usage(self) -> float | None:
+        """The part of the context window that the newest request used, 0 to 1; None if the window is unknown."""
+        return self._context_usage
+
+    def _used_part(self, event: Any, tokens: int) -> float | None:
+        """Return the used part of the window; None if it is unknown, or cannot be the model's: more is in it."""
+        window = value_at(event, self._form.window) if self._form.window else None
+        if window is None and self._form.model:
+            model = str(value_at(event, self._form.model))
+            sizes = (size for name, size in self._form.windows.items() if fnmatch.fnmatchcase(model, name))
+            window = next(sizes, None)
+        if not isinstance(window, int | float) or isinstance(window, bool) or not tokens <= window:
+            return None
+        return tokens / window
 
     def _is_older(self, event: Any) -> bool:
         when = _parse_time(value_at(event, self._form.time)) if self._form.time else None

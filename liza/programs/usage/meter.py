@@ -39,7 +39,8 @@ CALLS_BEFORE_ESTIMATE = 5
 
 class Measurement(Value):
     """Progress and usage of a session so far. ``used`` is None while nothing is reported and nothing can be
-    estimated. ``context_usage`` is the used part of the context window, 0 to 1, None if it is not reported."""
+    estimated. ``context_usage`` is the used part of the context window, 0 to 1, as its runtime reports it or by its
+    program's log; None if it is unknown."""
 
     progress: Progress
     used: TokenUsage | None = None
@@ -128,7 +129,8 @@ class Meter:
         except LizaError:
             # The agent can write this file, and the other figures do not depend on it.
             health = None
-        return find_context_usage(self._telemetry, health)
+        reported = find_context_usage(self._telemetry, health)
+        return reported if reported is not None else self._log_usage.context_usage
 
     @property
     def _progress(self) -> Progress:
