@@ -68,6 +68,16 @@ def test_a_late_and_a_repeated_event_say_so() -> None:
     assert judge_event(idle, E.BUSY, NOW, NOW).applied
 
 
+def test_after_the_clock_was_set_back_the_order_of_arrival_decides() -> None:
+    busy, lead = ReportedState(E.BUSY, NOW), MAX_CLOCK_LEAD.total_seconds()
+    assert "late" in str(judge_event(busy, E.IDLE, later(-lead), later(-lead)).reason), "a clock may lead by that much"
+    assert judge_event(busy, E.IDLE, later(-lead - 1), later(-lead - 1)).applied
+    hour_ago = later(-3600)
+    assert judge_event(busy, E.IDLE, hour_ago, hour_ago).applied
+    assert not judge_event(busy, E.READY, hour_ago, hour_ago).applied, "a run still never goes back"
+    assert not judge_event(busy, E.BUSY, hour_ago, hour_ago).applied
+
+
 def test_an_event_of_the_future_is_refused_by_its_time() -> None:
     assert judge_event(None, E.BUSY, NOW + MAX_CLOCK_LEAD, NOW).applied
     with pytest.raises(FutureTime, match="61 s in the future"):

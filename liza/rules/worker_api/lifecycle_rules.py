@@ -71,13 +71,18 @@ class EventVerdict(Value):
 def judge_event(
     before: ReportedState | None, event: LifecycleEvent, timestamp: datetime, now: datetime
 ) -> EventVerdict:
-    """Return whether ``event`` is applied. ``timestamp`` is the runtime's time of the event. Raises FutureTime."""
+    """Return whether ``event`` is applied. ``timestamp`` is the runtime's time of the event. Raises FutureTime.
+
+    If the event before is dated more than MAX_CLOCK_LEAD after ``now``, the clock was set back. Then the order of
+    arrival decides: otherwise all events would count as late until the clock has caught up, and an idle run would stay
+    busy.
+    """
     check_time(timestamp, now)
     if before is None:
         return EventVerdict(True)
     if event is before.state:
         return EventVerdict(False, f"repeated: the run is {before.state} since {before.time.isoformat()}")
-    if timestamp < before.time:
+    if timestamp < before.time <= now + MAX_CLOCK_LEAD:
         return EventVerdict(
             False, f"late: {timestamp.isoformat()} is before the event {before.state} at {before.time.isoformat()}"
         )
