@@ -1,15 +1,13 @@
 """A worker for Liza: an agent program that needs only the worker API and Python's standard library.
 
-Start a crew of them with ``liza up --program "script:python3 worker.py"``. ``main`` makes every call in its natural
-order. Put your model into ``next_step``: the one here runs no model. specs/worker-api.md explains each call.
+Start a crew of them with ``liza up --program "script:python3 worker.py"``. Read ``main`` first: it makes the calls in
+their natural order. Put your model in the place of ``next_step``. specs/worker-api.md explains each call.
 """
 
 import http.client
 import json
 import os
 import queue
-import re
-import shlex
 import socket
 import subprocess
 import sys
@@ -18,6 +16,8 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+
+from listing_model import next_step
 
 WORKTREE = Path.cwd()
 MAX_TURNS = 20
@@ -45,7 +45,7 @@ class Api:
 
     def __init__(self):
         self.run, self.headers, self.prompts = None, {"Content-Type": "application/json"}, queue.Queue()
-        self.state, self.last_activity, self.start = "busy", now(), time.monotonic()
+        self.state, self.last_activity = "busy", now()
         me = self.identity = self.post("identity", token=os.environ.pop("LIZA_TOKEN"))  # it works once
         self.run, self.headers["Authorization"] = me["run_id"], "Bearer " + me["token"]
         self.credentials = {secret["name"]: secret["value"] for secret in me["credentials"]}
@@ -95,62 +95,23 @@ class Api:
         elif kind == "health":
             state = self.state if self.state in ("busy", "stopping") else "idle"
             health = {"status": "healthy", "current_state": state, "last_activity": self.last_activity}
-            uptime = time.monotonic() - self.start
-            path = f"runs/{self.run}/health"
-            self.post(path, run_id=self.run, question=event["question"], uptime_seconds=uptime, **health)
+            self.post(f"runs/{self.run}/health", run_id=self.run, question=event["question"], **health)
 
 
 def parse_events(lines):
     """Yield kind, data and id of each server-sent event (WHATWG HTML, 9.2). A comment has no name, and is skipped."""
-    kind, data, event_id = "message", [], None
+    fields, data = {}, []
     for line in lines:
         name, _, value = line.decode().rstrip("\r\n").partition(":")
-        value = value.removeprefix(" ")
-        if name == "event":
-            kind = value
-        elif name == "data":
-            data.append(value)
-        elif name == "id":
-            event_id = value
-        elif not name and line.strip() == b"":
+        if name == "data":
+            data.append(value.removeprefix(" "))
+        elif name:
+            fields[name] = value.removeprefix(" ")
+        elif not line.strip():
             if data:
-                yield kind, "\n".join(data), event_id
-            kind, data = "message", []
-
-
-def next_step(role, context, conversation):
-    """Return the next tool call, or how the run ends, and what the model used for it. A model belongs here.
-
-    It reads the sections of the context, with the prompts that arrived meanwhile, and the calls so far with their
-    results. This one runs no model. As a coder it writes a list of the files of a directory, to the file that is the
-    task's scope; as a reviewer it makes the list again and compares.
-    """
-    usage = {"input_tokens": 0, "output_tokens": 0}
-    if role == "planner":
-        return {"end": "handoff", "summary": "the tasks on the board are the plan", "done": True}, usage
-    work = "".join(section["content"] for section in context if section["type"] == "work")
-    path = re.search(r"^SCOPE +(\S+)", work, re.MULTILINE)[1].strip("`\"'")
-    file, others = shlex.quote(path), shlex.quote(f":!{path}")
-    listing = f"git ls-files -- {shlex.quote(os.path.dirname(path) or '.')} {others}"  # noqa: PTH120
-    if role == "code-reviewer":
-        if not conversation:
-            return {"tool": "shell", "input": {"command": f"{listing} | diff -I '^#' - {file}"}}, usage
-        first = conversation[0]
-        reason = first["call"]["input"]["command"] + ": no difference" if first["success"] else first["output"]
-        return {"end": "verdict", "verdict": "approve" if first["success"] else "reject", "reason": reason}, usage
-    failed = next((call for call in conversation if not call["success"]), None)
-    if failed:
-        return {"end": "block", "reason": failed["output"], "questions": ["How can this be done?"]}, usage
-    told = "".join(f" -m {shlex.quote(section['content'])}" for section in context if section["type"] == "prompt")
-    commands = [
-        f"echo '# Files, listed by {os.environ['LIZA_RUN']}' > {file}",
-        f"{listing} >> {file}",
-        f"git add -- {file}",
-        f"git commit -q -m {shlex.quote('List the files beside ' + path)}{told}",
-    ]
-    if len(conversation) < len(commands):
-        return {"tool": "shell", "input": {"command": commands[len(conversation)]}}, usage
-    return {"end": "submit"}, usage
+                yield fields.get("event", "message"), "\n".join(data), fields.get("id")
+            fields.pop("event", None)
+            data = []
 
 
 def run_tool(api, call):
@@ -158,10 +119,9 @@ def run_tool(api, call):
     verdict = api.post("authorize", run_id=api.run, **call)
     if not verdict["allowed"]:
         return {"call": call, "success": False, "output": verdict["reason"], "seconds": 0}
-    start, command = time.monotonic(), ["sh", "-c", call["input"]["command"]]
-    done = subprocess.run(
-        command, cwd=WORKTREE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    start, pipes = time.monotonic(), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command = ["sh", "-c", call["input"]["command"]]
+    done = subprocess.run(command, cwd=WORKTREE, stdin=subprocess.DEVNULL, **pipes)
     output = done.stdout.decode(errors="replace") or f"exit status {done.returncode}"
     return {"call": call, "success": done.returncode == 0, "output": output, "seconds": time.monotonic() - start}
 
@@ -200,16 +160,6 @@ def take_turn(api, number, context, conversation):
     return step
 
 
-def end_run(api, step):
-    """End the run as the model decided. Return why Liza refused that, or None."""
-    body = {name: value for name, value in step.items() if name != "end"}
-    try:
-        print(api.post(f"runs/{api.run}/{step['end']}", **body)["next"], flush=True)
-    except Refused as error:
-        return {"call": step, "success": False, "output": str(error)}
-    return None
-
-
 def main():
     os.chdir(Path(os.environ["LIZA_ROOT"], ".liza", "run"))
     api = Api()
@@ -221,14 +171,16 @@ def main():
         step = take_turn(api, number, context, conversation)
         if take_prompts(api, context, AT_EDGE):
             continue  # what waited for the end of the turn is part of the next one
-        refusal = end_run(api, step)
-        if refusal is None:
+        try:
+            end = step.pop("end")  # submit, verdict, block or handoff
+            print(api.post(f"runs/{api.run}/{end}", **step)["next"], flush=True)
             code = 0
             break
-        print(refusal["output"], file=sys.stderr, flush=True)
-        if conversation and conversation[-1]["output"] == refusal["output"]:
-            break
-        conversation.append(refusal)
+        except Refused as error:
+            print(error, file=sys.stderr, flush=True)
+            if conversation and conversation[-1]["output"] == str(error):
+                break  # the same once more
+            conversation.append({"call": step, "success": False, "output": str(error)})
     with suppress(Refused):  # after the closing call Liza ends a process that has not ended, and the run is over
         api.report("stopping")
         api.report("stopped", exit_code=code)

@@ -97,7 +97,7 @@ def _report_end(crew: Crew, env: Mapping[str, str], worker: Path, seconds: float
         f"The tool calls that the workers reported (liza metrics):\n{_format_tools(metrics)}\n\nLook around:\n"
     )
     rows = [
-        [f"  less {shlex.quote(str(worker))}", "the worker; its next_step is the place for a model"],
+        [f"  less {shlex.quote(str(worker))}", "the worker; a model takes the place of next_step"],
         [f"  cd {shlex.quote(str(root))} && {demo_crew.liza_word()} logs", "what each worker did"],
     ]
     printing.print_now(columns.align_columns(rows))

@@ -17,7 +17,8 @@ _WORKER = Path(__file__).parent.parent.parent / "examples" / "worker.py"
 
 
 @pytest.fixture
-def example() -> Any:
+def example(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(_WORKER.parent)
     spec = importlib.util.spec_from_file_location("example_worker", _WORKER)
     assert spec is not None
     assert spec.loader is not None

@@ -269,6 +269,7 @@ def test_a_wheel_carries_the_contracts_the_specs_and_the_presets(tmp_path: Path)
     for path in (
         "contracts/CORE.md",
         "contracts/MULTI_AGENT_MODE.md",
+        "examples/listing_model.py",
         "examples/worker.py",
         "specs/architecture/roles.md",
         "specs/protocols/task-lifecycle.md",
