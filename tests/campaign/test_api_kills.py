@@ -65,22 +65,24 @@ class Runtime:
             except OSError:
                 time.sleep(0.01)
                 continue
-            taken = 0
-            while not stream.is_over and not self.stopping.is_set():
-                events = stream.events
-                for event in events[taken:]:
+            taken, is_over = 0, False
+            while not is_over and not self.stopping.is_set():
+                # Asked first: what arrives before the end is taken below.
+                is_over = stream.is_over
+                # The stream grows meanwhile: only the events of this copy are taken.
+                events = stream.events[taken:]
+                taken += len(events)
+                for event in events:
                     if event.get("event") == "prompt":
                         self.got.append(event["data"]["content"])
                         last = event["id"]
-                        if len(self.got) % 3 == 0:
-                            self._until_answered("/v1/acknowledge", {"run_id": self.worker.run, "ids": [last]})
-                taken = len(events)
+                        if len(self.got) % 3 == 0 and not is_over:
+                            self._acknowledge(stream, last)
                 time.sleep(0.005)
-            for event in stream.events[taken:]:
-                if event.get("event") == "prompt":
-                    self.got.append(event["data"]["content"])
-                    last = event["id"]
             stream.close()
+
+    def _acknowledge(self, stream: Stream, prompt: str) -> None:
+        self._until_answered("/v1/acknowledge", {"run_id": self.worker.run, "ids": [prompt]})
 
     def _until_answered(self, path: str, body: object) -> None:
         while not self.stopping.is_set():
@@ -92,6 +94,15 @@ class Runtime:
             if reply.status != 200:
                 self.faults.append(reply)
             return
+
+
+class SlowRuntime(Runtime):
+    """Acknowledges a prompt only when the next one is on its stream."""
+
+    def _acknowledge(self, stream: Stream, prompt: str) -> None:
+        self.queue()
+        stream.wait(self.queued)
+        super()._acknowledge(stream, prompt)
 
 
 def kill_under_load(tmp_path: Path, kills: int) -> None:
@@ -116,6 +127,16 @@ def kill_under_load(tmp_path: Path, kills: int) -> None:
             # The last turn may have been stored before its answer was awaited no longer.
             assert sums.turns in (runtime.sent, runtime.sent - 1), (sums.turns, runtime.sent)
             assert sums.turns == sums.used.input
+
+
+def test_a_prompt_that_arrives_during_an_acknowledgement_is_taken(tmp_path: Path) -> None:
+    with serving(tmp_path) as api:
+        runtime = SlowRuntime(api, 1)
+        for _ in range(3):
+            runtime.queue()
+        until(lambda: len(runtime.got) >= 4, "the prompt that was queued during the acknowledgement")
+        runtime.finish()
+        assert runtime.got == ["0", "1", "2", "3"]
 
 
 def test_a_few_kills_lose_nothing(tmp_path: Path) -> None:
