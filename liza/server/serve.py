@@ -89,6 +89,8 @@ class _Process:
         wakes = wake_up.wake_directory(self._crew.paths)
         with events.watch(self._crew.paths, (wakes,)) as watch:
             watch.subscribe(changes)
+            # A stream may have looked before the watch was active.
+            call_in_loop(self._api.hub.wake)
             while True:
                 self._write_port_files()
                 # Several changes at once need one look at the runs.

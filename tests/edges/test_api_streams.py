@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from liza.board import wake_up
+from liza.crew.crew import Crew, SystemClock
 from liza.programs.messages import inbox
-from tests.conftest import until
+from liza.rules.paths import Paths
+from liza.server import serve
+from tests.conftest import LONG, until
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
 
 
@@ -45,6 +51,26 @@ def prompt(worker: Worker, content: str, priority: str = "system") -> str:
 
 def acknowledge(worker: Worker, *ids: str) -> int:
     return int(worker.post("/v1/acknowledge", {"run_id": worker.run, "ids": ids}).data["acknowledged"])
+
+
+def test_a_stream_that_looked_before_changes_are_watched_looks_again(tmp_path: Path) -> None:
+    (tmp_path / ".liza").mkdir()
+    crew = Crew(Paths(tmp_path), SystemClock())
+    process = serve._Process(crew, 0, with_crew=False)
+
+    async def wait_until_woken() -> None:
+        loop = asyncio.get_running_loop()
+
+        def call_in_loop(function: Callable[..., None], *arguments: object) -> None:
+            with suppress(RuntimeError):  # the test is over
+                loop.call_soon_threadsafe(function, *arguments)
+
+        with process._api.hub.subscribe("coder-1.1") as subscription:
+            wake_up.wake_watchers(crew.paths, "coder-1")
+            threading.Thread(target=process._watch, args=(call_in_loop,), daemon=True).start()
+            await asyncio.wait_for(subscription.wake.wait(), LONG)
+
+    asyncio.run(wait_until_woken())
 
 
 def test_a_prompt_arrives_with_every_field_and_is_acknowledged_once(worker: Worker) -> None:
