@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from liza.crew.crew import Crew
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, LockTimeout
 from liza.server.callers import (
     CHALLENGE,
     ApiCaller,
@@ -74,10 +75,7 @@ class ApiServer:
         if operation.request is None and body:
             raise RequestProblem(400, "invalid-request", "this operation takes no body")
         connection = _connection_of(request)
-        executor = self._slow if operation.is_slow else self._quick
-        path_run = request.path_params.get("run")
-        work = asyncio.get_running_loop().run_in_executor(executor, self._call, operation, connection, body, path_run)
-        result = await work
+        result = await self._answer_call(operation, connection, body, request.path_params.get("run"))
         if isinstance(result, Call):
             last_event_id = connection.headers.get("last-event-id")
             abort = request.scope["state"]["abort"]
@@ -88,14 +86,28 @@ class ApiServer:
             self.hub.wake(result.wakes)
         return Response(result.body, media_type=operation.media_type)
 
-    def _call(self, operation: Operation, connection: Connection, body: bytes, path_run: str | None) -> Any:
+    async def _answer_call(
+        self, operation: Operation, connection: Connection, body: bytes, path_run: str | None
+    ) -> Any:
+        """Call the function of an operation: here if it waits for nothing, else in another thread."""
+        work = partial(self._call, operation, connection, body, path_run)
+        if 0 < len(body) <= operation.max_inline and connection.session.is_known:
+            with contextlib.suppress(LockTimeout):
+                return work(may_wait=False)
+        executor = self._slow if operation.is_slow else self._quick
+        return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+    def _call(
+        self, operation: Operation, connection: Connection, body: bytes, path_run: str | None, *, may_wait: bool = True
+    ) -> Any:
         """Call the function of an operation; return its encoded answer, or the call if it is a stream."""
         caller = find_caller(self.crew, connection, operation.access, self._verify_token)
         if operation.needs_peer:
             require_peer(connection)
         if path_run is not None:
             require_own_run(caller, path_run)
-        call = Call(self._crew_for(caller), caller, self.facts, _decode_body(operation, connection, body), path_run)
+        decoded = _decode_body(operation, connection, body)
+        call = Call(self._crew_for(caller), caller, self.facts, decoded, path_run, may_wait)
         if isinstance(call.request, IdentityRequest):
             require_own_session(self.crew, connection, run_of_token(call.request.token))
         named_run = getattr(call.request, "run_id", None)
@@ -222,7 +234,7 @@ async def _read_body(request: Request) -> bytes:
 def _connection_of(request: Request) -> Connection:
     state = request.scope["state"]
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
-    return Connection(headers, state["is_unix"], state["peer"])
+    return Connection(headers, state["is_unix"], state["peer"], state["session"])
 
 
 def _decode_body(operation: Operation, connection: Connection, body: bytes) -> Any:

@@ -10,7 +10,7 @@ from liza.crew.caller import current_person
 from liza.crew.crew import Crew
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
-from liza.server.peers import Peer, find_run, is_outside_sessions
+from liza.server.peers import Peer, PeerSession, is_outside_sessions
 from liza.server.problems import RequestProblem
 
 _LOCAL_HOST = lazy_pattern(r"(?i:localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
@@ -44,6 +44,7 @@ class Connection(Value):
     headers: Mapping[str, str]
     is_unix: bool
     peer: Peer | None
+    session: PeerSession
 
 
 def refuse_web_pages(connection: Connection) -> None:
@@ -88,7 +89,7 @@ def require_peer(connection: Connection) -> None:
 
 def require_own_session(crew: Crew, connection: Connection, run: str) -> None:
     """Raise RequestProblem if the peer is in the session of another run: agents can write the digests of tokens."""
-    session = find_run(connection.peer, crew.paths.root) if connection.peer is not None else None
+    session = connection.session.find_run(crew.paths.root)
     if session is not None and session != run:
         raise RequestProblem(403, "not-yours", f"the token is that of {run}, and the request comes from {session}")
 

@@ -51,7 +51,13 @@ class _WorkerProtocol(HttpToolsProtocol):
         if peer is not None and not peers.is_same_user(peer):
             transport.abort()
             return
-        self.app_state = {**self.app_state, "peer": peer, "is_unix": is_unix, "abort": transport.abort}
+        self.app_state = {
+            **self.app_state,
+            "peer": peer,
+            "session": peers.PeerSession(peer),
+            "is_unix": is_unix,
+            "abort": transport.abort,
+        }
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close_without_head)
 
     def data_received(self, data: bytes) -> None:
@@ -117,6 +123,7 @@ async def listen(
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )

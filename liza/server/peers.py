@@ -30,6 +30,25 @@ def read_peer(connection: socket.socket) -> Peer | None:
     return Peer(pid, uid)
 
 
+class PeerSession:
+    """The session that the peer of one connection belongs to. It is looked up once.
+
+    To read the environments of its ancestors takes 0.2 ms, and waits if one of them holds its memory.
+    """
+
+    def __init__(self, peer: Peer | None) -> None:
+        self._peer = peer
+        self._run: str | None = None
+        self.is_known = peer is None
+
+    def find_run(self, root: Path) -> str | None:
+        """As ``find_run`` for the peer; None without a peer."""
+        if not self.is_known and self._peer is not None:
+            self._run = find_run(self._peer, root)
+            self.is_known = True
+        return self._run
+
+
 def is_same_user(peer: Peer) -> bool:
     return peer.uid == os.getuid()
 

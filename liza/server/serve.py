@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,9 @@ from liza.worker import identity
 
 LOCK_TIMEOUT: Final = 2.0
 """Seconds to wait for the lock: a process that only checks whether it is free holds it for a moment."""
+SWITCH_SECONDS: Final = 0.0005
+"""Seconds after which a thread gives way to another one. With the default of 0.005 the event loop waits 5 ms for each
+thread that computes."""
 CHECK_SECONDS: Final = 1.0
 """Seconds between two looks at whether the crew still exists."""
 LONELY_SECONDS: Final = 5.0
@@ -47,6 +51,7 @@ def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False)
     except LockTimeout as error:
         raise Refused(f"the crew has a server already: {error.message}", "liza status") from error
     lock_identity = _identity(crew)
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         listening = sockets.open_sockets(crew.paths)
         port = sockets.port_of(listening[1])

@@ -39,15 +39,21 @@ class TelemetryLogs:
 
 
 def record_telemetry(
-    run_dir: RunDir, request: TelemetryRequest, now: datetime, logs: TelemetryLogs | None = None
+    run_dir: RunDir,
+    request: TelemetryRequest,
+    now: datetime,
+    logs: TelemetryLogs | None = None,
+    *,
+    may_wait: bool = True,
 ) -> TelemetryAnswer:
-    """Store the events that are new. ``logs`` spares reading the file again at each request.
+    """Store the events that are new. ``logs`` spares reading the file again at each request. ``may_wait``: wait for a
+    lock that is held.
 
-    Raises UnknownId, RunIsOver, FutureTime (then no event is stored), LizaError, OSError.
+    Raises UnknownId, RunIsOver, FutureTime (then no event is stored), LockTimeout, LizaError, OSError.
     """
     require_current_run(run_dir)
     for event in request.events:
         check_time(event.timestamp, now)
     log = TelemetryLog(run_dir.path) if logs is None else logs.log_of(run_dir)
-    recorded = log.append(request.events)
+    recorded = log.append(request.events, may_wait=may_wait)
     return TelemetryAnswer(recorded=recorded, repeated=len(request.events) - recorded)

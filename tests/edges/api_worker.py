@@ -120,6 +120,10 @@ class Api:
             connection.request(method, path, text, all_headers)
             return _decode(connection.getresponse())
 
+    def connect(self) -> http.client.HTTPConnection:
+        """A connection for several requests."""
+        return _UnixConnection(self.paths.api_socket)
+
     def get(self, path: str, **more: Any) -> Reply:
         return self.call("GET", path, **more)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,9 +18,10 @@ import pytest
 
 from liza.crew.crew import find_crew
 from liza.programs.session.run_directory import RunDir
+from liza.system.flock import lock_path
 from liza.worker import identity
 from tests.conftest import until
-from tests.edges.api_worker import Api, Worker, connect_unix, now, serving
+from tests.edges.api_worker import JSON, Api, Worker, connect_unix, now, serving
 from tests.journeys.crews import started
 
 PROBLEM = "application/problem+json"
@@ -390,6 +392,24 @@ def test_a_whole_number_is_an_integer_however_it_is_written(shared: Api, worker:
     turn["usage"] = {"input_tokens": 5.5}
     reply = worker.post("/v1/telemetry", {"run_id": worker.run, "events": [turn]})
     assert (reply.status, reply.data["field"]) == (400, "$.events[0].usage.input_tokens")
+
+
+def test_a_run_whose_lock_is_held_holds_up_no_other_run(shared: Api) -> None:
+    held, other = shared.worker("coder-31.1"), shared.worker("coder-32.1")
+
+    def body(worker: Worker, name: str) -> dict[str, Any]:
+        turn = {"type": "turn_complete", "id": name, "timestamp": now().isoformat(), "usage": {"input_tokens": 1}}
+        return {"run_id": worker.run, "events": [turn]}
+
+    headers = {**JSON, "authorization": f"Bearer {held.token}"}
+    with contextlib.closing(shared.connect()) as connection:
+        # The first request of a connection is answered in a thread, the next ones in the event loop.
+        connection.request("POST", "/v1/telemetry", json.dumps(body(held, "a")), headers)
+        assert json.load(connection.getresponse()) == {"recorded": 1, "repeated": 0}
+        with lock_path(RunDir(shared.paths, held.run).path / ".telemetry.lock"):
+            connection.request("POST", "/v1/telemetry", json.dumps(body(held, "b")), headers)
+            assert other.post("/v1/telemetry", body(other, "a")).data == {"recorded": 1, "repeated": 0}
+        assert json.load(connection.getresponse()) == {"recorded": 1, "repeated": 0}
 
 
 def test_telemetry_that_is_sent_again_after_a_kill_is_counted_once(api: Api) -> None:

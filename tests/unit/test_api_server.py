@@ -16,6 +16,7 @@ from liza.server.callers import Access, Connection, refuse_web_pages
 from liza.server.operations import openapi
 from liza.server.operations.calls import Operation
 from liza.server.operations.operation_table import OPERATIONS
+from liza.server.peers import PeerSession
 from liza.server.problems import STATUSES, RequestProblem, invalid_body, problem_of
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
@@ -114,7 +115,7 @@ def test_every_origin_is_refused(origin: str) -> None:
 
 def _is_refused(headers: dict[str, str], is_unix: bool) -> bool:
     try:
-        refuse_web_pages(Connection(headers, is_unix, None))
+        refuse_web_pages(Connection(headers, is_unix, None, PeerSession(None)))
     except RequestProblem as problem:
         return problem.document.status == 403
     return False

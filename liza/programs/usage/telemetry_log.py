@@ -11,11 +11,12 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from liza.rules.errors import LockTimeout
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_possible
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.flock import lock_path
@@ -43,13 +44,12 @@ class TelemetryLog:
         self._guard = threading.Lock()
         self._forget()
 
-    def append(self, events: Sequence[TelemetryEvent]) -> int:
-        """Store the events that are not stored yet, and return their number.
+    def append(self, events: Sequence[TelemetryEvent], *, may_wait: bool = True) -> int:
+        """Store the events that are not stored yet, and return their number. ``may_wait``: for the lock, if it is held.
 
         Raises OSError, NotRegularFile, LockTimeout. After an error the request can be sent again.
         """
-        with self._guard, self._lock():
-            self._catch_up()
+        with self._hold(LOCK_TIMEOUT if may_wait else 0.0):
             fresh: dict[bytes, tuple[TelemetryEvent, bytes]] = {}
             for event in events:
                 line = _ENCODER.encode(event)
@@ -66,12 +66,21 @@ class TelemetryLog:
         """Return the sums of the run; None if nothing was reported. Raises OSError, NotRegularFile, LockTimeout."""
         if not self._path.exists() and not self._earlier.exists():
             return None
-        with self._guard, self._lock():
-            self._catch_up()
+        with self._hold(LOCK_TIMEOUT):
             return self._sums if self._sums.turns else None
 
-    def _lock(self) -> AbstractContextManager[int]:
-        return lock_path(self._directory / ".telemetry.lock", LOCK_TIMEOUT, 0o600, make_parents=False)
+    @contextmanager
+    def _hold(self, timeout: float) -> Iterator[None]:
+        """Lock the log against other threads and processes, and read what they have appended."""
+        path = self._directory / ".telemetry.lock"
+        if not self._guard.acquire(timeout=timeout):
+            raise LockTimeout(f"{path} was not free within {timeout:g} s: another thread holds it", "liza doctor")
+        try:
+            with lock_path(path, timeout, 0o600, make_parents=False):
+                self._catch_up()
+                yield
+        finally:
+            self._guard.release()
 
     def _forget(self) -> None:
         self._sums = TelemetrySums()

@@ -49,6 +49,8 @@ class Call(Value):
     server: ServerFacts
     request: Any = None
     path_run: str | None = None
+    may_wait: bool = True
+    """False in the thread of the event loop: raise LockTimeout instead of waiting for a lock."""
 
     @property
     def run(self) -> str:
@@ -85,5 +87,7 @@ class Operation(Value):
     needs_peer: bool = False
     is_stream: bool = False
     """The answer is the event stream of the run; ``function`` returns whether the run is over."""
+    max_inline: int = 0
+    """Size of the largest body, in bytes, that is answered in the thread of the event loop; 0: none."""
     wakes_stream: bool = False
     """After the call, the stream of the run looks for new events."""

@@ -62,6 +62,10 @@ class ReportAnswer(WorkerAnswer, frozen=True, kw_only=True):
     recorded: bool
 
 
+MAX_INLINE_TOOL: Final = 1 << 10
+"""Size of a body whose judgment takes a few milliseconds, 60 ms if it is made up to take long."""
+MAX_INLINE_TELEMETRY: Final = 32 << 10
+"""Size of a body with some 150 turns: 3 ms."""
 RUN: Final = "coder-1.7"
 PROMPT: Final = "20260301T150100-000-s"
 _TIME: Final = datetime(2026, 3, 1, 15, 1, tzinfo=UTC)
@@ -104,7 +108,8 @@ def _report_health(call: Call) -> ReportAnswer:
 
 
 def _telemetry(call: Call) -> TelemetryAnswer:
-    return record_telemetry(call.run_dir, call.request, call.crew.clock.now(), call.server.telemetry)
+    now, logs = call.crew.clock.now(), call.server.telemetry
+    return record_telemetry(call.run_dir, call.request, now, logs, may_wait=call.may_wait)
 
 
 def _identity(call: Call) -> IdentityAnswer:
@@ -230,6 +235,7 @@ WORKER_OPERATIONS: Final = (
         request_example=AuthorizeRequest(
             run_id=RUN, tool="Bash", input={"command": "git push --force"}, context=ToolContext(role="coder")
         ),
+        max_inline=MAX_INLINE_TOOL,
     ),
     Operation(
         "run-health",
@@ -288,6 +294,7 @@ WORKER_OPERATIONS: Final = (
         TelemetryAnswer,
         TelemetryAnswer(recorded=1, repeated=0),
         request=TelemetryRequest,
+        max_inline=MAX_INLINE_TELEMETRY,
         request_example=TelemetryRequest(
             run_id=RUN,
             events=(
