@@ -1,7 +1,8 @@
 """A thousand start-ups of programs with bad manners, through Liza's own start path.
 
 ``python benchmarks/startup.py [--count N] [--only KIND] [--defences N] [--defence NAME] [--at-once N]`` prints a table
-by kind, and then one with each defence switched off in turn; of both, 0 leaves the table out. It needs git and tmux.
+by kind, and then one with each defence switched off in turn; of both, 0 leaves the table out. ``--json`` prints only
+the times. It needs git and tmux.
 
 Each start-up is a crew of its own: a repository, a board, a supervisor as ``liza-agent`` is one, a session under its
 shim, a terminal in a tmux server of its own, and ``fake_program.py`` in it. What is counted is what the program itself
@@ -753,6 +754,7 @@ def main() -> None:
     words.add_argument("--defence", default="", help="of the defences, those with these words in their name")
     words.add_argument("--defences", type=int, default=24, help="start-ups for each defence that is switched off")
     words.add_argument("--at-once", type=int, default=4 * (os.cpu_count() or 1))
+    words.add_argument("--json", action="store_true", help="print only the times of the start-ups, as JSON")
     said = words.parse_args()
     # Asked to end, it takes away what it made.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -760,9 +762,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ls", dir="/tmp", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         with world(place):
-            if said.count:
+            if said.json:
+                results = carried_out(orders(said.count, said.only, place), said.at_once)
+                print(json.dumps({"delivered": row(results).delivered}))
+            elif said.count:
                 measured(orders(said.count, said.only, place), said.at_once)
-            if said.defences and not said.only:
+            if said.defences and not said.only and not said.json:
                 with_each_off(said.defences, said.defence, said.at_once, place)
 
 

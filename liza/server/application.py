@@ -1,4 +1,7 @@
-"""The application: read a request, find the caller, call the operation's function in a thread, write the answer."""
+"""The application: read a request, find the caller, call the operation's function, write the answer.
+
+A function is called in a thread, unless its operation has a ``max_inline`` and the body is no larger.
+"""
 
 from __future__ import annotations
 
