@@ -39,7 +39,8 @@ class ApiCaller(Value):
 
 
 class Connection(Value):
-    """What is known of a request before its body is read. Header names are lower case."""
+    """What is known of a request before its body is read. Header names are lower case. ``peer``: only at the Unix
+    socket; ``session``: that of the peer, also over TCP."""
 
     headers: Mapping[str, str]
     is_unix: bool
@@ -82,16 +83,20 @@ def find_caller(
 
 
 def require_peer(connection: Connection) -> None:
-    """Raise RequestProblem if it is not known whose process calls: over TCP it is not."""
+    """Raise RequestProblem if the kernel does not tell whose process calls: over TCP it does not."""
     if connection.peer is None:
         raise RequestProblem(403, "refused", "only the Unix socket tells whose process calls; use it for this")
 
 
-def require_own_session(crew: Crew, connection: Connection, run: str) -> None:
-    """Raise RequestProblem if the peer is in the session of another run: agents can write the digests of tokens."""
+def require_own_session(crew: Crew, connection: Connection, run: str) -> str | None:
+    """Return the run whose session the peer is in; None outside of every session.
+
+    Raises RequestProblem if it is another run than that of the token: agents can write the digests of tokens.
+    """
     session = connection.session.find_run(crew.paths.root)
     if session is not None and session != run:
         raise RequestProblem(403, "not-yours", f"the token is that of {run}, and the request comes from {session}")
+    return session
 
 
 def _find_person(crew: Crew, connection: Connection, access: Access) -> ApiCaller:

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from liza.server import peers
 from liza.server.problems import PROBLEM_TYPE, make_problem
+from liza.server.tcp_peers import TcpEnds
 
 MAX_HEAD: Final = 64 << 10
 """Maximum size of the request line and the headers, in bytes."""
@@ -45,19 +46,16 @@ class _WorkerProtocol(HttpToolsProtocol):
         is_unix = connection.family == socket.AF_UNIX
         try:
             peer = peers.read_peer(connection)
-        except OSError:
+            ends = None if is_unix else TcpEnds(connection.getpeername(), connection.getsockname())
+        except OSError:  # the client has gone
             transport.abort()
             return
         if peer is not None and not peers.is_same_user(peer):
             transport.abort()
             return
-        self.app_state = {
-            **self.app_state,
-            "peer": peer,
-            "session": peers.PeerSession(peer),
-            "is_unix": is_unix,
-            "abort": transport.abort,
-        }
+        session = peers.PeerSession(peer, ends)
+        state = {"peer": peer, "session": session, "is_unix": is_unix, "abort": transport.abort}
+        self.app_state = {**self.app_state, **state}
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close_without_head)
 
     def data_received(self, data: bytes) -> None:

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from liza.rules.value_classes import Value
+from liza.server import tcp_peers
+from liza.server.problems import RequestProblem
+from liza.server.tcp_peers import TcpEnds
 from liza.system import ancestors, processes
 
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of the kernel: pid, uid, gid
 
 
 class Peer(Value):
-    """The process that opened a connection over the Unix socket. ``pid`` is 0 if this process cannot see it."""
+    """The process at the other end of a connection. ``pid`` is 0 if this process cannot see it."""
 
     pid: int
     uid: int
@@ -30,23 +33,58 @@ def read_peer(connection: socket.socket) -> Peer | None:
     return Peer(pid, uid)
 
 
+def find_tcp_peer(ends: TcpEnds) -> Peer:
+    """Return the peer of a TCP connection. Raises RequestProblem if it cannot be found, or is of another user.
+
+    Fails closed: without the process a token digest that a session writes itself would speak for another run.
+    """
+    opened = tcp_peers.find_client_socket(ends)
+    if opened is not None and opened.uid != os.getuid():
+        raise _refused(f"the connection is of user {opened.uid}, and the server of user {os.getuid()}")
+    pid = None if opened is None else tcp_peers.find_holder(opened.inode)
+    if opened is None or pid is None:
+        raise _refused("the process that calls over TCP is not in /proc: it has ended, or is in another container")
+    return Peer(pid, opened.uid)
+
+
+def _refused(detail: str) -> RequestProblem:
+    return RequestProblem(403, "refused", detail, hint="use the Unix socket .liza/run/api.sock")
+
+
 class PeerSession:
-    """The session that the peer of one connection belongs to. It is looked up once.
+    """The run whose session the peer of one connection belongs to. It is looked up once: requests are frequent.
 
     To read the environments of its ancestors takes 0.2 ms, and waits if one of them holds its memory.
     """
 
-    def __init__(self, peer: Peer | None) -> None:
-        self._peer = peer
-        self._run: str | None = None
-        self.is_known = peer is None
+    def __init__(self, peer: Peer | None, ends: TcpEnds | None = None) -> None:
+        """``peer`` of a Unix socket; None if the system does not tell. ``ends`` of a TCP connection."""
+        self._peer, self._ends = peer, ends
+        self._found: tuple[str | None] | None = (None,) if peer is None and ends is None else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the next call needs no look at /proc."""
+        return self._found is not None
 
     def find_run(self, root: Path) -> str | None:
-        """As ``find_run`` for the peer; None without a peer."""
-        if not self.is_known and self._peer is not None:
-            self._run = find_run(self._peer, root)
-            self.is_known = True
-        return self._run
+        """Return the run; None outside of every session, or at a Unix socket whose peer is not known.
+
+        Raises RequestProblem for a peer that has ended, or over TCP cannot be found. Call it in a thread.
+        """
+        if self._found is None:
+            peer = self._peer if self._ends is None else find_tcp_peer(self._ends)
+            self._found = (_find_session(peer, root) if peer is not None else None,)
+        return self._found[0]
+
+
+def _find_session(peer: Peer, root: Path) -> str | None:
+    run = find_run(peer, root)
+    # A process of a session could connect, pass the socket on and end: nothing shows its session any more. The pid is
+    # looked up afterwards, so that it existed while its ancestors were read.
+    if run is None and peer.pid > 0 and processes.identify_process(peer.pid) is None:
+        raise _refused("the process that connected has ended, so its session is not known")
+    return run
 
 
 def is_same_user(peer: Peer) -> bool:

@@ -1302,6 +1302,11 @@ TABLE: dict[str, Defence] = {
         {"liza.server.peers:is_outside_sessions": gives(True)},
         (f"{SERVER}test_a_person_needs_no_token_at_the_socket_and_a_session_does",),
     ),
+    "sessions of tokens": Defence(
+        "a session that writes the digest of a token itself does not become another run, at the socket or over TCP",
+        {"liza.server.peers:PeerSession.find_run": gives(None)},
+        (f"{SERVER}test_a_session_does_not_become_another_run_by_the_digest_of_a_token",),
+    ),
     "runs of tokens": Defence(
         "the token of a run opens no other run",
         {"liza.server.callers:require_own_run": gives(None)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -158,6 +159,37 @@ def test_a_one_time_token_is_used_once(shared: Api) -> None:
     first, second = (shared.post("/v1/identity", {"token": token}, tcp=True) for _ in range(2))
     assert (first.status, first.data["role"], first.data["run_id"]) == (200, "coder", "coder-5.1")
     assert (second.status, second.data["code"]) == (401, "token-refused")
+
+
+ASK = """
+import http.client, json, socket, sys
+path, port, token, run = sys.argv[1:]
+c = http.client.HTTPConnection("127.0.0.1", int(port))
+if path:
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.connect(path)
+headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+for _ in range(2):
+    c.request("POST", f"/v1/runs/{run}/report", json.dumps({"kind": "finding", "text": "t"}), headers)
+    reply = c.getresponse()
+    print(reply.status, json.loads(reply.read()).get("code"))
+"""
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+def test_a_session_does_not_become_another_run_by_the_digest_of_a_token(shared: Api, tcp: bool) -> None:
+    run = f"coder-9.{1 + tcp}"
+    token = f"{run}:mine"
+    line = {"digest": hashlib.sha256(token.encode()).hexdigest(), "issued": now().isoformat()}
+    (shared.open_run(run).path / "bearer.json").write_text(json.dumps(line))
+    words = [sys.executable, "-c", ASK, "" if tcp else str(shared.paths.api_socket), str(shared.port), token, run]
+    answers = {}
+    for session in ("coder-3.1", run):
+        environment = {**os.environ, "LIZA_RUN": session, "LIZA_ROOT": str(shared.paths.root)}
+        result = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+        answers[session] = result.stdout.splitlines()
+    assert answers["coder-3.1"] == ["403 not-yours"] * 2
+    assert not [answer for answer in answers[run] if answer.startswith(("401", "403"))], answers
 
 
 def test_a_person_needs_no_token_at_the_socket_and_a_session_does(shared: Api) -> None:
