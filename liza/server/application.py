@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from liza.crew.crew import Crew
+from liza.programs.accounts.run_account import has_run_account
 from liza.rules.errors import LizaError, LockTimeout
 from liza.server.callers import (
     CHALLENGE,
@@ -46,7 +47,7 @@ from liza.server.streams.credential_watch import FindRotated
 from liza.server.streams.event_stream import EventStream, StreamHub, StreamLinks
 from liza.system.files import to_write_failed
 from liza.worker.api_requests import IdentityRequest
-from liza.worker.credentials import has_account, list_rotated
+from liza.worker.credentials import list_rotated
 from liza.worker.identity import run_of_token
 
 MAX_BODY: Final = 1 << 20
@@ -130,7 +131,7 @@ class ApiServer:
 
     def _rotation_of(self, call: Call) -> FindRotated | None:
         """Return the function that looks for other credentials of a run; None if it has no account."""
-        return partial(list_rotated, self.crew, call.run_dir) if has_account(call.run_dir) else None
+        return partial(list_rotated, self.crew, call.run_dir) if has_run_account(call.run_dir) else None
 
     def _crew_for(self, caller: ApiCaller) -> Crew:
         return self.crew if caller.run is None else self.crew.with_caller(caller.run)

@@ -8,7 +8,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
-from liza.programs.accounts.account_choice import AccountChooser
+from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
 from liza.programs.accounts.run_account import config_dir_of, read_run_account
 from liza.programs.guards import guard_files
 from liza.programs.hooks import hook_events
@@ -93,7 +93,7 @@ class Launcher:
         account = self.accounts.take(self.crew.clock.now(), self._account_of(previous))
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
         directory.create(self._run_record(state, work, worktree))
-        account.record(directory)
+        self._record_account(account, directory)
         crash_points.point("launch", "recorded")
         self._install_guards(state, directory)
         # A start prompt that an earlier session never received would start this one a second time.
@@ -119,6 +119,13 @@ class Launcher:
             now = self.crew.clock.now()
             inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, LIZA, now, PromptPriority.SYSTEM)
         return tmux.start(directory.path, argv, worktree, env)
+
+    def _record_account(self, account: SessionAccount, directory: RunDir) -> None:
+        """Record the account of the session outside of .liza. Without it the session only cannot change its account."""
+        try:
+            account.record(directory)
+        except OSError as error:
+            self.notify(f"! the account of {directory.run} cannot be recorded: {error}")
 
     def _order_sidecar(
         self, state: State, directory: RunDir, worktree: Path, acp: AcpSettings, conversation: str | None

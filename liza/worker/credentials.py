@@ -1,7 +1,8 @@
 """Credentials of a worker that uses the API: the present ones, and others when these end.
 
-A rotation is recorded in ``account.json`` of the run before it is sent, without the secret, and sent again on each new
-stream until the worker acknowledges it. The secret is read for each answer and is in no file.
+A rotation is recorded with the account of the run before it is sent, without the secret, and sent again on each
+new stream until the worker acknowledges it. The secret is read for each answer and is in no file. No file below
+``.liza`` decides which account it is of: agents write there.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.programs.accounts import account_records, session_results
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
-from liza.programs.accounts.run_account import ACCOUNT_FILE, RunAccount, read_run_account, write_run_account
+from liza.programs.accounts.run_account import RunAccount, read_run_account, write_run_account
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
-from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import Missing, NoAccount
 from liza.rules.formatting.redaction import redact
 from liza.rules.value_classes import replace
@@ -30,20 +31,15 @@ from liza.worker.current_run import require_current_run
 _EVENT_PREFIX = "credentials-"
 
 
-def has_account(run_dir: RunDir) -> bool:
-    """Return whether the run has an account. It is recorded before the session starts, and never removed."""
-    return (run_dir.path / ACCOUNT_FILE).exists()
-
-
-def current_credentials(crew: Crew, record: RunRecord) -> tuple[Credential, ...]:
+def current_credentials(crew: Crew, run_dir: RunDir) -> tuple[Credential, ...]:
     """Return the credentials of a run, read now; none if its program has no accounts.
 
     Raises Missing if the secret cannot be read, LizaError.
     """
-    used = read_run_account(crew.run_dir(record.run))
+    used = read_run_account(run_dir)
     if used is None:
         return ()
-    account = _chooser(crew, record).read_again(used.account, crew.clock.now())
+    account = _chooser(crew, used).read_again(used.account, crew.clock.now())
     return _credentials(account, used)
 
 
@@ -60,8 +56,8 @@ def list_rotated(crew: Crew, run_dir: RunDir, sent: Collection[str] = ()) -> tup
     reason = account_rules.rotation_reason(_account_record(used.account), used.lifetime, now)
     if reason is None and (used.reason is None or _event_id(used) in sent):
         return ()
-    record = require_current_run(run_dir)
-    chooser = _chooser(crew, record)
+    require_current_run(run_dir)
+    chooser = _chooser(crew, used)
     try:
         if reason is None:
             account = chooser.read_again(used.account, now)
@@ -71,7 +67,7 @@ def list_rotated(crew: Crew, run_dir: RunDir, sent: Collection[str] = ()) -> tup
     except Missing:
         # None can be used, or the secret cannot be read: its record says why. The next call tries again.
         return ()
-    return (_event(used, account, _preset(crew, record)),)
+    return (_event(used, account, _preset(crew, used)),)
 
 
 def acknowledge_credentials(run_dir: RunDir, ids: Collection[str]) -> int:
@@ -87,10 +83,10 @@ def acknowledge_credentials(run_dir: RunDir, ids: Collection[str]) -> int:
 def report_credential(crew: Crew, request: CredentialReport) -> CredentialReportAnswer:
     """Record what a worker reports of its credential. Raises UnknownId, RunIsOver, LizaError, OSError."""
     run_dir = crew.run_dir(request.run_id)
-    record = require_current_run(run_dir)
+    require_current_run(run_dir)
     used = read_run_account(run_dir)
     # A report that crossed a rotation is about the earlier credential.
-    if used is None or used.reason is not None or request.name != _name_of(crew, record, used):
+    if used is None or used.reason is not None or request.name != _name_of(crew, used):
         return CredentialReportAnswer(applied=False)
     now, path = crew.clock.now(), account_records.records_path(os.environ, Path.home())
     reason = redact(request.reason)[: account_records.MAX_REASON] or f"reported by {run_dir.run}"
@@ -128,9 +124,9 @@ def _account_record(account: str) -> AccountRecord:
     return records.get(account, AccountRecord())
 
 
-def _name_of(crew: Crew, record: RunRecord, used: RunAccount) -> str:
+def _name_of(crew: Crew, used: RunAccount) -> str:
     """Return the variable of the run's account, or an empty text."""
-    return _chooser(crew, record).find(used.account).sets
+    return _chooser(crew, used).find(used.account).sets
 
 
 def _event(used: RunAccount, account: SessionAccount, preset: Preset) -> CredentialsEvent:
@@ -152,12 +148,12 @@ def _credentials(account: SessionAccount, used: RunAccount) -> tuple[Credential,
     return (Credential(type=account.account.kind, name=account.account.sets, value=value, expires_at=expires),)
 
 
-def _chooser(crew: Crew, record: RunRecord) -> AccountChooser:
-    return AccountChooser(_preset(crew, record), os.environ, lambda text: None)
+def _chooser(crew: Crew, used: RunAccount) -> AccountChooser:
+    return AccountChooser(_preset(crew, used), os.environ, lambda text: None)
 
 
-def _preset(crew: Crew, record: RunRecord) -> Preset:
+def _preset(crew: Crew, used: RunAccount) -> Preset:
     rows = preset_table.load_presets(crew.paths).rows
-    if record.program not in rows:
-        raise Missing(f"{record.program} is no known program any more", "liza programs list")
-    return rows[record.program]
+    if used.program not in rows:
+        raise Missing(f"{used.program} is no known program any more", "liza programs list")
+    return rows[used.program]

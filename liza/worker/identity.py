@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from liza.crew.crew import Crew
-from liza.programs.session.run_directory import RunDir, RunRecord, read_struct
+from liza.programs.session.run_directory import RunDir, read_struct
 from liza.rules.errors import LizaError, TokenRefused
 from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.paths import Paths, role_of
@@ -66,7 +66,7 @@ def find_run(paths: Paths, token: str) -> RunDir:
 def identify(
     crew: Crew,
     request: IdentityRequest,
-    credentials_of: Callable[[RunRecord], tuple[Credential, ...]] = lambda record: (),
+    credentials_of: Callable[[RunDir], tuple[Credential, ...]] = lambda run_dir: (),
 ) -> IdentityAnswer:
     """Exchange a one-time token for the identity of its run and a bearer token.
 
@@ -78,7 +78,7 @@ def identify(
         raise TokenRefused(f"this is not the token of {run_dir.run}", f"liza agents {run_dir.agent}")
     record = require_current_run(run_dir)
     turn = run_dir.read_turn()
-    credentials = credentials_of(record)
+    credentials = credentials_of(run_dir)
     bearer = _new_token(run_dir.run)
     # Of several exchanges at the same time one creates the file.
     if not atomic.write_if_absent(run_dir.path / _BEARER_FILE, _encode_digest(bearer, crew.clock.now())):

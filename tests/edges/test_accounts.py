@@ -16,7 +16,13 @@ from liza.programs.accounts import account_file, account_records, secret_source,
 from liza.programs.accounts.account_choice import AccountChooser
 from liza.programs.accounts.account_file import Account
 from liza.programs.accounts.account_watch import AccountWatch
-from liza.programs.accounts.run_account import RunAccount, read_run_account, session_environ, write_run_account
+from liza.programs.accounts.run_account import (
+    RunAccount,
+    has_run_account,
+    read_run_account,
+    session_environ,
+    write_run_account,
+)
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session.outcomes import SessionEnd
@@ -427,6 +433,15 @@ def test_the_logs_of_a_session_are_in_the_directory_of_its_account(clock: FakeCl
     write_run_account(run, RunAccount(account="prog/a", read=clock.now(), config_dir="/own"))
     assert session_environ(run, PRESET, environ) == {"PROG_HOME": "/own", "HOME": "/home/x"}
     assert session_environ(run, BARE, environ) == environ
+
+
+def test_the_records_of_runs_without_a_directory_are_removed(clock: FakeClock, run: RunDir) -> None:
+    ended = RunDir(run.paths, "coder-1.2")
+    for directory in (ended, run):
+        write_run_account(directory, RunAccount(account="prog/a", read=clock.now()))
+    assert read_run_account(ended) is None
+    assert has_run_account(run)
+    assert not has_run_account(ended)
 
 
 # What a person sees

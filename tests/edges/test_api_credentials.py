@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from liza.programs.accounts import account_file
 from liza.programs.accounts.account_choice import AccountChooser
+from liza.programs.accounts.run_account import run_account_path
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.worker import identity
@@ -136,3 +138,26 @@ def test_a_wrong_report_is_a_problem(tmp_path: Path, body: dict[str, object]) ->
     with serving(tmp_path) as api:
         reply = api.worker(RUN).post("/v1/credentials", body)
         assert (reply.status, reply.data["code"]) == (400, "invalid-request")
+
+
+@pytest.mark.parametrize("other", ["script", "claude"])
+def test_no_file_that_a_session_writes_decides_whose_secret_it_gets(tmp_path: Path, other: str) -> None:
+    stores = tmp_path / "stores"
+    stores.mkdir()
+    (tmp_path / "crew").mkdir()
+    with serving(tmp_path / "crew") as api:
+        write_accounts(
+            f"[accounts.script.a]\ncommand = {source(stores / 'a', FIRST)}\nsets = 'KEY'\n"
+            f"[accounts.{other}.b]\ncommand = {source(stores / 'b', SECOND)}\nsets = 'KEY'\n"
+        )
+        directory = start_run(api)
+        token = identity.issue_token(directory, now())
+        stolen = {"account": f"{other}/b", "read": now().isoformat()}
+        (directory.path / "account.json").write_text(json.dumps(stolen))
+        record = directory.path / "run.json"
+        record.write_text(json.dumps({**json.loads(record.read_text()), "program": other}))
+        reply = api.post("/v1/identity", {"token": token})
+        assert [each["value"] for each in reply.data["credentials"]] == [FIRST], reply.data
+        path = run_account_path(directory)
+        assert api.paths.root not in path.parents
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600

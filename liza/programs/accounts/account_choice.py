@@ -55,7 +55,7 @@ class SessionAccount:
         return {**clean, self.account.sets: self.secret.value} if self.secret is not None else clean
 
     def record(self, directory: RunDir) -> None:
-        """Record the account in the run's directory, without the secret. Raises OSError."""
+        """Record the account of the run, without the secret. Raises OSError."""
         if self.account is not None:
             write_run_account(
                 directory,

@@ -23,11 +23,16 @@ MAX_REASON = 300  # characters
 _UNUSED = AccountRecord()
 
 
-def records_path(environ: Mapping[str, str], home: Path) -> Path:
-    """Return the path of the file: below XDG_STATE_HOME, or ``~/.local/state``."""
+def state_directory(environ: Mapping[str, str], home: Path) -> Path:
+    """Return the directory of Liza's state of this user: below XDG_STATE_HOME, or ``~/.local/state``."""
     # A relative path is invalid by the XDG specification, and is ignored.
     state = environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if state.startswith("/") else home / ".local" / "state") / "liza" / "accounts.json"
+    return (Path(state) if state.startswith("/") else home / ".local" / "state") / "liza"
+
+
+def records_path(environ: Mapping[str, str], home: Path) -> Path:
+    """Return the path of the file."""
+    return state_directory(environ, home) / "accounts.json"
 
 
 def read_records(path: Path) -> Records:

@@ -1,12 +1,19 @@
-"""``account.json`` in the directory of a run: the account of its session. It contains no secret."""
+"""The account of the session of a run: a record without a secret, in the user's state directory.
+
+It decides whose secret a worker gets, so it is not in ``.liza``: agents write there.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from liza.programs.accounts.account_records import state_directory
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, read_struct
 from liza.rules.errors import LizaError
@@ -14,7 +21,7 @@ from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.worker_api.account_rules import Lifetime
 from liza.system import atomic
 
-ACCOUNT_FILE = "account.json"
+RECORDS_DIRECTORY = "session-accounts"
 
 
 class RunAccount(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,19 +38,42 @@ class RunAccount(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
     @property
+    def program(self) -> str:
+        """The program of the account."""
+        return self.account.partition("/")[0]
+
+    @property
     def lifetime(self) -> Lifetime:
         """When the credential was read, and when it ends."""
         return Lifetime(self.read, self.expires)
 
 
+def run_account_path(directory: RunDir) -> Path:
+    """Return the path of the record: each crew has a directory of its own, named by the digest of its root."""
+    crew = hashlib.sha256(os.fsencode(directory.paths.root)).hexdigest()[:32]
+    return state_directory(os.environ, Path.home()) / RECORDS_DIRECTORY / crew / f"{directory.run}.json"
+
+
 def write_run_account(directory: RunDir, account: RunAccount) -> None:
-    """Record the account of a run. Raises OSError."""
-    atomic.write(directory.path / ACCOUNT_FILE, msgspec.json.encode(account) + b"\n")
+    """Record the account of a run, and remove the records of runs that have no directory any more. Raises OSError."""
+    path = run_account_path(directory)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    atomic.write(path, msgspec.json.encode(account) + b"\n", label="run-account")
+    for other in path.parent.glob("*.json"):
+        # A file that is no record of a run is left alone.
+        with suppress(LizaError, OSError):
+            if other != path and not RunDir(directory.paths, other.stem).exists():
+                other.unlink(missing_ok=True)
+
+
+def has_run_account(directory: RunDir) -> bool:
+    """Return whether the run has an account. It is recorded before the session starts, and kept as long as the run."""
+    return run_account_path(directory).exists()
 
 
 def read_run_account(directory: RunDir) -> RunAccount | None:
-    """Return the account of a run; None if it uses none. Raises LizaError if the file cannot be read."""
-    return read_struct(directory.path / ACCOUNT_FILE, RunAccount)
+    """Return the account of a run; None if it uses none. Raises LizaError if the record cannot be read."""
+    return read_struct(run_account_path(directory), RunAccount)
 
 
 def account_of(directory: RunDir) -> str | None:
