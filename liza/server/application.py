@@ -110,10 +110,10 @@ class ApiServer:
             require_peer(connection)
         if path_run is not None:
             require_own_run(caller, path_run)
-        decoded = _decode_body(operation, connection, body)
-        call = Call(self._crew_for(caller), caller, self.facts, decoded, path_run, may_wait)
-        if isinstance(call.request, IdentityRequest):
-            require_own_session(self.crew, connection, run_of_token(call.request.token))
+        content, session = _decode_body(operation, connection, body), None
+        if isinstance(content, IdentityRequest):
+            session = require_own_session(self.crew, connection, run_of_token(content.token))
+        call = Call(self._crew_for(caller), caller, self.facts, content, path_run, session, may_wait)
         named_run = getattr(call.request, "run_id", None)
         if named_run is not None:
             require_own_run(caller, named_run)

@@ -2,6 +2,9 @@
 
 Both tokens begin with the run, so that a request names its run in one value. Only their digests are on disk, in the
 run's directory. A process that can read the environment of the session can use the one-time token, once.
+
+An answer can be lost after the token was used up. So a process in the session of the run may repeat the exchange until
+the bearer token is used for the first time: then the digest of the one-time token is removed.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -67,13 +71,18 @@ def identify(
     crew: Crew,
     request: IdentityRequest,
     credentials_of: Callable[[RunDir], tuple[Credential, ...]] = lambda run_dir: (),
+    session: str | None = None,
 ) -> IdentityAnswer:
     """Exchange a one-time token for the identity of its run and a bearer token.
 
-    ``credentials_of`` is called before the token is used up, so that a worker can try again after a failure. Raises
-    TokenRefused if the token is wrong or was used, UnknownId, RunIsOver, LizaError, OSError.
+    ``credentials_of`` is called before the token is used up, so that a worker can try again after a failure.
+    ``session``: the run whose session the caller is in. That of the token may repeat the exchange until the bearer
+    token is used; the bearer token of the answer before is invalid then. Raises TokenRefused if the token is wrong or
+    was used, UnknownId, RunIsOver, LizaError, OSError.
     """
     run_dir = find_run(crew.paths, request.token)
+    if _is_token_spent(run_dir):
+        raise _used_before(run_dir)
     if not _is_digest_of(run_dir, _TOKEN_FILE, request.token):
         raise TokenRefused(f"this is not the token of {run_dir.run}", f"liza agents {run_dir.agent}")
     record = require_current_run(run_dir)
@@ -81,8 +90,11 @@ def identify(
     credentials = credentials_of(run_dir)
     bearer = _new_token(run_dir.run)
     # Of several exchanges at the same time one creates the file.
-    if not atomic.write_if_absent(run_dir.path / _BEARER_FILE, _encode_digest(bearer, crew.clock.now())):
-        raise TokenRefused(f"the token of {run_dir.run} was used before", f"liza agents {run_dir.agent}")
+    path, digest = run_dir.path / _BEARER_FILE, _encode_digest(bearer, crew.clock.now())
+    if not atomic.write_if_absent(path, digest):
+        if session != run_dir.run:
+            raise _used_before(run_dir)
+        atomic.write(path, digest)
     crash_points.point("identity", "exchanged")
     env = {"LIZA_RUN": run_dir.run, "LIZA_AGENT_ID": run_dir.agent, "LIZA_ROOT": str(crew.paths.root)}
     return IdentityAnswer(
@@ -97,6 +109,15 @@ def identify(
         credentials=credentials,
         env=env if record.task is None else {**env, "LIZA_TASK": record.task},
     )
+
+
+def _is_token_spent(run_dir: RunDir) -> bool:
+    """Return whether the one-time token of a run can be exchanged no more: its bearer token was used."""
+    return (run_dir.path / _BEARER_FILE).exists() and not (run_dir.path / _TOKEN_FILE).exists()
+
+
+def _used_before(run_dir: RunDir) -> TokenRefused:
+    return TokenRefused(f"the token of {run_dir.run} was used before", f"liza agents {run_dir.agent}")
 
 
 class BearerCache:
@@ -119,6 +140,10 @@ class BearerCache:
             return True
         if stamp is None or not verify_bearer(run_dir, token):
             return False
+        # The answer with this token has arrived, so the exchange is not repeated any more.
+        with suppress(OSError):
+            (run_dir.path / _TOKEN_FILE).unlink(missing_ok=True)
+        crash_points.point("identity", "confirmed")
         with self._guard:
             self._verified[key] = digest, stamp
             self._verified.move_to_end(key)

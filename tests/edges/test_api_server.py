@@ -192,6 +192,36 @@ def test_a_session_does_not_become_another_run_by_the_digest_of_a_token(shared: 
     assert not [answer for answer in answers[run] if answer.startswith(("401", "403"))], answers
 
 
+LOSE = """
+import http.client, json, pathlib, socket, sys, time
+path, token, bearer_file = sys.argv[1:]
+def call(body, path_of, **headers):
+    c = http.client.HTTPConnection("localhost")
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.connect(path)
+    c.request("POST", path_of, json.dumps(body), {"content-type": "application/json", **headers})
+    return c
+lost = call({"token": token}, "/v1/identity")
+while not pathlib.Path(bearer_file).exists():
+    time.sleep(0.01)
+lost.close()
+reply = call({"token": token}, "/v1/identity").getresponse()
+bearer = json.loads(reply.read())["token"]
+event = {"event": "ready", "run_id": bearer.partition(":")[0], "timestamp": "2026-03-01T15:00:00Z"}
+used = call(event, "/v1/lifecycle", authorization=f"Bearer {bearer}").getresponse()
+print(reply.status, used.status, call({"token": token}, "/v1/identity").getresponse().status)
+"""
+
+
+def test_a_worker_whose_identity_was_lost_on_the_way_asks_again(shared: Api) -> None:
+    directory = shared.open_run("coder-4.1")
+    token = identity.issue_token(directory, now())
+    words = [sys.executable, "-c", LOSE, str(shared.paths.api_socket), token, str(directory.path / "bearer.json")]
+    session = {**os.environ, "LIZA_RUN": "coder-4.1", "LIZA_ROOT": str(shared.paths.root)}
+    result = subprocess.run(words, env=session, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["200", "200", "401"]
+
+
 def test_a_person_needs_no_token_at_the_socket_and_a_session_does(shared: Api) -> None:
     assert shared.get("/metrics").status == 200
     assert shared.get("/metrics", tcp=True).status == 401

@@ -14,7 +14,7 @@ from liza.rules.errors import LizaError, RunIsOver, TokenRefused
 from liza.rules.paths import Paths
 from liza.worker.api_answers import Credential, IdentityAnswer
 from liza.worker.api_requests import IdentityRequest
-from liza.worker.identity import find_run, identify, issue_token, verify_bearer
+from liza.worker.identity import BearerCache, find_run, identify, issue_token, verify_bearer
 from tests.conftest import FakeClock
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -72,6 +72,23 @@ def test_a_token_is_used_once_also_by_many_at_the_same_time(crew: Crew, run: Run
         identify(crew, IdentityRequest(token=token))
 
 
+def test_after_a_lost_answer_the_session_may_repeat_the_exchange_until_it_uses_the_answer(
+    crew: Crew, run: RunDir
+) -> None:
+    request = IdentityRequest(token=issue_token(run, NOW))
+    lost = identify(crew, request)
+    for session in (None, "coder-2.1"):
+        with pytest.raises(TokenRefused, match="was used before"):
+            identify(crew, request, session=session)
+    answer = identify(crew, request, session=run.run)
+    bearers = BearerCache()
+    assert not bearers.verify(run, lost.token)
+    assert bearers.verify(run, answer.token)
+    with pytest.raises(TokenRefused, match="was used before"):
+        identify(crew, request, session=run.run)
+    assert bearers.verify(run, answer.token)
+
+
 @pytest.mark.parametrize("token", ["", "x", "coder-1.7", "coder-1.7:", "coder-1.7:wrong", "../x:1", "coder-9.1:x", ":"])
 def test_a_token_that_is_none_is_refused(crew: Crew, run: RunDir, token: str) -> None:
     issue_token(run, NOW)
@@ -82,7 +99,7 @@ def test_a_token_that_is_none_is_refused(crew: Crew, run: RunDir, token: str) ->
 def test_a_failure_to_get_credentials_leaves_the_token_as_it_was(crew: Crew, run: RunDir) -> None:
     token = issue_token(run, NOW)
 
-    def fail(record: RunRecord) -> tuple[Credential, ...]:
+    def fail(run_dir: RunDir) -> tuple[Credential, ...]:
         raise LizaError("the command of the credentials hangs")
 
     with pytest.raises(LizaError, match="hangs"):

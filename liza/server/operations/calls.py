@@ -42,13 +42,14 @@ class ServerFacts(Mutable, eq=False):
 
 class Call(Value):
     """``crew`` carries the caller's run. ``request`` is of the operation's type; ``run``: of the path, of the request,
-    or else of the caller."""
+    or else of the caller. ``session``: the run whose session the caller of ``identity`` is in."""
 
     crew: Crew
     caller: ApiCaller
     server: ServerFacts
     request: Any = None
     path_run: str | None = None
+    session: str | None = None
     may_wait: bool = True
     """False in the thread of the event loop: raise LockTimeout instead of waiting for a lock."""
 

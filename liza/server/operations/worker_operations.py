@@ -113,7 +113,7 @@ def _telemetry(call: Call) -> TelemetryAnswer:
 
 
 def _identity(call: Call) -> IdentityAnswer:
-    return identify(call.crew, call.request, partial(current_credentials, call.crew))
+    return identify(call.crew, call.request, partial(current_credentials, call.crew), call.session)
 
 
 def _credentials(call: Call) -> CredentialReportAnswer:
