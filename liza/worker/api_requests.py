@@ -50,13 +50,15 @@ class PromptMetadata(WorkerRequest, frozen=True, kw_only=True):
 
 
 class PromptRequest(WorkerRequest, frozen=True, kw_only=True):
-    """A prompt for a run. ``source`` names the kind of sender, for example ``note`` or ``mail``."""
+    """A prompt for a run. ``source`` names the kind of sender, for example ``note`` or ``mail``. ``key``: of several
+    requests of a sender with the same key, one stores the prompt; a client uses it to try again after a lost answer."""
 
     run_id: RunId
     content: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_CONTENT)]
     priority: PromptPriority = PromptPriority.NORMAL
     source: Label = "note"
     metadata: PromptMetadata = PromptMetadata()
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
 
 
 class AcknowledgeRequest(WorkerRequest, frozen=True, kw_only=True):

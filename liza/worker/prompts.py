@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from datetime import datetime
 
@@ -12,7 +13,7 @@ from liza.programs.messages.prompt_stream import PromptStream as PromptStream
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import UsageError
 from liza.rules.paths import is_person
-from liza.rules.sessions.message_rules import LIZA
+from liza.rules.sessions.message_rules import LIZA, Message
 from liza.rules.worker_api.lifecycle_rules import WAITING_STATES
 from liza.worker.api_answers import AcknowledgeAnswer, PromptAnswer
 from liza.worker.api_requests import AcknowledgeRequest, PromptRequest
@@ -22,13 +23,33 @@ STREAM_EVIDENCE = "stream"
 
 
 def submit_prompt(crew: Crew, by: str, request: PromptRequest) -> PromptAnswer:
-    """Store a prompt for the agent of a run. ``by``: the caller, a person or a run.
+    """Store a prompt for the agent of a run. ``by``: the caller, a person or a run. A repeat with its key is answered
+    with the prompt that is stored.
 
     Raises UnknownId, RunIsOver, QueueFull, UsageError, LizaError, OSError.
     """
     run_dir = crew.run_dir(request.run_id)
     require_current_run(run_dir)
-    message = inbox.queue_message(
+    if request.key is None:
+        message = _queue(crew, run_dir, by, request)
+    else:
+        mark = _key_mark(by, run_dir.run, request.key)
+        with inbox.lock_inbox(crew.paths, run_dir.agent):
+            earlier = inbox.find_marked(crew.paths, run_dir.agent, mark)
+            message = earlier or _queue(crew, run_dir, by, request, mark)
+        if (message.text, message.priority) != (request.content, request.priority):
+            raise UsageError(f"key {request.key!r} is that of another prompt, {message.id}: use a new key")
+    names = inbox.list_names(crew.paths, run_dir.agent)
+    is_pending = message.id in names
+    position = inbox.count_ahead(names, message.id) if is_pending else 0
+    with suppress(OSError):
+        wake_up.wake_watchers(crew.paths, run_dir.agent)
+    is_queued = is_pending and (position > 0 or not _is_waiting(run_dir))
+    return PromptAnswer(accepted=True, queued=is_queued, position=position, id=message.id)
+
+
+def _queue(crew: Crew, run_dir: RunDir, by: str, request: PromptRequest, mark: str = "") -> Message:
+    return inbox.queue_message(
         crew.paths,
         run_dir.agent,
         request.content,
@@ -37,13 +58,13 @@ def submit_prompt(crew: Crew, by: str, request: PromptRequest) -> PromptAnswer:
         request.priority,
         source=request.source,
         task=request.metadata.task_id,
+        mark=mark,
     )
-    position = inbox.count_ahead(inbox.list_names(crew.paths, run_dir.agent), message.id)
-    with suppress(OSError):
-        wake_up.wake_watchers(crew.paths, run_dir.agent)
-    return PromptAnswer(
-        accepted=True, queued=position > 0 or not _is_waiting(run_dir), position=position, id=message.id
-    )
+
+
+def _key_mark(by: str, run: str, key: str) -> str:
+    """Return the mark in the id of a message that a sender repeats with the same key."""
+    return hashlib.sha256("\0".join((by, run, key)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def acknowledge_prompts(run_dir: RunDir, request: AcknowledgeRequest, now: datetime) -> AcknowledgeAnswer:

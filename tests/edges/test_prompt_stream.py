@@ -230,3 +230,25 @@ def test_many_processes_that_submit_and_acknowledge_lose_no_prompt_and_deliver_e
     done = inbox.list_done(crew.paths, "coder-1")
     assert inbox.list_pending(crew.paths, "coder-1") == ()
     assert sorted(message.text for message in done) == sorted(f"{n}-{count}" for n in range(3) for count in range(15))
+
+
+def test_a_repeat_with_its_key_stores_a_prompt_once_also_after_it_was_read(crew: Crew, run: RunDir) -> None:
+    report(run, "idle")
+    first = submit(crew, "only once", key="k-1")
+    again = Crew(crew.paths, crew.clock)  # as after a restart of the server
+    assert submit(again, "only once", key="k-1") == first
+    assert inbox.list_names(crew.paths, "coder-1") == (first,)
+    assert acknowledge(run, first) == 1
+    request = PromptRequest(run_id="coder-1.1", content="only once", key="k-1")
+    answer = submit_prompt(again, "human:ann", request)
+    assert (answer.id, answer.queued, answer.position) == (first, False, 0)
+    assert inbox.list_names(crew.paths, "coder-1") == ()
+    with pytest.raises(UsageError, match="another prompt"):
+        submit(crew, "something else", key="k-1")
+    assert submit(crew, "only once", key="k-1", by="human:bob") != first
+
+
+def test_prompts_with_and_without_a_key_keep_their_order(crew: Crew, run: RunDir) -> None:
+    names = [submit(crew, str(number), **({"key": f"k{number}"} if number % 2 else {})) for number in range(5)]
+    assert [message.text for message in inbox.list_pending(crew.paths, "coder-1")] == ["0", "1", "2", "3", "4"]
+    assert [inbox.count_ahead(names, name) for name in names] == [0, 1, 2, 3, 4]

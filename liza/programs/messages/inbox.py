@@ -24,6 +24,7 @@ from liza.rules.sessions.message_rules import (
     NOTE_SOURCE,
     Message,
     MessageStage,
+    age_key,
     left_to_hook,
     sort_unacknowledged,
 )
@@ -55,8 +56,9 @@ def queue_message(
     *,
     source: str = NOTE_SOURCE,
     task: str | None = None,
+    mark: str = "",
 ) -> Message:
-    """Store a message for the agent.
+    """Store a message for the agent. ``mark`` becomes a part of its id, see ``find_marked``.
 
     Raises UsageError for an unknown priority or an empty text, QueueFull, OSError if the disk fails.
     """
@@ -72,13 +74,30 @@ def queue_message(
         )
     second = f"{now:%Y%m%dT%H%M%S}-"
     for number in itertools.count(_next_number(names, second)):
-        name = f"{second}{number:03d}-{priority[0]}"
+        name = f"{second}{number:03d}-{f'{mark}-' if mark else ''}{priority[0]}"
         message = Message(id=name, priority=priority, text=text, sender=sender, created=now, source=source, task=task)
         is_done = (inbox / "done" / f"{name}.json").exists()
         if not is_done and atomic.write_if_absent(inbox / f"{name}.json", _encode(message)):
             crash_points.point("inbox", "queued")
             return message
     raise AssertionError("numbers do not end")
+
+
+def find_marked(paths: Paths, agent: str, mark: str) -> Message | None:
+    """Return the message with this mark, pending or done; None without one. Call it while the inbox is locked.
+
+    Ids have the mark, so it is stored with the message in one step, and no other file is read. Raises OSError,
+    LizaError if the message cannot be read.
+    """
+    inbox = inbox_path(paths, agent)
+    for directory in (inbox, inbox / "done"):
+        for path in directory.glob(f"*-{mark}-*.json"):
+            message = read_message(path)
+            if isinstance(message, LizaError):
+                raise message
+            if message is not None:
+                return message
+    return None
 
 
 def check_priority(priority: str) -> None:
@@ -113,7 +132,7 @@ def count_ahead(names: Iterable[str], own: str) -> int:
 
     def sort_key(name: str) -> tuple[int, str, int, str]:
         letter = name[-1:] if name[-2:-1] == "-" and name[-1:] in letters else PromptPriority.NORMAL[0]
-        return letters.index(letter), name.partition("-")[0], len(name), name
+        return letters.index(letter), name.partition("-")[0], *age_key(name)
 
     own_key = sort_key(own)
     return sum(sort_key(name) < own_key for name in names)

@@ -117,8 +117,17 @@ def sort_unacknowledged(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _sort_key(message: Message) -> tuple[int, datetime, int, str]:
-    # Numbers of ids have three digits or more: the shorter id of one second is the older one.
-    return PRIORITIES.index(PromptPriority(message.priority)), message.created, len(message.id), message.id
+    return PRIORITIES.index(PromptPriority(message.priority)), message.created, *age_key(message.id)
+
+
+def age_key(name: str) -> tuple[int, str]:
+    """Return the sort key of ids of one second, the oldest first.
+
+    Numbers of ids have three digits or more: the shorter id is the older one. ``TIME-NUMBER-MARK-LETTER`` has the mark
+    of a sender's key, which is not counted.
+    """
+    parts = name.split("-")
+    return len(name) - (len(parts[2]) + 1 if len(parts) == 4 else 0), name
 
 
 def next_step(

@@ -38,7 +38,7 @@ _PROBLEMS: Final[Mapping[str, tuple[str, Problem]]] = {
     ),
     "429": (
         "Too many prompts wait",
-        make_problem(429, "queue-full", "coder-1 has 10,000 prompts that it has not read"),
+        make_problem(429, "queue-full", "coder-1 has 1000 messages that it has not read; the limit is 1000"),
     ),
     "503": (
         "The board, git or a lock is not available; try again",
