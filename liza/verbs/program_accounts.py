@@ -32,7 +32,8 @@ def show_accounts(*, clear: str | None = None, check: bool = False) -> dict[str,
     """Return the accounts of all programs, with their state; no secret.
 
     ``clear``: first forget what keeps this account from being used. ``check``: read each secret once and report
-    whether that works. Both are for people. Raises LizaError if the file or the records cannot be read.
+    whether that works; ``checked`` is False for a program's own login, which only the program can read. Both are for
+    people. Raises LizaError if the file or the records cannot be read.
     """
     crew = _find_crew()
     if crew is not None and (clear is not None or check):
@@ -50,6 +51,7 @@ def show_accounts(*, clear: str | None = None, check: bool = False) -> dict[str,
     if check:
         for account, row in zip(accounts, rows, strict=True):
             row["problem"] = _try_secret(account, home)
+            row["checked"] = account.has_secret or bool(account.config_dir)
     return {
         "file": str(file.path),
         "order": file.order.value,

@@ -104,7 +104,7 @@ def test_without_a_file_there_are_no_accounts(home: Path) -> None:
         ("[accounts.prog.a]", "needs variable, command, config_dir, or login"),
         ("[accounts.prog.a]\nlogin = true\nvariable = 'A'", "login = true is the program's own login"),
         ("[accounts.prog.a]\nvariable = 'A B'", "A-Za-z_"),
-        ("[accounts.prog.a]\nkey = 'sk-1'", "unknown field `key`"),
+        ("[accounts.prog.a]\nkey = 'sk-1'", "[accounts.prog.a] Object contains unknown field `key`"),
         ("[accounts.prog.A]\nvariable = 'A'", "lower-case"),
         ("[accounts.prog.a]\ncommand = './steal'", "must be a name on PATH or an absolute path"),
         ("[accounts.prog.a]\ncommand = ['bin/steal']", "must be a name on PATH or an absolute path"),
@@ -469,7 +469,7 @@ def test_the_accounts_are_shown_with_their_state_and_without_a_secret(
     later = SystemClock().now() + timedelta(hours=1)
     for name in ("script/a", "script/b"):
         account_records.change_record(
-            path, name, lambda record: account_rules.after_limit(record, clock.now(), "429", later, 5.0)
+            path, name, lambda record: account_rules.after_limit(record, SystemClock().now(), "429", later, 5.0)
         )
     report = show_accounts()
     first, second = report["accounts"]
@@ -481,6 +481,9 @@ def test_the_accounts_are_shown_with_their_state_and_without_a_secret(
     monkeypatch.setenv("KEY_B", SECRET)
     checked = show_accounts(check=True, clear="script/a")
     assert checked["ok"]
+    assert [row["checked"] for row in checked["accounts"]] == [True, True]
+    assert [line for line in format_accounts(checked).splitlines() if line.endswith(": its secret can be read")]
+    assert "can be read" not in format_accounts(report)
     assert [row["state"] for row in checked["accounts"]] == ["usable", "limited"]
     assert SECRET not in f"{report} {checked} {format_accounts(report)} {format_accounts(checked)}"
     with pytest.raises(UsageError, match=r"unknown account 'script/z'; did you mean 'script/"):

@@ -159,3 +159,10 @@ def _after_end(end: str, record: AccountRecord, now: datetime) -> AccountRecord:
             return account_rules.after_success(record)
         case _:
             return account_rules.cleared(record)
+
+
+def test_a_limit_that_is_reported_for_years_lasts_a_month_at_most() -> None:
+    record = account_rules.after_limit(AccountRecord(), NOW, "429", NOW + timedelta(days=7 * 365), 5.0)
+    assert record.until == NOW + account_rules.MAX_LIMIT
+    week = NOW + timedelta(days=7)
+    assert account_rules.after_limit(AccountRecord(), NOW, "429", week, 5.0).until == week

@@ -24,7 +24,16 @@ def format_accounts(report: Mapping[str, Any]) -> str:
             lines.append(f"{row['id']}: {shorten_line(row['reason'], 200)}: {again}")
         if row["problem"]:
             lines.append(f"! {shorten_line(row['problem'], 200)}")
+        elif "checked" in row:
+            lines.append(f"{row['id']}: {_check_result(row)}")
     return "\n".join([*lines, *report["notices"]])
+
+
+def _check_result(row: Mapping[str, Any]) -> str:
+    """Return what `--check` showed of an account without a problem."""
+    if not row["checked"]:
+        return "not checked: only the program can read its own login"
+    return "its secret can be read" if row["sets"] else "its directory exists; its login was not checked"
 
 
 def _state(row: Mapping[str, Any]) -> str:

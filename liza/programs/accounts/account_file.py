@@ -52,7 +52,7 @@ class AccountRow(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 class _Document(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     order: AccountOrder = AccountOrder.LISTED
-    accounts: dict[str, dict[str, AccountRow]] = msgspec.field(default_factory=dict)
+    accounts: dict[str, dict[str, dict[str, Any]]] = msgspec.field(default_factory=dict)
 
 
 class Account(Value):
@@ -123,12 +123,22 @@ def read_accounts(home: Path) -> AccountsFile:
         document = msgspec.convert(tomllib.loads(data.decode()), _Document)
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
         raise _error(path, str(error)) from error
-    for program, rows in document.accounts.items():
-        for name, row in rows.items():
-            reason = _row_error(name, row)
-            if reason is not None:
-                raise _error(path, f"[accounts.{program}.{name}] {reason}")
-    return AccountsFile(path, document.order, document.accounts)
+    rows = {
+        program: {name: _read_row(path, f"[accounts.{program}.{name}]", name, fields) for name, fields in named.items()}
+        for program, named in document.accounts.items()
+    }
+    return AccountsFile(path, document.order, rows)
+
+
+def _read_row(path: Path, where: str, name: str, fields: Mapping[str, Any]) -> AccountRow:
+    """Return an account as the file describes it. Raises UsageError, with the account."""
+    try:
+        row = msgspec.convert(fields, AccountRow)
+    except msgspec.ValidationError as error:
+        raise _error(path, f"{where} {error}") from error
+    if (reason := _row_error(name, row)) is not None:
+        raise _error(path, f"{where} {reason}")
+    return row
 
 
 def _check_owner(path: Path) -> None:

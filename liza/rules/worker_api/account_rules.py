@@ -17,6 +17,8 @@ SOURCE_RETRY = timedelta(minutes=1)
 """Time after which an account is tried again whose secret could not be read, such as from a locked password store."""
 MIN_LIMIT = timedelta(seconds=5)
 """Shortest time for which an account counts as limited: programs round the time at which a usage limit ends."""
+MAX_LIMIT = timedelta(days=32)
+"""Longest time for which an account counts as limited: a month. A worker may report any end."""
 EXPIRY_MARGIN = timedelta(minutes=5)
 """How long before its end a credential is replaced; at most a fifth of its life."""
 
@@ -135,12 +137,13 @@ def after_limit(
 ) -> AccountRecord:
     """Return the record of an account whose usage limit is reached until ``until``.
 
-    If the end is not known, the time grows from ``first`` seconds (``config.restart_after_crash``) as for an agent.
+    At least MIN_LIMIT and at most MAX_LIMIT from now. If the end is not known, the time grows from ``first`` seconds
+    (``config.restart_after_crash``) as for an agent.
     """
     failures = record.failures + 1
     if until is None:
         until = now + timedelta(seconds=backoff(failures, first * QUOTA_FACTOR, MAX_QUOTA_REST))
-    return _with_obstacle(record, Obstacle.LIMIT, now, reason, max(until, now + MIN_LIMIT))
+    return _with_obstacle(record, Obstacle.LIMIT, now, reason, min(max(until, now + MIN_LIMIT), now + MAX_LIMIT))
 
 
 def after_refusal(record: AccountRecord, now: datetime, reason: str) -> AccountRecord:
