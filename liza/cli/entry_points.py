@@ -12,14 +12,13 @@ from typing import TextIO
 
 from liza.cli import postponed_commands
 from liza.cli.command_table import LONG_COMMANDS
-from liza.cli.console_script import exit_at_once, open_standard_streams
+from liza.cli.console_script import EXIT_PIPE_CLOSED, exit_at_once, open_standard_streams
 from liza.cli.quick_words import parse_words
 from liza.crew.liza_path import qualify_command
 from liza.rules.errors import LizaError, UsageError, format_error
 from liza.system import program_path
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
-EXIT_PIPE_CLOSED = 141  # 128 + SIGPIPE
 
 
 def liza(payload: bytes | None = None) -> None:

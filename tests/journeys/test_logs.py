@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -55,6 +56,24 @@ def test_a_secret_that_is_printed_in_two_parts_is_taken_out_for_who_follows_and_
         crew.open_gate("on")
         assert line(child) == "key: [redacted: GitHub token] é\n"
         assert line(child).startswith("the last one")
+
+
+def test_each_command_that_follows_ends_with_the_reader_of_its_output(crew: Crew) -> None:
+    crew.add("t1")
+    followers = [("logs", "-f"), ("history", "-f"), ("watch",), ("status", "--watch")]
+    reading, writing = os.pipe()
+    words = [[str(BIN / "liza"), *follower] for follower in followers]
+    children = [subprocess.Popen(word, cwd=crew.root, stdout=writing, stderr=writing) for word in words]
+    os.close(writing)
+    shown = os.read(reading, 1)
+    os.close(reading)
+    try:
+        # Nothing happens on the board: none of them has another line to print.
+        assert (bool(shown), [child.wait(timeout=LIMIT) for child in children]) == (True, [141] * len(children))
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
 
 
 def test_a_program_that_printed_nothing_is_told_from_a_log_that_is_gone(crew: Crew) -> None:

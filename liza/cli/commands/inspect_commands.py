@@ -41,6 +41,7 @@ def status(
         return
     from liza.verbs.change_stream import follow_status
 
+    _exit_with_reader()
     for summary in follow_status(find_crew()):
         if as_json:
             printing.print_json_line(summary)
@@ -83,6 +84,7 @@ def history(
     elif not follow:
         page_text(render_patch.format_history(revisions, printing.wants_colours()), crew.git)
     else:
+        _exit_with_reader()
         for entry in verbs.follow_history(crew, task_id, revisions):
             if as_json:
                 printing.print_json_line(entry)
@@ -126,6 +128,7 @@ def logs(
     if log["note"]:
         printing.print_notice(log["note"])
     if follow:
+        _exit_with_reader()
         for text in verbs.follow_output(crew, log):
             printing.print_now(strip_controls(text))
 
@@ -170,6 +173,7 @@ def _print_lines(
     for line in recent:
         line_format.print_line(line, width)
     if follow:
+        _exit_with_reader()
         for line in verbs.follow_lines(crew, names, positions):
             line_format.print_line(line, width)
     elif not recent:
@@ -223,6 +227,7 @@ def _show_stream(crew: Crew, session: StreamAttachment, *, read_only: bool) -> N
 
     if not read_only:
         threading.Thread(target=send_lines, name="prompts", daemon=True).start()
+    _exit_with_reader()
     for text in verbs.follow_stream(crew, session):
         printing.print_now(f"{strip_controls(text)}\n")
 
@@ -253,6 +258,7 @@ def watch(as_json: JsonOption = False) -> None:
     """Print each alarm once. An alarm that is resolved and comes back is printed again. Ctrl+C ends the command."""
     from liza.verbs.watch import watch as verb
 
+    _exit_with_reader()
     for alarm in verb(find_crew()):
         if as_json:
             printing.print_json_line(alarm)
@@ -309,3 +315,9 @@ def validate(
     else:
         printing.print_wrapped(render_crew.format_validation(result))
     return 0 if result["valid"] else 1 if result["readable"] else 4
+
+
+def _exit_with_reader() -> None:
+    from liza.cli.render.reader_watch import exit_with_reader
+
+    exit_with_reader()
