@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 from liza.cli import postponed_commands
@@ -180,10 +181,10 @@ def _write_or_close(stream: TextIO, text: str) -> None:
 def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
     """Return an error for a bug, and write a report with the arguments, the traceback and the versions."""
     import platform
-    import tempfile
     import traceback
 
     from liza import __version__
+    from liza.system import atomic
 
     report = (
         f"liza {__version__} on Python {platform.python_version()}, {platform.platform()}\n"
@@ -191,13 +192,23 @@ def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
     )
     message = str(bug).strip().partition("\n")[0]
     summary = f"this is a bug in liza: {type(bug).__name__}" + (f": {message}" if message else "")
+    path = _report_path(bug)
     try:
-        handle, path = tempfile.mkstemp(prefix="liza-report-", suffix=".txt")
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(report)
+        atomic.write(path, report.encode(errors="backslashreplace"), sync=False)
     except OSError as error:
         return LizaError(f"{summary} (no report could be written: {error})\n{report}")
     return LizaError(f"{summary}; the report is in {path}", f"read {path}, and send it with the steps to reproduce")
+
+
+def _report_path(bug: Exception) -> Path:
+    """Path of the report of a bug: one for each cause, so that a process that is started again and again writes one."""
+    import hashlib
+    import tempfile
+    import traceback
+
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(bug.__traceback__)]
+    digest = hashlib.sha256(f"{type(bug).__name__} {frames}".encode()).hexdigest()
+    return Path(tempfile.gettempdir()) / f"liza-report-{os.getuid()}-{digest[:12]}.txt"
 
 
 def _cwd() -> str:

@@ -212,6 +212,11 @@ class Paths(Value):
         return self.locks / "server-start.lock"
 
     @property
+    def server_failure(self) -> Path:
+        """Why the server could not be started; gone once it listens."""
+        return self.runs / "server-failure.json"
+
+    @property
     def api_socket(self) -> Path:
         return self.runs / "api.sock"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import sys
 import threading
@@ -16,7 +17,7 @@ from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_if_unsupervised
-from liza.crew.serving import api_server
+from liza.crew.serving import api_server, server_failure
 from liza.rules.errors import LizaError, LockTimeout, Refused, TokenRefused
 from liza.rules.paths import run_id
 from liza.server import listener, sockets
@@ -38,10 +39,11 @@ LONELY_SECONDS: Final = 5.0
 """Seconds after which a server of a crew ends that no supervisor runs for."""
 
 
-def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False) -> int:
+def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False, ready_fd: int | None = None) -> int:
     """Answer requests until a signal arrives or .liza is deleted. Return the exit status.
 
-    ``with_crew``: end also if no supervisor runs any more. Raises Refused if the crew has a server already.
+    ``with_crew``: end also if no supervisor runs any more. ``ready_fd``: a pipe to which a byte is written once the
+    server listens. Raises Refused if the crew has a server already.
     """
     require_person(crew, planner=False)
     layout.refuse_damaged(crew, crew.board.read())
@@ -56,7 +58,10 @@ def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False)
         listening = sockets.open_sockets(crew.paths)
         port = sockets.port_of(listening[1])
         notify(f"serves {crew.paths.api_socket} and 127.0.0.1:{port}")
-        asyncio.run(_Process(use_cached_board(crew), port, with_crew).run(listening))
+        server_failure.clear_failure(crew)
+        starter = os.getppid()
+        process = _Process(use_cached_board(crew), port, with_crew, starter if _report_ready(ready_fd) else None)
+        asyncio.run(process.run(listening))
         if _identity(crew) == lock_identity:  # else the addresses are those of another server
             sockets.remove_addresses(crew.paths)
     finally:
@@ -64,14 +69,31 @@ def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False)
     return 0
 
 
-class _Process:
-    """A running server: its application, and the threads that watch the crew for it."""
+def _report_ready(ready_fd: int | None) -> bool:
+    """Write a byte to the pipe of the process that started this one, and close it. Return whether it still runs."""
+    if ready_fd is None:
+        return False
+    try:
+        os.write(ready_fd, b"1")
+        os.close(ready_fd)
+    except OSError:
+        return False
+    return True
 
-    def __init__(self, crew: Crew, port: int, with_crew: bool) -> None:
+
+class _Process:
+    """A running server: its application, and the threads that watch the crew for it.
+
+    ``starter``: the process that started it, and starts the supervisors once the server listens. The server does not
+    end for want of a supervisor while this process runs.
+    """
+
+    def __init__(self, crew: Crew, port: int, with_crew: bool, starter: int | None) -> None:
         self._crew, self._port, self._with_crew = crew, port, with_crew
         self._bearers = identity.BearerCache()
         self._api = ApiServer(crew, self._find_run_of_token, self._record_history)
         self._api.facts.port = port
+        self._starter = starter
         self._lock_identity = _identity(crew)
 
     async def run(self, listening: list[Any]) -> None:
@@ -121,7 +143,7 @@ class _Process:
         while not pause.wait(CHECK_SECONDS):
             returns.return_if_due()
             is_alone = self._with_crew and not api_server.has_supervisor(self._crew)
-            lonely = lonely + CHECK_SECONDS if is_alone else 0.0
+            lonely = lonely + CHECK_SECONDS if is_alone and os.getppid() != self._starter else 0.0
             if _identity(self._crew) != self._lock_identity or lonely >= LONELY_SECONDS:
                 call_in_loop(stop)
                 return

@@ -17,7 +17,7 @@ from liza.crew import draft_specs, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
-from liza.crew.serving import api_server
+from liza.crew.serving import api_server, server_start
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
@@ -62,15 +62,25 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
     try:
         for freed in draft_specs.release_drafts(crew):
             feed(LIZA, freed)
-        missing = api_server.missing_packages()
-        if missing:
-            feed("", f"the worker API is not served: {', '.join(missing)} is not installed; all else works")
+        _start_server(crew, feed)
         _warn_unconfined(crew.board.read().config.permissions, free, feed)
         if options.detached:
             return _start_detached(crew, wanted, options, feed)
         return foreground.run_foreground(crew, wanted, options, programs, feed)
     finally:
         feed.close(PRINT_LIMIT)
+
+
+def _start_server(crew: Crew, say: PrintLine) -> None:
+    """Start the server of the worker API, and wait until it listens: the first session may need it. Say why it does
+    not; all else works without it."""
+    missing = api_server.missing_packages()
+    if missing:
+        say("", f"the worker API is not served: {', '.join(missing)} is not installed; all else works")
+        return
+    reason = server_start.start_for_crew(crew)
+    if reason is not None:
+        say("", f"! the worker API cannot be served, work continues: {reason}")
 
 
 def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:

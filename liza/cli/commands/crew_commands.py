@@ -14,7 +14,8 @@ import typer
 from liza.cli.declare import JsonOption, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.errors import HINT_LABEL, UsageError
+from liza.crew.serving import api_server
+from liza.rules.errors import HINT_LABEL, Missing, UsageError
 from liza.rules.paths import HISTORY_REF
 
 app = create_app()
@@ -282,15 +283,21 @@ def down(
 @declare_command(app, "serve", "liza serve")
 def serve(
     with_crew: Annotated[bool, typer.Option("--with-crew", hidden=True)] = False,
+    ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Serve the worker API at .liza/run/api.sock and on 127.0.0.1. A running crew starts it itself.
 
     Ctrl+C stops it. The sessions continue without it.
     """
-    from liza.server.serve import serve as run_server
+    try:
+        from liza.server.serve import serve as run_server
+    except ImportError as error:
+        # Not installed, or installed for another Python: no bug of Liza.
+        step = shlex.join(["pip", "install", "--force-reinstall", *api_server.PACKAGES])
+        raise Missing(f"a package of the server cannot be imported: {error}", step) from error
 
     def notify(text: str) -> None:
         printing.print_notice(f"{printing.time_of_day()}  {text}")
 
-    return run_server(find_crew(), notify, with_crew=with_crew)
+    return run_server(find_crew(), notify, with_crew=with_crew, ready_fd=ready_fd)

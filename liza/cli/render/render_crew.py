@@ -94,10 +94,19 @@ def format_status(summary: Row, colour: bool) -> str:
 
 
 def _server_lines(summary: Row) -> list[str]:
-    """Say that the worker API is not served, if agents are there that it was served for."""
+    """Say where the worker API is served, or why it is not although a crew runs that it was started for."""
     server = summary.get("server")
-    is_wanted = server is not None and server["expected"] and not server["running"]
-    return ["the worker API is not served now, work continues: less .liza/logs/server.log"] if is_wanted else []
+    if server is None or not server["expected"]:
+        return []
+    if server["running"]:
+        since = server["since"]
+        when = "" if since is None else f" since {since.astimezone():%H:%M}"
+        return [f"worker API: .liza/run/api.sock and 127.0.0.1:{server['port']}{when}"]
+    failure = server["failure"]
+    if failure is None:
+        return ["the worker API is not served now, work continues: less .liza/logs/server.log"]
+    times = count_noun(failure["count"], "start")
+    return [f"the worker API is not served, {times} failed, work continues: {failure['reason']}: {failure['next']}"]
 
 
 def _goal_end_lines(summary: Row) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
+from typing import Any
 
 from liza.board import revision_journal
 from liza.crew import run_state
@@ -21,6 +22,7 @@ from liza.repo.merge import branch_moves
 from liza.repo.slots import leftovers, slot_records
 from liza.rules import settings
 from liza.rules.errors import LizaError
+from liza.rules.formatting.counts import count_noun
 from liza.rules.merging import merge_alarms
 from liza.rules.model import State, Task
 from liza.rules.paths import HISTORY_REF, run_id
@@ -246,8 +248,16 @@ def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
         yield Finding("api", f"whether the worker API is served is not known: {server['error']}", True, "ls -l .liza")
     elif server["running"]:
         yield Finding("api", f"served at {server['socket']} and 127.0.0.1:{server['port']}")
+    elif server["failure"]:
+        yield _failed_server(server["failure"])
     elif server["expected"]:
         yield Finding("api", "the worker API is not served now; agents that need it wait", True, "liza serve")
+
+
+def _failed_server(failure: Mapping[str, Any]) -> Finding:
+    times = count_noun(failure["count"], "start")
+    text = f"the worker API is not served, {times} failed, all else works: {failure['reason']}"
+    return Finding("api", text, True, failure["next"])
 
 
 _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (

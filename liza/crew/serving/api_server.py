@@ -1,33 +1,27 @@
-"""The process of the worker API's server, for other processes of the crew: whether it runs, its start and its end."""
+"""The process of the worker API's server, for other processes of the crew: whether it runs, and its end."""
 
 from __future__ import annotations
 
 import os
 import signal
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from liza.crew.crew import Crew
-from liza.crew.liza_path import liza_argv
-from liza.programs.session import log_file
-from liza.rules.errors import LizaError, LockTimeout, read_last_message
+from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.model import ProcessIdentity
-from liza.system import crash_points, files, lock_holders, processes, untrusted_files
+from liza.rules.value_classes import asdict as fields_of
+from liza.system import files, lock_holders, processes, untrusted_files
 from liza.system.file_lock import Lock, last_holder_pid
 from liza.system.flock import is_flock_held
-
-if TYPE_CHECKING:
-    import subprocess
 
 PACKAGES: Final = ("starlette", "uvicorn", "httptools")
 """Packages of the server. All else works without them."""
 STOP_TIMEOUT: Final = 8.0
 """Seconds for the server to answer the requests under way and exit."""
 KILL_TIMEOUT: Final = 2.0
-LOG_NAME: Final = "server.log"
-MAX_LOG: Final = 1 << 20
-"""Size of the server's log at which its beginning is cut, in bytes."""
 
 
 def missing_packages() -> tuple[str, ...]:
@@ -55,20 +49,42 @@ def describe(crew: Crew) -> dict[str, Any]:
 
     ``error``: why that is not known. The server is optional, so nothing else depends on it.
 
-    ``expected``: the crew had a server, and its supervisors run.
+    ``expected``: the crew had a server, or one was started for it, and its supervisors run. ``failure``: why the last
+    start failed. ``since``: when it began to listen.
     """
     try:
         running, error = is_serving(crew), None
-    except (LizaError, OSError) as failure:
-        running, error = False, str(failure)
+    except (LizaError, OSError) as lock_error:
+        running, error = False, str(lock_error)
+    failure = None if running else _read_failure(crew)
+    was_started = failure is not None or crew.paths.api_port.exists()
     return {
         "running": running,
-        "expected": running or (crew.paths.api_port.exists() and has_supervisor(crew)),
+        "expected": running or (was_started and has_supervisor(crew)),
+        "since": _read_start(crew) if running else None,
         "pid": last_holder_pid(crew.paths.server_lock) if running else None,
         "socket": str(crew.paths.api_socket),
         "port": read_port(crew) if running else None,
         "error": error,
+        "failure": failure,
     }
+
+
+def _read_failure(crew: Crew) -> dict[str, Any] | None:
+    """Return why the last start failed; None if none did."""
+    if not crew.paths.server_failure.exists():
+        return None
+    from liza.crew.serving.server_failure import read_failure
+
+    failure = read_failure(crew)
+    return None if failure is None else fields_of(failure)
+
+
+def _read_start(crew: Crew) -> datetime | None:
+    """Return when the socket was opened; None if there is none."""
+    with suppress(OSError):
+        return datetime.fromtimestamp(crew.paths.api_socket.lstat().st_mtime, UTC).replace(microsecond=0)
+    return None
 
 
 def read_port(crew: Crew) -> int | None:
@@ -76,33 +92,6 @@ def read_port(crew: Crew) -> int | None:
     with suppress(OSError, ValueError, LizaError):
         return int(untrusted_files.read_record(crew.paths.api_port))
     return None
-
-
-def start(crew: Crew) -> subprocess.Popen[bytes]:
-    """Start the server, in a session of its own: Ctrl+C at a terminal does not reach it. Raises OSError, LizaError."""
-    import subprocess
-
-    crew.paths.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = crew.paths.logs / LOG_NAME
-    log_file.cap(path, MAX_LOG, MAX_LOG // 2)
-    with log_file.open_for_append(path) as log:
-        crash_points.point("server", "start")
-        return subprocess.Popen(
-            [*liza_argv(), "serve", "--with-crew"],
-            cwd=crew.paths.root,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-
-def read_last_error(crew: Crew) -> str:
-    """Return the last error in the server's log, with its hint; an empty text if it cannot be read."""
-    with suppress(OSError, LizaError):
-        message, hint = read_last_message("liza", log_file.read_tail(crew.paths.logs / LOG_NAME, 4_000))
-        return f"{message} (next: {hint})" if hint else message
-    return ""
 
 
 def stop(crew: Crew) -> bool:

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from liza.crew.crew import Crew
-from liza.crew.serving import api_server
+from liza.crew.serving import api_server, server_failure, server_start
 from liza.rules.errors import LizaError
-from liza.rules.sessions.server_restarts import LONG_LIFE, restart_delay
+from liza.rules.sessions.server_restarts import LONG_LIFE, MAX_DELAY, restart_delay
 from liza.system import untrusted_files
 from liza.system.file_lock import Lock
 from liza.system.flock import is_flock_held
 
-START_LIMIT: Final = 20.0
-"""Seconds for a started server to take its lock."""
 LOOK_SECONDS: Final = 0.5
 """Seconds between two looks at a server that another supervisor starts."""
 
@@ -35,7 +32,7 @@ class ServerKeeper(threading.Thread):
         super().__init__(name="server-keeper", daemon=True)
         self._crew, self._notify = crew, notify
         self._closed = threading.Event()
-        self._said = ""
+        self._failures = 0
 
     def close(self) -> None:
         self._closed.set()
@@ -43,40 +40,44 @@ class ServerKeeper(threading.Thread):
     def run(self) -> None:
         if api_server.missing_packages():
             return  # `liza up` has said so
-        failures, delay = 0, 0.0
+        delay = 0.0
         while not self._closed.wait(delay):
-            started = self._crew.clock.monotonic()
-            if self._ensure_served():
-                self._wait_for_end()
-                failures = failures + 1 if self._crew.clock.monotonic() - started < LONG_LIFE else 0
-                delay = restart_delay(failures)
-            else:
-                delay = LOOK_SECONDS
+            delay = self._keep()
 
-    def _ensure_served(self) -> bool:
-        """Start the server unless it runs. Return False while another supervisor starts it, or `down` ends it."""
+    def _keep(self) -> float:
+        """Start the server unless it runs, and wait for its end. Return the seconds until the next call."""
+        delay = self._ensure_served()
+        if delay:
+            return delay
+        started = self._crew.clock.monotonic()
+        self._wait_for_end()
+        is_short = self._crew.clock.monotonic() - started < LONG_LIFE
+        self._failures = self._failures + 1 if is_short else 0
+        return restart_delay(self._failures)
+
+    def _ensure_served(self) -> float:
+        """Start the server unless it runs. Return the seconds until the next try; 0 if it runs.
+
+        Another supervisor may start it now, `down` may end it, or the last start has failed.
+        """
         lock = Lock(self._crew.paths.server_start_lock)
         try:
             if api_server.is_serving(self._crew):
-                return True
+                return 0.0
             if is_flock_held(self._crew.paths.down_lock) or not lock.try_acquire():
-                return False
-            if not self._closed.is_set() and not api_server.is_serving(self._crew):
-                self._wait_for_start(api_server.start(self._crew))
-        except (LizaError, OSError) as error:
-            self._say(f"! the worker API cannot be served: {error}")
+                return LOOK_SECONDS
+            rest = server_failure.seconds_to_retry(self._crew)
+            if rest > 0 or self._closed.is_set() or api_server.is_serving(self._crew):
+                return rest
+            reason = server_start.start_and_record(self._crew)
+            if reason is not None and not self._closed.is_set():
+                self._notify(f"! the worker API cannot be served, work continues: {reason}")
+            return server_failure.seconds_to_retry(self._crew)
+        except (LizaError, OSError):
+            # Such as a directory that was deleted: the supervisor itself reports it.
+            return MAX_DELAY
         finally:
             lock.release()
-        return True
-
-    def _wait_for_start(self, child: subprocess.Popen[bytes]) -> None:
-        end = self._crew.clock.monotonic() + START_LIMIT
-        while self._crew.clock.monotonic() < end and not api_server.is_serving(self._crew):
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=0.05)
-                self._say(f"! the worker API ended at once: {api_server.read_last_error(self._crew)}")
-                return
-        threading.Thread(target=child.wait, name="server-wait", daemon=True).start()
 
     def _wait_for_end(self) -> None:
         """Wait until no process holds the server's lock."""
@@ -87,9 +88,3 @@ class ServerKeeper(threading.Thread):
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
             finally:
                 os.close(descriptor)
-
-    def _say(self, text: str) -> None:
-        """Print a line, unless it was the last one."""
-        if text != self._said and not self._closed.is_set():
-            self._said = text
-            self._notify(text)
