@@ -72,6 +72,7 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     result = "changed" if stopped or ended or is_server_stopped else "unchanged"
     message = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
     message += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
+    message += "; stopped the server of the worker API" if is_server_stopped and not stopped else ""
     details = {"stopped": stopped, "sessions_ended": ended, "server_stopped": is_server_stopped}
     return Result(result, None, None, _restart_command(crew, stopped), details, message)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from liza.board import wake_up
 from liza.crew import run_state
 from liza.crew.archive import archived_tasks
@@ -9,9 +11,11 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.programs.messages import inbox
-from liza.rules.errors import Refused, UnknownId, UsageError
+from liza.programs.session.run_directory import PANE_FILE, RunDir
+from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
 from liza.rules.model import HumanNote, State, Status
 from liza.rules.paths import parse_agent_id, run_id
+from liza.rules.sessions import message_rules
 from liza.rules.value_classes import replace
 from liza.rules.worker_api.prompt_rules import PromptPriority
 
@@ -50,17 +54,35 @@ def send_note(crew: Crew, text: str, to: str | None = None, priority: str | None
         inbox.remove_message(crew.paths, agent, message.id)
         raise
     wake_up.wake_watchers(crew.paths, agent)
-    next_step = f"it waits in the inbox of {agent}; {_delivery_text(crew, agent)}"
+    next_step = f"it waits in the inbox of {agent}; {_delivery_text(crew, agent, message.priority)}"
     return replace(result, next=next_step, details={**result.details, "message": message.id})
 
 
-def _delivery_text(crew: Crew, agent: str) -> str:
-    """Describe when the agent gets a message."""
+def _delivery_text(crew: Crew, agent: str, priority: str) -> str:
+    """Describe when and how the agent gets a message."""
     agent_entry = crew.board.read().agents.get(agent)
     run = run_id(agent, agent_entry.runs) if agent_entry is not None and agent_entry.runs else None
-    if run is None or not run_state.is_session_living(crew.run_dir(run)):
+    directory = None if run is None else crew.run_dir(run)
+    if directory is None or not run_state.is_session_living(directory):
         return "it has no session now, so the next brief contains it"
-    return f"{run} gets it as soon as its session can take a message"
+    try:
+        channels = _read_channels(directory)
+    except (LizaError, OSError):
+        return f"{run} gets it as soon as its session can take a message"
+    return message_rules.describe_delivery(PromptPriority(priority), channels)
+
+
+def _read_channels(directory: RunDir) -> message_rules.DeliveryChannels:
+    """Return the ways into a session by what it has used so far. Raises LizaError if a file cannot be read."""
+    from liza.programs.presets import sidecar_order
+
+    turn = directory.read_turn()
+    return message_rules.DeliveryChannels(
+        directory.run,
+        has_hooks=turn is not None and not turn.is_reported,
+        has_terminal=os.path.lexists(directory.path / PANE_FILE),
+        has_stream=turn.is_reported if turn is not None else sidecar_order.read_order(directory.path) is not None,
+    )
 
 
 def _agent_at_work(state: State, to: str | None) -> str:

@@ -212,7 +212,7 @@ def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_th
     supervisor = crew.agent("coder-1", program)
     crew.wait_note("at-work")
     told = crew.liza("note", "--to", "task-1", "--now", "use the blue one")
-    assert "it waits in the inbox of coder-1; coder-1.1 gets it as soon as its session can take a message" in told
+    assert "it waits in the inbox of coder-1; coder-1.1 has no terminal and no hook of its program has run" in told
     supervisor.wait_said("is in the brief now")
     crew.open_gate("gate")
     assert crew.wait_note("found") == "1\n"

@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from liza.rules.sessions.message_rules import Message, sort_unacknowledged
+from liza.rules.sessions.message_rules import DeliveryChannels, Message, describe_delivery, sort_unacknowledged
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
-from liza.rules.worker_api.prompt_rules import DURING_TURN, PRIORITIES
+from liza.rules.worker_api.prompt_rules import DURING_TURN, PRIORITIES, PromptPriority
 from liza.rules.worker_api.stream_rules import list_unreceived, select_for_stream
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -20,6 +20,26 @@ E = LifecycleEvent
 
 def prompt(name: str, priority: str = "normal") -> Message:
     return Message(id=name, priority=priority, text=name, sender="human:ann", created=NOW)
+
+
+@pytest.mark.parametrize(
+    ("priority", "ways", "expected"),
+    [
+        ("system", {"has_stream"}, "gets it at the next edge of its turn"),
+        ("urgent", {"has_stream"}, "gets it now; that interrupts its turn"),
+        ("normal", {"has_stream"}, "gets it when its turn is over"),
+        ("system", {"has_hooks"}, "takes it at its next tool call or the end of its turn"),
+        ("urgent", {"has_hooks"}, "its turn; its turn cannot be interrupted"),
+        ("normal", {"has_hooks"}, "takes it at the end of its turn"),
+        ("normal", {"has_hooks", "has_terminal"}, "takes it at the end of its turn, or it is typed in its terminal"),
+        ("system", {"has_terminal"}, "typed in the terminal of coder-1.7 when its program waits for input"),
+        ("system", set(), "so its brief contains it"),
+    ],
+)
+def test_a_person_is_told_how_a_message_reaches_the_session(priority: str, ways: set[str], expected: str) -> None:
+    channels = DeliveryChannels("coder-1.7", **dict.fromkeys(ways, True))
+    text = describe_delivery(PromptPriority(priority), channels)
+    assert (text.endswith(expected), "coder-1.7" in text) == (True, True), text
 
 
 def test_the_priorities_are_ordered_as_they_are_delivered() -> None:

@@ -152,6 +152,25 @@ def next_step(
     return min(waits, key=_delay_of, default=TryLater("nothing waits"))
 
 
+def describe_delivery(priority: PromptPriority, channels: DeliveryChannels) -> str:
+    """Return when and how the session of ``channels`` gets a message that was queued now."""
+    if channels.has_stream and not channels.has_terminal:
+        return {
+            PromptPriority.SYSTEM: f"{channels.run} gets it at the next edge of its turn",
+            PromptPriority.URGENT: f"{channels.run} gets it now; that interrupts its turn",
+            PromptPriority.NORMAL: f"{channels.run} gets it when its turn is over",
+        }[priority]
+    at = "the end of its turn" if priority is PromptPriority.NORMAL else "its next tool call or the end of its turn"
+    if channels.has_hooks:
+        way = f"a hook of {channels.run} takes it at {at}"
+        way += ", or it is typed in its terminal" if channels.has_terminal else ""
+    elif channels.has_terminal:
+        way = f"it is typed in the terminal of {channels.run} when its program waits for input"
+    else:
+        way = f"{channels.run} has no terminal and no hook of its program has run, so its brief contains it"
+    return f"{way}; its turn cannot be interrupted" if priority is PromptPriority.URGENT else way
+
+
 def left_to_hook(message: Message, now: datetime) -> float:
     """Return the seconds in which a hook may still deliver the message. Typing it now would deliver it twice."""
     return 0.0 if message.offered is None else OFFERED - abs((now - message.offered).total_seconds())
