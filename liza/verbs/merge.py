@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
@@ -10,7 +10,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging import candidate, merge_outcomes, merge_turn
 from liza.crew.merging.dead_mergers import recover_dead_merger
-from liza.crew.merging.merge_lock import hold_merge_lock
+from liza.crew.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.crew.project import proof_runner
 from liza.crew.result import Result, make_result
 from liza.repo.merge import merge_refs, merges
@@ -34,15 +34,15 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
     """
     person = require_person(crew, planner=False)
     if not supervisor:
-        return _merge_and_archive(crew, person, task_id, has_turn=False)
+        return _merge_and_archive(crew, person, task_id, hold_merge_lock(crew))
     try:
-        return _merge_and_archive(crew, parse_agent_id(supervisor), task_id, has_turn=True)
+        return _merge_and_archive(crew, parse_agent_id(supervisor), task_id, hold_merge_lock_in_turn(crew))
     finally:
         merge_turn.pass_on_orphaned_turn(crew.paths, supervisor)
 
 
-def _merge_and_archive(crew: Crew, by: str, task_id: str | None, *, has_turn: bool) -> Result:
-    with hold_merge_lock(crew, has_turn=has_turn) as locked:
+def _merge_and_archive(crew: Crew, by: str, task_id: str | None, lock: AbstractContextManager[Crew]) -> Result:
+    with lock as locked:
         result = _merge(locked, by, task_id)
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")

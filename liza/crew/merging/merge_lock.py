@@ -15,27 +15,35 @@ LOCK_TIMEOUT = 0.5  # seconds: a process that only checks whether the lock is fr
 
 
 @contextmanager
-def hold_merge_lock(
-    crew: Crew, refusal: str = "another merge is under way", *, has_turn: bool = False
-) -> Iterator[Crew]:
-    """Yield the crew with the merge lock. Raises Refused with the text ``refusal`` if another process holds it.
+def hold_merge_lock(crew: Crew, refusal: str = "another merge is under way") -> Iterator[Crew]:
+    """Yield the crew with the merge lock, and wake the supervisors at the end if a merge is due.
 
-    ``has_turn``: for a supervisor's merger. It raises LockTimeout instead: the supervisor tries again on the same
-    revision. Without a turn, the supervisors are woken at the end if a merge is due.
+    Raises Refused with the text ``refusal`` if another process holds it.
     """
     lock = Lock(crew.paths.merge_lock)
     try:
         lock.acquire(timeout=LOCK_TIMEOUT)
     except LockTimeout:
-        if has_turn:
-            raise
         raise Refused(refusal, "liza status") from None
     try:
         yield crew.with_lock(lock)
     finally:
         lock.release()
-        if not has_turn:
-            wake_for_next_merge(crew)
+        wake_for_next_merge(crew)
+
+
+@contextmanager
+def hold_merge_lock_in_turn(crew: Crew) -> Iterator[Crew]:
+    """Yield the crew with the merge lock, for a supervisor's merger, whose turn it is to merge.
+
+    Raises LockTimeout if another process holds it: the supervisor tries again on the same revision.
+    """
+    lock = Lock(crew.paths.merge_lock)
+    lock.acquire(timeout=LOCK_TIMEOUT)
+    try:
+        yield crew.with_lock(lock)
+    finally:
+        lock.release()
 
 
 def wake_for_next_merge(crew: Crew) -> None:
