@@ -1,4 +1,4 @@
-"""The prompts that wait for this run: the messages of the agent's inbox, taken one at a time."""
+"""The prompts that wait for this run: the messages of the agent's inbox, one at a time, urgent ones together."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 from queue import SimpleQueue
 from typing import Any
 
+from liza.programs.brief.quoting import NOTE_PREFIX, quote_lines
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import RunDir
 from liza.rules.sessions.message_rules import LIZA, Message
@@ -17,6 +18,7 @@ from liza.system import crash_points, file_growth
 POLL_SECONDS = 1.0
 """Longest time until a new message is noticed if the system has no inotify."""
 EVIDENCE = "acp prompt"
+AGAIN = "[liza] You may have got this already: the turn was interrupted before you answered."
 
 
 class InboxNews(Value):
@@ -28,7 +30,8 @@ class PromptQueue:
 
     def __init__(self, run_dir: RunDir) -> None:
         self._run_dir = run_dir
-        self._taken: tuple[str, ...] = ()
+        self._taken: frozenset[str] = frozenset()
+        self._doubted: frozenset[str] = frozenset()
 
     def watch(self, events: SimpleQueue[Any]) -> None:
         """Put an event into ``events`` whenever the inbox changes, from a thread."""
@@ -44,38 +47,71 @@ class PromptQueue:
 
         threading.Thread(target=wait, name="inbox", daemon=True).start()
 
-    def first(self) -> Message | None:
-        """Return the message that is to be sent next, or None. Raises OSError."""
-        return next(iter(self._waiting()), None)
+    def next_messages(self) -> tuple[Message, ...]:
+        """Return the messages of the next prompt: all urgent ones, or the first. Raises OSError.
 
-    def has_urgent(self) -> bool:
-        """Return whether a message waits that interrupts the running turn. Raises OSError."""
-        return any(message.priority == PromptPriority.URGENT for message in self._waiting())
+        Urgent ones go together, so that none of them interrupts the turn of another one before that was read.
+        """
+        waiting = self._waiting()
+        urgent = tuple(message for message in waiting if message.priority == PromptPriority.URGENT)
+        return urgent or tuple(waiting[:1])
 
     def _waiting(self) -> list[Message]:
         pending = inbox.list_pending(self._run_dir.paths, self._run_dir.agent)
         return [message for message in pending if message.id not in self._taken]
 
-    def take(self, message: Message, now: datetime) -> str:
-        """Record that the message is sent to the program, and return the prompt. Raises OSError, LizaError."""
-        counted = replace(message, attempts=message.attempts + 1, tried=now, run=self._run_dir.run)
-        inbox.update_message(self._run_dir.paths, self._run_dir.agent, counted)
+    def take(self, messages: tuple[Message, ...], now: datetime) -> str:
+        """Record that the messages are sent to the program, and return the prompt. Raises OSError, LizaError."""
+        for message in messages:
+            counted = replace(message, attempts=message.attempts + 1, tried=now, run=self._run_dir.run)
+            inbox.update_message(self._run_dir.paths, self._run_dir.agent, counted)
         crash_points.point("acp", "taken")
-        self._taken = (*self._taken, message.id)
-        return message.text if message.sender == LIZA else inbox.format_messages((message,))
+        self._taken |= {message.id for message in messages}
+        return "\n".join(map(self._format, messages))
 
-    def take_quoted(self, prompt: str) -> None:
-        """Take the messages whose text is in the first prompt: the brief quotes those that waited."""
-        squeezed = "".join(prompt.split())
-        quoted = [
-            message.id for message in self._waiting() if "".join(inbox.format_messages((message,)).split()) in squeezed
-        ]
-        self._taken = (*self._taken, *quoted)
+    def _format(self, message: Message) -> str:
+        text = message.text if message.sender == LIZA else inbox.format_messages((message,))
+        return f"{AGAIN}\n{text}" if message.id in self._doubted else text
 
-    def acknowledge_taken(self, now: datetime) -> None:
-        """Acknowledge what was taken: the program works on it. Raises OSError, LizaError."""
-        if not self._taken:
-            return
-        inbox.acknowledge(self._run_dir.paths, self._run_dir.agent, self._taken, self._run_dir.run, EVIDENCE, now)
-        self._taken = ()
-        crash_points.point("acp", "acknowledged")
+    def take_quoted(self, prompt: str) -> tuple[str, ...]:
+        """Take the messages whose whole text is in the first prompt, and return their ids: the brief quotes those that
+        waited, and has the notes of the board, of which `liza note --now` makes messages as well."""
+        lines = _squeeze_lines(prompt)
+        quoted = tuple(
+            message.id
+            for message in self._waiting()
+            if _contains(lines, inbox.format_messages((message,))) or _contains(lines, _format_note(message))
+        )
+        self._taken |= set(quoted)
+        return quoted
+
+    def give_back(self, messages: tuple[str, ...]) -> None:
+        """Let these messages be sent again: their turn was interrupted before the program showed that it read them."""
+        self._taken -= set(messages)
+        self._doubted |= set(messages)
+
+    def acknowledge(self, messages: tuple[str, ...], now: datetime) -> None:
+        """Acknowledge messages: the program works on them. Raises OSError, LizaError."""
+        if messages:
+            inbox.acknowledge(self._run_dir.paths, self._run_dir.agent, messages, self._run_dir.run, EVIDENCE, now)
+            crash_points.point("acp", "acknowledged")
+
+
+def _format_note(message: Message) -> str:
+    return f"{NOTE_PREFIX}{quote_lines(message.text, inbox.MAX_MESSAGE_BYTES)}"
+
+
+def _squeeze_lines(text: str) -> list[str]:
+    """Return the lines that have text, without blanks; one blank remains before those that continue a quotation."""
+    lines = ((" " if line.startswith("  ") else "") + "".join(line.split()) for line in text.split("\n"))
+    return [line for line in lines if line.strip()]
+
+
+def _contains(lines: list[str], quotation: str) -> bool:
+    """Return whether the lines hold the whole quotation, and it does not go on after it."""
+    wanted = _squeeze_lines(quotation)
+    ends = (start + len(wanted) for start, line in enumerate(lines) if line == wanted[0])
+    return any(
+        lines[end - len(wanted) : end] == wanted and not (end < len(lines) and lines[end].startswith(" "))
+        for end in ends
+    )

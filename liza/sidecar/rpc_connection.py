@@ -14,10 +14,13 @@ from typing import IO, Any
 
 import msgspec
 
+from liza.rules.errors import LizaError
 from liza.rules.value_classes import Value
 
 METHOD_NOT_FOUND = -32601
 KEPT_LINES, MAX_KEPT_LINE = 20, 2000  # lines, and bytes of each
+MAX_LINE = 32 << 20  # bytes; the longest that was seen is 20 MB, and a line is in memory until it is read
+MAX_ID = 18  # digits of an id that came as a string; its own requests have far fewer
 
 
 class AgentRequest(Value):
@@ -45,6 +48,16 @@ class AgentAnswer(Value):
 
 class AgentGone(Value):
     """The program has closed its stdout."""
+
+
+class LineTooLong(LizaError):
+    """The program wrote a line of more than MAX_LINE bytes. Event and error: nothing after it can be read."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the program wrote a line of more than {MAX_LINE >> 20} MiB on its stdout, which is no message of ACP",
+            "run it by hand with the arguments of `[programs.X.acp]`, or without ACP as NAME:headless",
+        )
 
 
 Received = AgentRequest | AgentNotice | AgentAnswer | AgentGone
@@ -107,7 +120,10 @@ class RpcConnection:
     def _read_all(self) -> None:
         try:
             with suppress(OSError, ValueError):
-                for line in self._incoming:
+                while line := self._incoming.readline(MAX_LINE):
+                    if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                        self._events.put(LineTooLong())
+                        return
                     message = parse_message(line)
                     if message is not None:
                         self._events.put(message)
@@ -130,8 +146,8 @@ def parse_message(line: bytes) -> Received | None:
         values = params if isinstance(params, dict) else {}
         return AgentNotice(method, values) if message.get("id") is None else AgentRequest(message["id"], method, values)
     name = message.get("id")
-    if isinstance(name, str) and name.isdecimal():
+    if isinstance(name, str) and name.isdecimal() and len(name) <= MAX_ID:
         name = int(name)
-    if not isinstance(name, int) or not ("result" in message or "error" in message):
+    if not isinstance(name, int) or isinstance(name, bool) or not ("result" in message or "error" in message):
         return None
     return AgentAnswer(name, message.get("result"), message.get("error"))

@@ -16,16 +16,19 @@ from liza.rules.acp.tool_requests import ToolBook, ToolPaths
 from liza.rules.acp.turn_results import FailureSign, TurnFailure
 from liza.rules.errors import LizaError
 from liza.rules.sessions.message_rules import Message
+from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.value_classes import Value
+from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.sidecar.agent_process import AgentProcess
 from liza.sidecar.output_lines import OutputLines
-from liza.sidecar.prompt_queue import InboxNews, PromptQueue
+from liza.sidecar.prompt_queue import AGAIN, InboxNews, PromptQueue
 from liza.sidecar.rpc_connection import (
     METHOD_NOT_FOUND,
     AgentAnswer,
     AgentGone,
     AgentNotice,
     AgentRequest,
+    LineTooLong,
     RpcConnection,
 )
 from liza.sidecar.session_setup import CallFailed, SetUpCalls, open_session
@@ -79,24 +82,34 @@ class SessionDriver:
         self._turns = 0
         self._refusals: list[str] = []
         self._failure: TurnFailure | None = None
-        self._next_message: Message | None = None
-        self._has_urgent = False
+        self._next_messages: tuple[Message, ...] = ()
+        self._unread = ""
         self._is_closed = False
         self._unreadable = ""
         self._answers: dict[int, AgentAnswer] = {}
 
     def run(self, brief: str) -> int | None:
-        """Run the session to its end, and end the program. Return the exit status; None after a StopOrder."""
+        """Run the session to its end, and end the program, whatever happens. Return the exit status; None after a
+        StopOrder."""
         try:
-            status: int | None = self._run(brief)
-        except SessionStopped:
-            status = None
-        except ProgramGone:
-            status = self._report_death()
-        except CallFailed as failed:
-            status = self._fail(failed.failure())
+            status = self._run_to_end(brief)
+        except BaseException:
+            self._shut_down(1)
+            raise
         self._shut_down(status)
         return status
+
+    def _run_to_end(self, brief: str) -> int | None:
+        try:
+            return self._run(brief)
+        except SessionStopped:
+            return None
+        except ProgramGone:
+            return self._report_death()
+        except CallFailed as failed:
+            return self._fail(failed.failure())
+        except LineTooLong as error:
+            return self._fail(TurnFailure(SilenceKind.BROKEN, str(error)))
 
     def _run(self, brief: str) -> int:
         self._surfaces.report(LifecycleEvent.STARTED)
@@ -107,15 +120,17 @@ class SessionDriver:
         self._surfaces.session_id = opened.id
         self._surfaces.report(LifecycleEvent.READY)
         self._queue.watch(self._events)
-        self._queue.take_quoted(brief)
-        self._prompt(brief, "brief")
+        self._prompt(brief, "brief", self._queue.take_quoted(brief), brief)
         while True:
             match session_steps.next_session_step(self._facts()):
                 case session_steps.SendPrompt():
                     self._send_message()
                 case session_steps.TellRefusals():
                     reasons, self._refusals = "\n- ".join(["", *self._refusals]), []
-                    self._prompt(REFUSED.format(reasons=reasons), "guard")
+                    told = REFUSED.format(reasons=reasons)
+                    self._prompt(told, "guard", (), told)
+                case session_steps.RepeatPrompt():
+                    self._prompt("", "repeated")
                 case session_steps.InterruptTurn():
                     self._cancel()
                 case session_steps.EndSession():
@@ -136,9 +151,10 @@ class SessionDriver:
             facts = TurnFacts(now - turn.last_update, turn.book.has_open_call(), cancelled, turn.refused)
         return AcpFacts(
             turn=facts,
-            waiting=self._next_message is not None,
-            is_urgent=self._has_urgent,
+            waiting=bool(self._next_messages),
+            is_urgent=any(message.priority == PromptPriority.URGENT for message in self._next_messages),
             refusals=len(self._refusals),
+            is_unread=bool(self._unread),
             is_closed=self._is_closed,
             silence_limit=self._order.silence_limit,
         )
@@ -146,7 +162,7 @@ class SessionDriver:
     def _refresh(self) -> None:
         """Read what waits in the inbox, and whether the run is closed. A file that cannot be read is read again."""
         try:
-            self._next_message, self._has_urgent = self._queue.first(), self._queue.has_urgent()
+            self._next_messages = self._queue.next_messages()
             self._is_closed = self._run_dir.closing_code() is not None or self._run_dir.read_stop() is not None
         except (LizaError, OSError) as error:
             if str(error) != self._unreadable:
@@ -154,20 +170,25 @@ class SessionDriver:
                 self._lines.write("notice", text=self._unreadable)
 
     def _send_message(self) -> None:
-        message, self._next_message = self._next_message, None
-        assert message is not None
-        text = self._queue.take(message, datetime.now(UTC).replace(microsecond=0))
-        self._prompt(text, f"message {message.id}")
+        messages, self._next_messages = self._next_messages, ()
+        text = self._queue.take(messages, datetime.now(UTC).replace(microsecond=0))
+        names = tuple(message.id for message in messages)
+        self._prompt(text, f"message {' '.join(names)}", names)
 
-    def _prompt(self, text: str, source: str) -> None:
-        """Begin a turn."""
+    def _prompt(self, text: str, source: str, messages: tuple[str, ...] = (), unstored: str = "") -> None:
+        """Begin a turn. The prompt also has what an interrupted turn left unread; ``unstored`` is the part of ``text``
+        that would be lost with it."""
+        if self._unread:
+            text = f"{text}\n{AGAIN}\n{self._unread}".lstrip()
+        unstored, self._unread = "\n".join(filter(None, (self._unread, unstored))), ""
         self._turns += 1
         self._lines.write("prompt", source=source, text=text)
         self._surfaces.report(LifecycleEvent.BUSY)
         spared = self._process.list_descendants() if self._order.acp.orphans_tools else frozenset[int]()
         params = {"sessionId": self._session, "prompt": [{"type": "text", "text": text}]}
         request = self._connection.request("session/prompt", params)
-        self._turn = RunningTurn(request, ToolBook(self._paths), self._turns, time.monotonic(), spared)
+        now = time.monotonic()
+        self._turn = RunningTurn(request, ToolBook(self._paths), self._turns, now, spared, messages, unstored)
         crash_points.point("acp", "prompted")
         self._refresh()
 
@@ -212,6 +233,8 @@ class SessionDriver:
                     self._update(update)
             case AgentRequest(method="session/request_permission", params=params):
                 answer = self._tools.answer(self._turn, params)
+                if self._turn is not None:
+                    self._show_read(self._turn)
                 if answer.reason is not None:
                     self._refusals.append(answer.reason)
                 crash_points.point("acp", "permission")
@@ -224,6 +247,8 @@ class SessionDriver:
                 self._answers[received.id] = received
             case AgentGone():
                 raise ProgramGone
+            case LineTooLong():
+                raise received
             case StopOrder():
                 raise SessionStopped
             case InboxNews():
@@ -251,15 +276,25 @@ class SessionDriver:
                 self._show_read(turn)
 
     def _show_read(self, turn: RunningTurn) -> None:
-        """Acknowledge the prompt of the turn: the model works on it. The text of a failure is no acknowledgement."""
-        if turn.is_acknowledged or turn_results.find_failure_sign(turn.last_text, self._signs) is not None:
+        """Acknowledge the prompt of the turn: the model works on it. Neither the text of a failure nor what comes after
+        the turn was cancelled shows that."""
+        if turn.is_acknowledged or turn.cancelled_at is not None:
+            return
+        if turn_results.find_failure_sign(turn.last_text, self._signs) is not None:
             return
         turn.is_acknowledged = True
-        self._queue.acknowledge_taken(datetime.now(UTC).replace(microsecond=0))
+        try:
+            self._queue.acknowledge(turn.messages, datetime.now(UTC).replace(microsecond=0))
+        except (LizaError, OSError) as error:
+            # They stay in the inbox: the next session gets them.
+            self._lines.write("notice", text=f"not acknowledged: {error}")
 
     def _end_turn(self, turn: RunningTurn, answer: AgentAnswer) -> None:
         """Take over the end of the running turn."""
         self._turn = None
+        if turn.cancelled_at is not None and not turn.is_acknowledged:
+            self._queue.give_back(turn.messages)
+            self._unread = turn.text
         if answer.error is not None:
             result = turn_results.judge_error(answer.error, turn.content(), self._signs)
         else:
@@ -293,17 +328,24 @@ class SessionDriver:
         return 0 if self._is_closed else 1
 
     def _shut_down(self, status: int | None) -> None:
-        """End the program: cancel, answer open requests, close its stdin, wait, then signals to its group."""
-        self._surfaces.report(LifecycleEvent.STOPPING)
-        crash_points.point("acp", "stopping")
-        if self._turn is not None and self._process.exit_status() is None:
-            if self._turn.cancelled_at is None:
-                self._cancel()
-            end = time.monotonic() + CANCEL_WAIT
-            with suppress(SessionStopped, ProgramGone):
-                while self._turn is not None and (left := end - time.monotonic()) > 0:
-                    self._handle(self._next_event(left))
-        self._connection.close_input()
-        code = self._process.end(self._order.acp.drain)
-        self._lines.flush()
-        self._surfaces.report(LifecycleEvent.STOPPED, {"exit_code": code if status is None else status})
+        """End the program: cancel, answer open requests, close its stdin, wait, then signals to its group. An error of
+        an earlier step keeps no later one from being done."""
+        try:
+            self._surfaces.report(LifecycleEvent.STOPPING)
+            crash_points.point("acp", "stopping")
+            self._end_last_turn()
+        finally:
+            self._connection.close_input()
+            code = self._process.end(self._order.acp.drain)
+            self._surfaces.report(LifecycleEvent.STOPPED, {"exit_code": code if status is None else status})
+            self._lines.flush()
+
+    def _end_last_turn(self) -> None:
+        if self._turn is None or self._process.exit_status() is not None:
+            return
+        if self._turn.cancelled_at is None:
+            self._cancel()
+        end = time.monotonic() + CANCEL_WAIT
+        with suppress(SessionStopped, ProgramGone, LineTooLong):
+            while self._turn is not None and (left := end - time.monotonic()) > 0:
+                self._handle(self._next_event(left))

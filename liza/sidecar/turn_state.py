@@ -16,7 +16,8 @@ class RunningTurn(Mutable):
     """One turn, by the id of its session/prompt. Times are seconds of the monotonic clock.
 
     ``spared``: processes below the program that ran before the turn. ``refused``: number of refused tool calls;
-    ``begun_calls``: when each tool call began.
+    ``begun_calls``: when each tool call began. ``messages``: the ids of the messages in its prompt; ``text``: the part
+    of the prompt that is no message, and stored nowhere.
     """
 
     request: int
@@ -24,6 +25,8 @@ class RunningTurn(Mutable):
     number: int
     last_update: float
     spared: frozenset[int] = frozenset()
+    messages: tuple[str, ...] = ()
+    text: str = ""
     cancelled_at: float | None = None
     last_text: str = ""
     is_empty: bool = True

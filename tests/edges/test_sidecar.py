@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from liza.programs.messages import inbox
 from liza.rules.paths import Paths
+from liza.sidecar.prompt_queue import AGAIN, PromptQueue
+from liza.sidecar.rpc_connection import MAX_LINE, parse_message
 from tests.acp.rig import BRIEF, CLOSE, Rig
 from tests.conftest import until
 
@@ -110,6 +113,25 @@ def test_messages_that_the_brief_quotes_are_not_sent_again(rig: Rig) -> None:
     assert rig.pending() == []
 
 
+QUOTED = [
+    ("NOTE from the person: use tabs\n  not blanks\nTESTS  none", True),
+    ("MESSAGE from person: use tabs\n  not blanks", True),
+    ("NOTE from the person: use tabs\n  not blanks\n  but for Python", False),
+    ("NOTE from the person: use tabs\n  not blanks at all", False),
+    ("NOTE from the person: use tabs […] (cut: see MORE)", False),
+]
+
+
+@pytest.mark.parametrize(("brief", "is_quoted"), QUOTED)
+def test_a_message_is_taken_from_the_brief_only_if_it_has_the_whole_text_as_a_message_or_a_note(
+    rig: Rig, brief: str, is_quoted: bool
+) -> None:
+    name = rig.note("use tabs\nnot blanks")
+    queue = PromptQueue(rig.run_dir)
+    assert queue.take_quoted(f"{BRIEF}\n{brief}\n") == ((name,) if is_quoted else ())
+    assert len(queue.next_messages()) == (not is_quoted)
+
+
 @pytest.mark.parametrize("switches", [{}, {"cancel_is_error": True}])
 def test_an_urgent_message_cancels_the_turn_and_is_the_next_prompt(rig: Rig, switches: dict) -> None:
     rig.script([{"say": "I wait."}, {"wait": "never"}], [CLOSE], **switches)
@@ -120,6 +142,39 @@ def test_an_urgent_message_cancels_the_turn_and_is_the_next_prompt(rig: Rig, swi
     assert len(rig.received("session/cancel")) == 1
     assert rig.prompts()[1].strip() == "MESSAGE from person: stop that"
     assert [line["end"] for line in rig.lines("turn")] == ["cancelled", "over"]
+
+
+def test_a_message_whose_turn_was_interrupted_before_any_answer_is_given_again(rig: Rig) -> None:
+    rig.script([{"say": "Hm."}], [{"wait": "never"}], [{"say": "I stop."}, {"wait": "gate"}], [{"say": "Tabs."}, CLOSE])
+    rig.start()
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    rig.note("use tabs")
+    rig.wait_prompts(2)
+    rig.note("stop that", "urgent")
+    rig.wait_prompts(3)
+    until(lambda: "stop that" not in rig.pending(), "the urgent one is read")
+    assert rig.pending() == ["use tabs"]
+    (rig.home / "gate").touch()
+    assert rig.end() == 0
+    assert rig.prompts()[3] == f"{AGAIN}\nMESSAGE from person: use tabs\n"
+    assert rig.pending() == []
+
+
+def test_a_brief_and_an_urgent_message_that_were_interrupted_unread_are_in_the_next_prompt(rig: Rig) -> None:
+    rig.script([{"wait": "never"}], [{"wait": "never"}], [{"say": "I read it."}, CLOSE])
+    rig.start()
+    rig.wait_prompts(1)
+    rig.note("first", "urgent")
+    rig.wait_prompts(2)
+    rig.note("second", "urgent")
+    assert rig.end() == 0
+    assert len(rig.prompts()) == 3
+    first, second = "MESSAGE from person: first\n", "MESSAGE from person: second\n"
+    assert rig.prompts()[1:] == [
+        f"{first}\n{AGAIN}\n{BRIEF}",
+        f"{AGAIN}\n{first}\n{second}\n{AGAIN}\n{BRIEF}",
+    ]
+    assert rig.pending() == []
 
 
 def test_a_message_that_is_not_urgent_waits_for_the_end_of_the_turn(rig: Rig) -> None:
@@ -217,6 +272,33 @@ def test_a_line_of_many_megabytes_and_a_full_stderr_stop_nothing(rig: Rig) -> No
     assert rig.end() == 0
     assert sum(len(line["text"]) for line in rig.lines("text")) == 20 << 20
     assert (rig.run_dir.path / "acp-stderr.log").stat().st_size < 5 << 20
+
+
+def test_a_line_without_an_end_ends_the_session_before_it_fills_the_memory(rig: Rig) -> None:
+    rig.start(argv=(sys.executable, "-c", f"print('x' * {MAX_LINE + 1}, flush=True); input()"))
+    assert rig.end() == 1
+    (failure,) = rig.lines("failure")
+    assert failure["kind"] == "broken"
+    assert "a line of more than 32 MiB" in failure["message"]
+
+
+@pytest.mark.parametrize("name", ['"' + "9" * 5000 + '"', "9" * 5000, "true", '"²"', "null", "[1]"])
+def test_an_answer_with_an_id_of_nothing_that_was_asked_is_no_message(name: str) -> None:
+    assert parse_message(f'{{"id":{name},"result":1}}'.encode()) is None
+
+
+def test_an_error_of_the_inbox_ends_the_program_in_order_and_loses_no_message(rig: Rig) -> None:
+    rig.script([{"say": "Hm."}], [{"say": "never sent"}])
+    rig.start()
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    (rig.run_dir.path.parent / "inbox" / ".lock").symlink_to(".lock")
+    rig.note("do not lose me")
+    assert rig.end() == 1
+    assert rig.living() == []
+    assert rig.pending() == ["do not lose me"]
+    turn = rig.run_dir.read_turn()
+    assert turn is not None
+    assert turn.phase == "stopped"
 
 
 FAILURES = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from liza.programs.brief import assignment
 from liza.programs.brief.brief_context import BriefContext, describe_sprint
-from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quote_lines, quote_tail
+from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.paths import branch_of
@@ -106,7 +106,7 @@ def _earlier_work(context: BriefContext) -> list[str]:
 def _notes(context: BriefContext) -> list[str]:
     """Return the person's notes to this agent or about this task, and unread messages."""
     notes = context.notes[-MAX_NOTES:]
-    lines = [f"NOTE from the person: {quote_lines(note, 250)}" for note in notes]
+    lines = [f"{NOTE_PREFIX}{quote_lines(note, 250)}" for note in notes]
     fresh = [message for message in context.messages if message.text not in notes]
     return [
         *lines,

@@ -10,6 +10,8 @@ from liza.rules.lazy_pattern import lazy_pattern
 
 MESSAGE_PREFIX = "MESSAGE from "
 """The start of each message to an agent."""
+NOTE_PREFIX = "NOTE from the person: "
+"""The start of each note of the board in a brief."""
 BLOCK_BEGIN = "<!-- liza:begin run={run} -->"
 BLOCK_END = "<!-- liza:end run={run} -->"
 TRUNCATED = " […] (cut: see MORE)"

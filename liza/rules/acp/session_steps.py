@@ -30,13 +30,15 @@ class AcpFacts(Value):
     """What the next step depends on. ``turn``: None between two turns.
 
     ``waiting``: whether a prompt waits, ``is_urgent``: and it interrupts a turn. ``refusals``: reasons that the model
-    was not told yet. ``is_closed``: the run has called its closing command, or was stopped on purpose.
+    was not told yet. ``is_unread``: a prompt that no message holds was interrupted before it was answered.
+    ``is_closed``: the run has called its closing command, or was stopped on purpose.
     """
 
     turn: TurnFacts | None = None
     waiting: bool = False
     is_urgent: bool = False
     refusals: int = 0
+    is_unread: bool = False
     is_closed: bool = False
     silence_limit: float = 300.0
 
@@ -47,6 +49,10 @@ class SendPrompt(Value):
 
 class TellRefusals(Value):
     """Prompt the model with the reasons for which its tools were refused."""
+
+
+class RepeatPrompt(Value):
+    """Give the prompt again that was interrupted before it was answered."""
 
 
 class InterruptTurn(Value):
@@ -70,7 +76,7 @@ class AwaitNews(Value):
     seconds: float | None = None
 
 
-SessionStep = SendPrompt | TellRefusals | InterruptTurn | EndSession | FailSession | AwaitNews
+SessionStep = SendPrompt | TellRefusals | RepeatPrompt | InterruptTurn | EndSession | FailSession | AwaitNews
 
 
 def next_session_step(facts: AcpFacts) -> SessionStep:
@@ -81,7 +87,9 @@ def next_session_step(facts: AcpFacts) -> SessionStep:
         return EndSession()
     if facts.refusals:
         return TellRefusals()
-    return SendPrompt() if facts.waiting else AwaitNews()
+    if facts.waiting:
+        return SendPrompt()
+    return RepeatPrompt() if facts.is_unread else AwaitNews()
 
 
 def _step_in_turn(facts: AcpFacts, turn: TurnFacts) -> SessionStep:
