@@ -127,8 +127,8 @@ class SessionDriver:
                     self._send_message()
                 case session_steps.TellRefusals():
                     reasons, self._refusals = "\n- ".join(["", *self._refusals]), []
-                    told = REFUSED.format(reasons=reasons)
-                    self._prompt(told, "guard", (), told)
+                    explanation = REFUSED.format(reasons=reasons)
+                    self._prompt(explanation, "guard", (), explanation)
                 case session_steps.RepeatPrompt():
                     self._prompt("", "repeated")
                 case session_steps.InterruptTurn():

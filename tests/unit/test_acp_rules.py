@@ -14,6 +14,7 @@ from liza.rules.acp.session_steps import (
     EndSession,
     FailSession,
     InterruptTurn,
+    RepeatPrompt,
     SendPrompt,
     TellRefusals,
     TurnFacts,
@@ -28,6 +29,9 @@ from liza.rules.sessions.session_ends import SilenceKind
 STEPS = [
     (AcpFacts(), AwaitNews()),
     (AcpFacts(waiting=True), SendPrompt()),
+    (AcpFacts(is_unread=True), RepeatPrompt()),
+    (AcpFacts(waiting=True, is_unread=True), SendPrompt()),
+    (AcpFacts(is_unread=True, is_closed=True), EndSession()),
     (AcpFacts(waiting=True, refusals=1), TellRefusals()),
     (AcpFacts(waiting=True, refusals=1, is_closed=True), EndSession()),
     (AcpFacts(turn=TurnFacts(), waiting=True), AwaitNews(300.0)),
