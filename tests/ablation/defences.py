@@ -48,6 +48,7 @@ STREAM = "tests/edges/test_prompt_stream.py::"
 LIFECYCLE = "tests/edges/test_worker_lifecycle.py::"
 IDENTITY = "tests/edges/test_worker_identity.py::"
 WINDOW = "tests/unit/test_context_rules.py::"
+SIDECAR = "tests/edges/test_sidecar.py::"
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,26 @@ def _in_place(was: Callable[..., Any]) -> Any:
     from liza.system import files
 
     return lambda places, fresh: files.write_synced(places.state, fresh.read_bytes())
+
+
+def _read_when_ended(was: Callable[..., Any]) -> Any:
+    def end_turn(self: Any, turn: Any, answer: Any) -> Any:
+        self._show_read(turn)
+        return was(self, turn, answer)
+
+    return end_turn
+
+
+def _only_program(was: Callable[..., Any]) -> Any:
+    return lambda self, drain: self.wait_for_exit(drain)
+
+
+def _as_reported(was: Callable[..., Any]) -> Any:
+    return lambda reported, earlier, scope: reported
+
+
+def _without_order(was: Callable[..., Any]) -> Any:
+    return lambda self, brief: self._run_to_end(brief)
 
 
 @contextmanager
@@ -1316,5 +1337,31 @@ TABLE: dict[str, Defence] = {
         "a server that its supervisors left ends",
         {"liza.crew.serving.api_server:has_supervisor": gives(True)},
         (f"{SERVED}test_the_server_goes_with_its_crew[kill -9 of everything but the server]",),
+    ),
+    # ── sessions over ACP ──
+    "prompts shown read": Defence(
+        "a message is acknowledged only when the program showed that it works on it",
+        {"liza.sidecar.session_driver:SessionDriver._end_turn": _read_when_ended},
+        (f"{SIDECAR}test_a_message_in_a_turn_that_failed_waits_for_the_next_session",),
+    ),
+    "interrupted prompts": Defence(
+        "a message whose turn was interrupted unread is given again",
+        {"liza.sidecar.prompt_queue:PromptQueue.give_back": gives(None)},
+        (f"{SIDECAR}test_a_message_whose_turn_was_interrupted_before_any_answer_is_given_again",),
+    ),
+    "groups of programs": Defence(
+        "a program that ignores the end of its input leaves nothing behind",
+        {"liza.sidecar.agent_process:AgentProcess.end": _only_program},
+        (f"{SIDECAR}test_sigterm_cancels_the_turn_closes_stdin_and_leaves_no_program[switches1]",),
+    ),
+    "order of the end": Defence(
+        "an error of the sidecar ends its program too",
+        {"liza.sidecar.session_driver:SessionDriver.run": _without_order},
+        (f"{SIDECAR}test_an_error_of_the_inbox_ends_the_program_in_order_and_loses_no_message",),
+    ),
+    "usage of a session": Defence(
+        "usage that a program sums over its session is counted once",
+        {"liza.rules.acp.usage_counts:share_of_turn": _as_reported},
+        (f"{SIDECAR}test_the_usage_of_each_turn_is_counted_once[session-wanted1]",),
     ),
 }
