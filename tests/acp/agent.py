@@ -117,7 +117,8 @@ class Agent:
             result = {"protocolVersion": 1, "agentCapabilities": {"loadSession": not SCRIPT.get("no_load")}}
         elif method == "session/new":
             if SCRIPT.get("login"):
-                self.send({"id": message["id"], "error": {"code": -32000, "message": "Authentication required"}})
+                error = {"code": -32000, "message": "Authentication required", "data": {"authMethods": [{"id": "key"}]}}
+                self.send({"id": message["id"], "error": error})
                 return
             self.session = f"s-{os.getpid()}"
             self.store([])

@@ -214,3 +214,14 @@ def _output(crew: Crew, run: str = "coder-1.1") -> str:
     with suppress(OSError):
         return (crew.paths.run(run) / "output.log").read_text()
     return ""
+
+
+def test_a_program_that_is_not_logged_in_ends_its_supervisor_with_the_reason_and_costs_no_try(scene: Scene) -> None:
+    scene.script([], login=True)
+    supervisor = scene.start()
+    assert supervisor.process.wait(60) == 5, supervisor.said()
+    assert "the model refuses the program's login: session/new: Authentication required" in supervisor.said()
+    assert "start it by hand once, and answer it or log in" in supervisor.said()
+    task = scene.crew.task("one")
+    assert (task.status.value, task.failed_by, task.idle_sessions) == ("CLAIMED", (), 0)
+    assert scene.crew.heard("one") == ["add", "claim", "unusable", "stop"]

@@ -96,9 +96,10 @@ def classify_error(error: Any, signs: Sequence[FailureSign] = ()) -> TurnFailure
     failure = find_failure_sign(text, signs)
     if failure is not None:
         return failure
-    message = " ".join(text.split())[:MAX_MESSAGE]
     if fields.get("code") == AUTHENTICATION_REQUIRED:
-        return TurnFailure(SilenceKind.LOGIN, message)
+        # Its data are the ways to log in, in a form for a client with a screen.
+        return TurnFailure(SilenceKind.LOGIN, " ".join(str(fields.get("message")).split())[:MAX_MESSAGE])
+    message = " ".join(text.split())[:MAX_MESSAGE]
     code = fields.get("code")
     searched = f"{code} {text}" if isinstance(code, int) and code > 0 else text
     kind = next((kind for kind, pattern in _KINDS if pattern.search(searched)), SilenceKind.BROKEN)
