@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -10,8 +11,6 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted(path for path in (ROOT / "liza").rglob("*.py") if path.name != "__init__.py")
@@ -27,6 +26,11 @@ def _id(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@functools.lru_cache(maxsize=1)
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def _top_level_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -40,7 +44,7 @@ def _top_level_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _retired_names(text: str, stem: str) -> Iterator[str]:
-    names = [(stem, 0), *_top_level_names(ast.parse(text))]
+    names = [(stem, 0), *_top_level_names(_tree(text))]
     for name, line in names:
         for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name):
             if word.lower() in RETIRED["names"]:
@@ -48,7 +52,7 @@ def _retired_names(text: str, stem: str) -> Iterator[str]:
 
 
 def _retired_variables(text: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(_tree(text)):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in RETIRED["variables"]:
                 yield f"{node.lineno}: {name}: write {RETIRED['variables'][name]}"
@@ -56,7 +60,7 @@ def _retired_variables(text: str) -> Iterator[str]:
 
 def _retired_points(text: str) -> Iterator[str]:
     """Retired words in the names of crash points and in the events of transactions: files on disk depend on neither."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".point", ".change", ".transaction")):
             names = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             for word in re.findall(r"\w+", " ".join(names)):
@@ -66,7 +70,7 @@ def _retired_points(text: str) -> Iterator[str]:
 
 def _prose(text: str) -> Iterator[tuple[int, str]]:
     """The docstrings and comments of a module, each with the number of its first line."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -81,24 +85,17 @@ def _retired_prose(text: str) -> Iterator[str]:
                 yield f"{line}: {match.group()}: write {instead}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_id)
-def test_no_name_holds_a_retired_word(path: Path) -> None:
-    assert list(_retired_names(path.read_text(), path.stem)) == []
-
-
-@pytest.mark.parametrize("path", MODULES, ids=_id)
-def test_no_crash_point_and_no_transaction_has_a_retired_name(path: Path) -> None:
-    assert list(_retired_points(path.read_text())) == []
-
-
-@pytest.mark.parametrize("path", MODULES, ids=_id)
-def test_no_variable_has_a_retired_name(path: Path) -> None:
-    assert list(_retired_variables(path.read_text())) == []
-
-
-@pytest.mark.parametrize("path", sorted([*MODULES, *(ROOT / "liza").rglob("__init__.py")]), ids=_id)
-def test_no_docstring_or_comment_holds_a_retired_word(path: Path) -> None:
-    assert list(_retired_prose(path.read_text())) == []
+def test_no_module_has_a_retired_word_in_a_name_a_variable_a_crash_point_or_prose() -> None:
+    """One test, and not one for each module and check: 1,800 tests cost each worker more than what they check."""
+    assert MODULES
+    found = []
+    for path in sorted((ROOT / "liza").rglob("*.py")):
+        text = path.read_text()
+        findings = [*_retired_prose(text)]
+        if path.name != "__init__.py":
+            findings += [*_retired_names(text, path.stem), *_retired_variables(text), *_retired_points(text)]
+        found += [f"{_id(path)}:{finding}" for finding in findings]
+    assert found == []
 
 
 def test_the_check_finds_retired_words_in_names_docstrings_and_comments() -> None:
@@ -116,7 +113,7 @@ def test_each_module_and_each_class_has_a_name_of_its_own() -> None:
     for path in MODULES:
         if path.stem != "__main__":
             modules[path.stem].append(_id(path))
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_tree(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(_id(path))
     assert {name for name, paths in modules.items() if len(paths) > 1} == SAME_COMMAND
@@ -129,14 +126,16 @@ def test_contributing_lists_every_package_and_no_other() -> None:
     assert sorted(listed) == sorted(packages)
 
 
-@pytest.mark.parametrize("init", sorted((ROOT / "liza").rglob("__init__.py")), ids=_id)
-def test_each_package_has_one_level_of_few_modules_and_names_the_file_to_read_first(init: Path) -> None:
-    modules = [path for path in init.parent.glob("*.py") if path != init]
-    assert len(modules) <= MAX_MODULES or _id(init.parent) in FILE_PER_WORD
-    docstring = ast.get_docstring(ast.parse(init.read_text())) or ""
-    read_first = re.search(r"Read (?:first: )?`([\w/]+\.py)`", docstring)
-    assert read_first, "Read `FILE.py` first"
-    assert (init.parent / read_first.group(1)).is_file()
+def test_each_package_has_one_level_of_few_modules_and_names_the_file_to_read_first() -> None:
+    packages = sorted((ROOT / "liza").rglob("__init__.py"))
+    assert packages
+    for init in packages:
+        modules = [path for path in init.parent.glob("*.py") if path != init]
+        assert len(modules) <= MAX_MODULES or _id(init.parent) in FILE_PER_WORD, _id(init)
+        docstring = ast.get_docstring(ast.parse(init.read_text())) or ""
+        read_first = re.search(r"Read (?:first: )?`([\w/]+\.py)`", docstring)
+        assert read_first, f"{_id(init)}: Read `FILE.py` first"
+        assert (init.parent / read_first.group(1)).is_file(), _id(init)
 
 
 def test_files_that_docstrings_of_packages_name_are_there() -> None:
