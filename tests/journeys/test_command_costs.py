@@ -11,13 +11,14 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from liza.programs.guards import guard_files
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_templates import load_template
-from liza.programs.session.run_directory import RunDir
+from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.system.file_lock import Lock
 from tests.conftest import git
 from tests.journeys.command_probe import UPDATES, Costs, name_process, run_probed, split_imports
@@ -92,7 +93,8 @@ def walk_commands(crew: Crew, directory: Path) -> dict[str, Costs]:
 
 def _walk_coder(walk: Walk, worktree: Path) -> None:
     """The commands of a coder's session, in its worktree."""
-    (walk.crew.paths.run("coder-1.1")).mkdir(parents=True, exist_ok=True)
+    record = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=datetime.now(UTC), worktree=str(worktree))
+    RunDir(walk.crew.paths, "coder-1.1").create(record)
     run = {"run": "coder-1.1", "task": "mail", "cwd": worktree}
     payload = json.dumps({"session_id": "s-1", "source": "startup", "hook_event_name": "SessionStart"})
     walk.step("hook SessionStart", "hook", "claude", "SessionStart", stdin=payload, **run)

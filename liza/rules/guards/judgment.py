@@ -207,7 +207,10 @@ def _denial(rule: GuardRule, act: Act, result: int, facts: GuardFacts, removed: 
             f"[liza] not run: {act.text}: this also removes or moves {removed}. Name what you want to remove, "
             f"in {facts.worktree or 'your worktree'} or in /tmp."
         )
-    reason = rule.reason.replace("{worktree}", facts.worktree).replace("<branch>", facts.branch or "as it is")
+    names = {"{worktree}": facts.worktree or "WORKTREE", "<branch>": facts.branch or "as it is"}
+    reason = rule.reason
+    for name, value in names.items():
+        reason = reason.replace(name, value)
     why = ""
     if result == MAYBE:
         why = f"a word of it is not known before it runs, and rule {rule.name} may concern it. Write the word out. "
