@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from liza.board import events, wake_up
+from liza.board.text.text_memory import MemoryReturns
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -25,7 +26,6 @@ from liza.server.application import ApiServer, make_application
 from liza.server.board_cache import use_cached_board
 from liza.server.operations.operation_table import OPERATIONS
 from liza.system.file_lock import Lock
-from liza.system.unused_memory import MemoryReturns
 from liza.worker import identity
 
 LOCK_TIMEOUT: Final = 2.0

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from liza.board import events, wake_up
+from liza.board.text.text_memory import MemoryReturns
 from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.recovery import recorder, recover
@@ -35,7 +36,6 @@ from liza.supervisor.memory import LoopMemory, Memory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.repository_location import RepositoryLocation
 from liza.supervisor.situation import gather_situation
-from liza.system.unused_memory import MemoryReturns
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds

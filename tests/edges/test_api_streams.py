@@ -56,7 +56,7 @@ def acknowledge(worker: Worker, *ids: str) -> int:
 def test_a_stream_that_looked_before_changes_are_watched_looks_again(tmp_path: Path) -> None:
     (tmp_path / ".liza").mkdir()
     crew = Crew(Paths(tmp_path), SystemClock())
-    process = serve._Process(crew, 0, with_crew=False)
+    process = serve._Process(crew, 0, with_crew=False, starter=None)
 
     async def wait_until_woken() -> None:
         loop = asyncio.get_running_loop()

@@ -60,12 +60,6 @@ def start(crew: Crew, run: str = RUN) -> RunDir:
     return directory
 
 
-def record_of(directory: RunDir) -> RunRecord:
-    record = directory.read_record()
-    assert record is not None
-    return record
-
-
 def values(credentials: tuple[Credential, ...]) -> list[tuple[str, str, str]]:
     return [(each.type, each.name, each.value) for each in credentials]
 
@@ -85,7 +79,7 @@ def stored(crew: Crew) -> bytes:
 def test_a_worker_at_its_limit_is_sent_another_credential_until_it_acknowledges_it(crew: Crew) -> None:
     write_accounts(TWO)
     run = start(crew)
-    assert values(current_credentials(crew, record_of(run))) == [("api_key", "KEY", "mellon-a")]
+    assert values(current_credentials(crew, run)) == [("api_key", "KEY", "mellon-a")]
     assert list_rotated(crew, run) == ()
     assert report(crew, CredentialState.LIMITED, seconds=3600)
     (event,) = list_rotated(crew, run)
@@ -95,7 +89,7 @@ def test_a_worker_at_its_limit_is_sent_another_credential_until_it_acknowledges_
     # The same stream does not send it twice; a new stream does, until it is acknowledged.
     assert list_rotated(crew, run, {event.id}) == ()
     assert list_rotated(crew, run) == (event,)
-    assert values(current_credentials(crew, record_of(run))) == values(event.credentials)
+    assert values(current_credentials(crew, run)) == values(event.credentials)
     assert acknowledge_credentials(run, ["other"]) == 0
     assert acknowledge_credentials(run, [event.id, "other"]) == 1
     assert acknowledge_credentials(run, [event.id]) == 0
@@ -166,7 +160,7 @@ def test_an_account_with_its_own_directory_is_sent_as_a_variable(crew: Crew, tmp
     (crew.paths.liza / "programs.toml").write_text("[programs.script]\nconfig_dir_env = 'PROG_HOME'\n")
     write_accounts(f"[accounts.script.a]\nlogin = true\n[accounts.script.b]\nconfig_dir = '{tmp_path}'\n")
     run = start(crew)
-    assert current_credentials(crew, record_of(run)) == ()
+    assert current_credentials(crew, run) == ()
     assert report(crew, CredentialState.LIMITED, name="")
     (event,) = list_rotated(crew, run)
     assert (event.credentials, event.env) == ((), {"PROG_HOME": str(tmp_path)})
@@ -174,7 +168,7 @@ def test_an_account_with_its_own_directory_is_sent_as_a_variable(crew: Crew, tmp
 
 def test_a_run_without_accounts_has_no_credentials_and_nothing_to_report(crew: Crew) -> None:
     run = start(crew)
-    assert current_credentials(crew, record_of(run)) == ()
+    assert current_credentials(crew, run) == ()
     assert list_rotated(crew, run) == ()
     assert acknowledge_credentials(run, ["credentials-1"]) == 0
     assert not report(crew, CredentialState.LIMITED)
@@ -185,10 +179,10 @@ def test_a_secret_that_cannot_be_read_is_an_error_of_that_request_only(crew: Cre
     run = start(crew)
     write_accounts(TWO.replace('["echo", "mellon-a"]', '"false"'))
     with pytest.raises(Missing, match="script/a: command false exited with 1"):
-        current_credentials(crew, record_of(run))
+        current_credentials(crew, run)
     write_accounts("[accounts.script.other]\nlogin = true")
     with pytest.raises(NoAccount, match="script/a is not in"):
-        current_credentials(crew, record_of(run))
+        current_credentials(crew, run)
     path = account_records.records_path(os.environ, Path.home())
     path.write_text("{damaged")
     assert list_rotated(crew, run) == ()

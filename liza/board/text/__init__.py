@@ -4,5 +4,6 @@
 changed state into the text: it replaces lines, else uses ruamel's round trip, and reads every result back. Comments
 and formatting outside the changed lines stay. `parse.py` takes the events of a text from `machine_form.py`, or imports
 ruamel (`yaml_library.py`) for text that Liza does not write.
+`text_memory.py` returns the memory of earlier texts.
 Read `document.py` first, then `changes.py`.
 """

@@ -1,4 +1,4 @@
-"""Give unused memory back to the system: for processes that live long and read large boards."""
+"""Give the memory of earlier texts of the board back to the system: for processes that live long."""
 
 from __future__ import annotations
 

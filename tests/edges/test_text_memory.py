@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from liza.system import unused_memory
-from liza.system.unused_memory import PAUSE, MemoryReturns
+from liza.board.text import text_memory
+from liza.board.text.text_memory import PAUSE, MemoryReturns
 
 HAS_TRIM = hasattr(ctypes.CDLL(None), "malloc_trim")
 FREE_BELOW_A_USED_BLOCK = """
 import sys
-from liza.system.unused_memory import return_unused_memory
+from liza.board.text.text_memory import return_unused_memory
 
 def resident():
     with open("/proc/self/statm") as statm:
@@ -44,7 +44,7 @@ def test_free_memory_between_used_blocks_returns_to_the_system(is_returned: str,
 def test_memory_is_returned_at_most_once_in_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     returned: list[float] = []
     now = [100.0]
-    monkeypatch.setattr(unused_memory, "return_unused_memory", lambda: returned.append(now[0]))
+    monkeypatch.setattr(text_memory, "return_unused_memory", lambda: returned.append(now[0]))
     returns = MemoryReturns(lambda: now[0])
     for now[0] in (100.0, 100.0 + PAUSE / 2, 100.0 + PAUSE, 101.0 + PAUSE, 100.0 + 3 * PAUSE):
         returns.return_if_due()
