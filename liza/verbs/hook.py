@@ -62,6 +62,9 @@ class Hook:
             answer = authorize(run_dir, _tool_request(run_dir, event), self.environ, event.directory)
             if not answer.allowed:
                 return hook_events.refusal_reply(event, answer.reason or "")
+        if run_dir.has_sidecar():
+            # A hook file that an earlier session left in the worktree: the sidecar reports turns, calls and messages.
+            return NO_REPLY
         now = datetime.now(UTC).replace(microsecond=0)
         turn = hook_events.next_turn(run_dir.read_turn(), event, now)
         if turn is None:

@@ -852,6 +852,11 @@ TABLE: dict[str, Defence] = {
             f"{HOOKS}test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again",
         ),
     ),
+    "one reporter": Defence(
+        "a hook file left by an earlier session counts and delivers nothing in a session over ACP",
+        {"liza.programs.session.run_directory:RunDir.has_sidecar": gives(False)},
+        (f"{HOOKS}test_a_hook_left_by_an_earlier_session_adds_nothing_to_a_session_over_acp",),
+    ),
     "guards": Defence(
         "a tool that a rule denies does not run",
         {"liza.programs.guards.session_guards:judge_tool": _never_denied},

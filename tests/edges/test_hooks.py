@@ -17,11 +17,15 @@ from msgspec.structs import replace
 
 from liza.cli.commands import hook_command
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END
+from liza.programs.hooks.hook_events import NO_REPLY
 from liza.programs.hooks.hook_install import InstalledHooks, install_hooks, remove_hooks
 from liza.programs.hooks.hook_templates import list_providers, load_template
 from liza.programs.hooks.settings_section import blank_comments
 from liza.programs.messages import inbox
+from liza.programs.presets import sidecar_order
+from liza.programs.presets.acp_settings import AcpSettings
 from liza.programs.presets.preset import HookSettings, Preset
+from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord
 from liza.programs.usage.meter import Meter
 from liza.repo.hiding import _filter
@@ -71,6 +75,20 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+def test_a_hook_left_by_an_earlier_session_adds_nothing_to_a_session_over_acp(place: Place) -> None:
+    sidecar_order.write_order(
+        place.run.path, SidecarOrder(program="codex", argv=("x",), cwd=str(place.tree), acp=AcpSettings())
+    )
+    inbox.queue_message(place.paths, "coder-1", "a note", "human", NOW)
+    for event in ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop"):
+        hook = place.said(event, tool_name="Bash", tool_input={"command": "ls"}, prompt="a note")
+        assert hook.reply() == NO_REPLY, event
+        hook.acknowledge_delivered()
+    assert place.run.read_turn() is None
+    assert {path.name for path in place.run.path.iterdir()}.isdisjoint({"ready", HOOK_CALLS_FILE})
+    assert [message.text for message in inbox.list_pending(place.paths, "coder-1")] == ["a note"]
 
 
 def test_the_list_of_calls_is_cut_as_a_log_is_and_is_measured_on(place: Place, clock: FakeClock) -> None:

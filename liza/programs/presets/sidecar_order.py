@@ -7,11 +7,9 @@ from pathlib import Path
 import msgspec
 
 from liza.programs.presets.acp_settings import AcpSettings
-from liza.programs.session.run_directory import read_struct
+from liza.programs.session.run_directory import SIDECAR_FILE, read_struct
 from liza.rules.model import FrozenStruct
 from liza.system import atomic
-
-ORDER_FILE = "sidecar.json"
 
 
 class SidecarOrder(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,9 +28,9 @@ class SidecarOrder(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 def write_order(run_dir: Path, order: SidecarOrder) -> None:
     """Write the order. Raises OSError."""
-    atomic.write(run_dir / ORDER_FILE, msgspec.json.encode(order) + b"\n")
+    atomic.write(run_dir / SIDECAR_FILE, msgspec.json.encode(order) + b"\n")
 
 
 def read_order(run_dir: Path) -> SidecarOrder | None:
     """Return the order; None if the run has no sidecar. Raises LizaError if it cannot be read."""
-    return read_struct(run_dir / ORDER_FILE, SidecarOrder)
+    return read_struct(run_dir / SIDECAR_FILE, SidecarOrder)

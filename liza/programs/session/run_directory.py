@@ -35,6 +35,8 @@ PANE_FILE = "pane.json"
 """File in a run's directory that names its tmux pane, if it has one."""
 HOOK_CALLS_FILE = "calls.jsonl"
 """File in a run's directory with one line per tool call that a hook reported."""
+SIDECAR_FILE = "sidecar.json"
+"""File in a run's directory with what its sidecar starts. Only a session over ACP has one."""
 T = TypeVar("T")
 
 
@@ -69,6 +71,10 @@ class RunDir:
         """Return whether the end of the session was handled. An agent can forge the file: ignore it for a running
         session."""
         return (self.path / "settled").exists()
+
+    def has_sidecar(self) -> bool:
+        """Return whether the session is driven over ACP."""
+        return (self.path / SIDECAR_FILE).exists()
 
     def mark_ready(self, now: AwareDatetime, evidence: str) -> bool:
         """Write the ready file unless it exists. Return whether this call wrote it."""
