@@ -23,7 +23,7 @@ from tests.journeys.crews import BIN, Crew, Supervisor, started
 
 ROW = """\
 [programs.scripted]
-command = "{python}"
+command = "{program}"
 [programs.scripted.acp]
 args = ["{agent}", "{home}"]
 {more}
@@ -40,8 +40,8 @@ class Scene:
     def script(self, *turns: list[dict], **switches: object) -> None:
         (self.home / "script.json").write_text(json.dumps({"turns": turns, **switches}))
 
-    def row(self, more: str = "") -> None:
-        text = ROW.format(python=sys.executable, agent=AGENT, home=self.home, more=more)
+    def row(self, more: str = "", program: str = sys.executable) -> None:
+        text = ROW.format(program=program, agent=AGENT, home=self.home, more=more)
         (self.crew.paths.liza / "programs.toml").write_text(text)
 
     def start(self, agent: str = "coder-1") -> Supervisor:
@@ -217,11 +217,14 @@ def _output(crew: Crew, run: str = "coder-1.1") -> str:
 
 
 def test_a_program_that_is_not_logged_in_ends_its_supervisor_with_the_reason_and_costs_no_try(scene: Scene) -> None:
+    # An adapter speaks for the program; a person logs in with the program itself.
+    scene.row(f'command = "{sys.executable}"', program="the-program")
     scene.script([], login=True)
     supervisor = scene.start()
     assert supervisor.process.wait(60) == 5, supervisor.said()
     assert "the model refuses the program's login: session/new: Authentication required" in supervisor.said()
     assert "start it by hand once, and answer it or log in" in supervisor.said()
+    assert supervisor.said().rstrip().endswith(f"cd {scene.crew.root} && the-program")
     task = scene.crew.task("one")
     assert (task.status.value, task.failed_by, task.idle_sessions) == ("CLAIMED", (), 0)
     assert scene.crew.heard("one") == ["add", "claim", "unusable", "stop"]
