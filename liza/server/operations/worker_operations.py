@@ -137,7 +137,7 @@ WORKER_OPERATIONS: Final = (
             session_id=RUN,
             token=f"{RUN}:the-bearer-token",
             task_id="invoice-model",
-            worktree="/home/ann/.shop.worktrees/invoice-model",
+            worktree="/home/ann/shop.worktrees/s1",
             credentials=(Credential(type="api_key", name="MODEL_API_KEY", value="the-secret"),),
             env={"LIZA_RUN": RUN, "LIZA_TASK": "invoice-model"},
         ),
