@@ -9,6 +9,7 @@ from pathlib import Path
 
 import liza
 from liza.rules.lazy_pattern import lazy_pattern
+from tests.unit.sources import parse_module
 
 
 def test_a_lazy_pattern_is_like_the_compiled_one() -> None:
@@ -41,7 +42,7 @@ def test_no_module_compiles_a_pattern_when_it_is_imported() -> None:
         f"{path.relative_to(root)}:{node.lineno}"
         for path in root.rglob("*.py")
         if path.relative_to(root).parts[0] != "demo" and not path.name.startswith("_")
-        for node in at_import(ast.parse(path.read_text()))
+        for node in at_import(parse_module(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile"
     ]
     assert found == []

@@ -10,6 +10,7 @@ import liza
 from liza.programs.presets import command_line
 from liza.programs.presets.command_line import TextCarrier
 from liza.programs.presets.preset import HookSettings, LaunchMode, Preset
+from tests.unit.sources import module_nodes
 
 LIZA = Path(liza.__file__).parent
 HERE = Path(__file__).parents[2]
@@ -24,8 +25,8 @@ PATH = (
 
 
 def calls(module: Path) -> set[str]:
-    found = (node.func for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call))
-    return {ast.unparse(function) for function in found}
+    found = (node.func for node in module_nodes(module) if isinstance(node, ast.Call))
+    return {ast.unparse(function) for function in found if isinstance(function, ast.Name | ast.Attribute)}
 
 
 def test_sessions_are_started_in_one_place() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import liza
 from liza.cli.app import load_command
+from tests.unit.sources import parse_module
 
 ROOT = Path(liza.__file__).parent
 VALUE = "VALUE"
@@ -28,11 +29,11 @@ def named_command(name: str) -> Any:
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and text of every string that is no docstring; each formatted part is VALUE."""
-    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)} - {
-        id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-    }
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    inner = {id(part) for node in joined for part in ast.walk(node)} - {id(node) for node in joined}
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)
             yield node.lineno, "".join(map(str, parts))
@@ -45,7 +46,7 @@ def named_commands() -> list[tuple[str, str]]:
     """``module:line`` and text of all commands of Liza that messages name."""
     commands = []
     for path in sorted(ROOT.rglob("*.py")):
-        for line, text in texts(ast.parse(path.read_text())):
+        for line, text in texts(parse_module(path)):
             for command in COMMAND.findall(text):
                 commands.append(
                     (f"{path.relative_to(ROOT.parent)}:{line}", re.split(r",? or: |, then: | && |, ", command)[0])
