@@ -9,7 +9,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
-from liza.programs.accounts.run_account import config_dir_of, read_run_account
+from liza.programs.accounts.run_account import account_of, config_dir_of
 from liza.programs.guards import guard_files
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_templates import list_providers, load_template
@@ -90,7 +90,7 @@ class Launcher:
         worktree = self.crew.paths.slot(slot)
         self._kill_orphans(agent_of(run))
         previous = self._continued_session(state, work, directory)
-        account = self.accounts.take(self.crew.clock.now(), self._account_of(previous))
+        account = self.accounts.take(self.crew.clock.now(), account_of(previous) if previous is not None else None)
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
         directory.create(self._run_record(state, work, worktree))
         self._record_account(account, directory)
@@ -204,11 +204,6 @@ class Launcher:
             return None
         # If its model never answered: some programs do not store such a conversation, and fail on its id.
         return previous if any(previous.read_activity()) else None
-
-    def _account_of(self, previous: RunDir | None) -> str | None:
-        """Return the account of a session that is continued."""
-        used = read_run_account(previous) if previous is not None else None
-        return used.account if used is not None else None
 
     def _age(self, previous: RunDir) -> float:
         """Return the seconds since a session was started; 0 if that is not known."""

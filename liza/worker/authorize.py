@@ -35,6 +35,13 @@ class GuardsCache:
         self._guard = threading.Lock()
         self._sessions: OrderedDict[str, tuple[files.Stamp, SessionGuards]] = OrderedDict()
 
+    def is_current(self, run_dir: RunDir) -> bool:
+        """Return whether ``read`` needs no look into the file."""
+        stamp = files.read_stamp(run_dir.path / GUARDS_FILE)
+        with self._guard:
+            entry = self._sessions.get(str(run_dir.path))
+        return stamp is not None and entry is not None and entry[0] == stamp
+
     def read(self, run_dir: RunDir) -> SessionGuards:
         """Return the guards of a run, read again if the file has changed. Raises as ``session_guards.read_guards``."""
         key = str(run_dir.path)

@@ -66,5 +66,5 @@ def seconds_to_retry(crew: Crew) -> float:
         return 0.0
     delay = restart_delay(failure.count)
     passed = (crew.clock.now() - failure.last).total_seconds()
-    # The clock may have been set back since.
-    return min(delay, max(0.0, delay - passed))
+    # After a time in the future the clock was set back since: the next start, or its failure, dates the record again.
+    return max(0.0, delay - passed) if passed >= 0 else 0.0

@@ -69,9 +69,15 @@ def start(crew: Crew) -> None:
             log_size = os.fstat(log.fileno()).st_size
             crash_points.point("server", "start")
             child = _spawn(crew, log.fileno(), writing)
-        is_listening, is_late = _wait_for_byte(reading, writing)
+        os.close(writing)
+        writing = -1
+        is_listening, is_late = _wait_for_byte(reading)
     finally:
-        os.close(reading)
+        for descriptor in (reading, writing):
+            if descriptor >= 0:
+                os.close(descriptor)
+    if is_late:
+        child.kill()  # else each further try would add one
     if is_listening or is_late:
         # It is waited for, so that its end leaves no zombie.
         threading.Thread(target=child.wait, name="server-wait", daemon=True).start()
@@ -95,10 +101,8 @@ def _spawn(crew: Crew, log: int, writing: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _wait_for_byte(reading: int, writing: int) -> tuple[bool, bool]:
-    """Close ``writing``, and wait for a byte or the end of the pipe. Return whether a byte came, and whether the time
-    is over."""
-    os.close(writing)
+def _wait_for_byte(reading: int) -> tuple[bool, bool]:
+    """Wait for a byte or the end of the pipe. Return whether a byte came, and whether the time is over."""
     poll = select.poll()
     poll.register(reading, select.POLLIN)
     if not poll.poll(START_LIMIT * 1000):

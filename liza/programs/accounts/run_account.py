@@ -80,7 +80,7 @@ def account_of(directory: RunDir) -> str | None:
     """Return the id of the run's account; None if it has none or that is unknown."""
     try:
         account = read_run_account(directory)
-    except LizaError:
+    except (LizaError, OSError):
         return None
     return account.account if account is not None else None
 
@@ -89,7 +89,7 @@ def config_dir_of(directory: RunDir) -> str:
     """Return the account's own configuration directory; empty if it has none or that is unknown."""
     try:
         account = read_run_account(directory)
-    except LizaError:
+    except (LizaError, OSError):
         return ""
     return account.config_dir if account is not None else ""
 

@@ -51,7 +51,7 @@ def read_guards(directory: str) -> SessionGuards:
     """Return the guards in a run's guards file. Raises FileNotFoundError, OSError, ValueError, NotRegularFile."""
     path = f"{directory}/{GUARDS_FILE}"
     try:
-        data = json.loads(untrusted_files.read(path))
+        data = json.loads(untrusted_files.read_record(path))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}. {_DAMAGED}") from error
     if not isinstance(data, dict) or not isinstance(data.get("rules"), list) or not data["rules"]:

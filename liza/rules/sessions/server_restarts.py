@@ -12,4 +12,4 @@ MAX_DELAY: Final = 60.0
 
 def restart_delay(failures: int) -> float:
     """Return the seconds to wait before a start; ``failures`` counts the ends in a row after a short life."""
-    return 0.0 if failures == 0 else min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(failures - 1, 16))
+    return 0.0 if failures <= 0 else min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(failures - 1, 16))

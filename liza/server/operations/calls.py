@@ -40,6 +40,10 @@ class ServerFacts(Mutable, eq=False):
         return round(time.monotonic() - self.started, 1)
 
 
+class WouldWait(Exception):
+    """Raised in the thread of the event loop by a function that may take long. It is called again in another thread."""
+
+
 class Call(Value):
     """``crew`` carries the caller's run. ``request`` is of the operation's type; ``run``: of the path, of the request,
     or else of the caller. ``session``: the run whose session the caller of ``identity`` is in."""
@@ -51,7 +55,7 @@ class Call(Value):
     path_run: str | None = None
     session: str | None = None
     may_wait: bool = True
-    """False in the thread of the event loop: raise LockTimeout instead of waiting for a lock."""
+    """False in the thread of the event loop: raise LockTimeout or WouldWait instead of waiting."""
 
     @property
     def run(self) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.server.callers import Access
-from liza.server.operations.calls import Call, Operation
+from liza.server.operations.calls import Call, Operation, WouldWait
 from liza.worker.api_answers import (
     AcknowledgeAnswer,
     AuthorizeAnswer,
@@ -90,6 +90,8 @@ def _context(call: Call) -> ContextAnswer:
 
 
 def _authorize(call: Call) -> AuthorizeAnswer:
+    if not call.may_wait and not call.server.guards.is_current(call.run_dir):
+        raise WouldWait
     return authorize(call.run_dir, call.request, cache=call.server.guards)
 
 
@@ -109,6 +111,8 @@ def _report_health(call: Call) -> ReportAnswer:
 
 def _telemetry(call: Call) -> TelemetryAnswer:
     now, logs = call.crew.clock.now(), call.server.telemetry
+    if not call.may_wait and not logs.log_of(call.run_dir).is_current():
+        raise WouldWait
     return record_telemetry(call.run_dir, call.request, now, logs, may_wait=call.may_wait)
 
 
