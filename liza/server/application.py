@@ -265,7 +265,8 @@ def _decode_whole_numbers(request: type[Any], body: bytes, error: msgspec.Valida
     """
     try:
         return msgspec.convert(_with_whole_numbers(msgspec.json.decode(body or b"{}")), request)
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Also a body of a wrong type whose end is no JSON: the first decoder stops at the type.
         raise invalid_body(error) from None
 
 

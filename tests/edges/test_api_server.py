@@ -79,6 +79,8 @@ BAD: dict[str, tuple[str, str, Any, int, str, str]] = {
     "a number with a million digits": (
         "POST", "/v1/runs/coder-7.1/heartbeat", MILLION, 400, "invalid-request", "",
     ),
+    "an array without an end": ("POST", "/v1/lifecycle", b"[", 400, "invalid-request", "array"),
+    "a number and more": ("POST", "/v1/runs/coder-7.1/exit", b"7\t>", 400, "invalid-request", "int"),
     "an array": ("POST", "/v1/runs/coder-7.1/exit", [], 400, "invalid-request", "array"),
     "more than 1 MB": ("POST", "/v1/runs/coder-7.1/exit", b" " * (1 << 20) + b"{}", 413, "too-large", "1 MB"),
     "10 MB": ("POST", "/v1/runs/coder-7.1/exit", b" " * (4 << 20), 413, "too-large", "1 MB"),
