@@ -346,7 +346,7 @@ def _never_denied(was: Callable[..., Any]) -> Any:
 
 
 def _allowed_if_unjudged(was: Callable[..., Any]) -> Any:
-    return lambda data, *rest: was({**data, "on_error": "allow"}, *rest)
+    return lambda guards, *rest: was(type(guards)({**guards.data, "on_error": "allow"}), *rest)
 
 
 TABLE: dict[str, Defence] = {

@@ -123,7 +123,7 @@ def test_a_request_from_a_web_page_is_refused_even_with_a_token(
     shared: Api, worker: Worker, headers: dict[str, str]
 ) -> None:
     reply = shared.post("/v1/lifecycle", LIFECYCLE, token=worker.token, tcp=True, headers=headers)
-    assert (reply.status, reply.data["code"]) == (403, "web-page")
+    assert (reply.status, reply.data.get("code")) == (403, "web-page")
 
 
 def test_a_simple_post_is_refused(shared: Api, worker: Worker) -> None:
@@ -151,7 +151,7 @@ def test_a_token_opens_no_other_run(shared: Api, worker: Worker) -> None:
         (f"/v1/runs/{worker.run}/health", {**HEALTH, "run_id": other.run}),
     ):
         reply = worker.post(path, body)
-        assert (reply.status, reply.data["code"]) == (403, "not-yours"), path
+        assert (reply.status, reply.data.get("code")) == (403, "not-yours"), path
     assert worker.get(f"/v1/runs/{other.run}/stream").status == 403
     assert RunDir(shared.paths, other.run).closing_code() is None
 
