@@ -41,7 +41,9 @@ from liza.worker.api_requests import LifecycleEvent
 
 SETUP_LIMIT = 120.0  # seconds for each answer before the first prompt; the slowest took 6 s
 TEXT_PAUSE = 0.3  # seconds without news after which streamed text is written
-CANCEL_WAIT = 1.0  # seconds for a cancelled turn to end before the program's stdin is closed
+CANCEL_WAIT = 4.0  # seconds
+"""How long a cancelled turn may take to end before the program's stdin is closed. Its answer has the turn's usage, and
+at load it came later than 1 s. The wait ends with the answer."""
 REFUSED = "[liza] Refused: {reasons}\nDo not try the same again in another form. Continue with your task."
 
 

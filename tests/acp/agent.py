@@ -12,7 +12,8 @@ Switches: ``no_load``, ``load_errors`` (how many loads fail), ``cancel_is_error`
 ``asks_after_cancel`` (a cancelled turn asks for a permission), ``waits_for_permission`` (and ends only when it is
 answered), ``ignore_end`` (goes on after the end of stdin and after SIGTERM), ``no_announcement`` (no tool_call before a
 request, the command in the title), ``bare_request`` (a request with nothing but the id), ``reject_ends`` (a refused
-tool ends the turn), ``orphans_tools`` (a cancelled turn leaves its tool running), ``login`` (session/new fails).
+tool ends the turn), ``orphans_tools`` (a cancelled turn leaves its tool running), ``login`` (session/new fails),
+``late_end`` (seconds after which a cancelled turn ends).
 
 HOME_DIR/log.jsonl has every message that it received; HOME_DIR/sessions/ID.json the prompts of a conversation.
 """
@@ -170,6 +171,7 @@ class Agent:
                     if self.cancelled.is_set():
                         raise Cancelled
             except Cancelled:
+                time.sleep(SCRIPT.get("late_end", 0))
                 if SCRIPT.get("asks_after_cancel"):
                     params = {"sessionId": self.session, "toolCall": {"toolCallId": "late"}, "options": OPTIONS}
                     self.ask("session/request_permission", params)

@@ -443,6 +443,16 @@ def test_sigterm_cancels_the_turn_closes_stdin_and_leaves_no_program(rig: Rig, s
     assert turn.phase == "stopped"
 
 
+def test_the_usage_of_a_cancelled_turn_that_ends_late_is_not_lost(rig: Rig) -> None:
+    usage = {"usage": {"inputTokens": 100, "cachedReadTokens": 10, "outputTokens": 20}}
+    rig.script([{"usage": usage}, {"say": "I wait."}, {"wait": "never"}], late_end=1.5)
+    rig.start(usage={"counts": "turn", "input": ("usage.inputTokens",), "output": ("usage.outputTokens",)})
+    until(lambda: rig.lines("text"), "the turn runs")
+    rig.process.terminate()
+    assert rig.end() == -signal.SIGTERM
+    assert [(line["input_tokens"], line["output_tokens"]) for line in rig.lines("usage")] == [(100, 20)]
+
+
 def test_a_tool_that_survives_the_cancellation_is_ended_with_its_turn(rig: Rig) -> None:
     rig.script([{"shell": "echo $$ > $LIZA_ROOT/pid; exec sleep 600"}], [CLOSE], orphans_tools=True)
     rig.start(orphans_tools=True)

@@ -91,7 +91,7 @@ def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     waiting = at(state, session=living(run, since_closing_command=5.0))
     assert isinstance(waiting, actions.Wait)
     assert waiting.seconds == 15.0
-    assert at(state, session=living(run, since_closing_command=20.0)) == actions.StopSession(run, StopReason.OVER)
+    assert at(state, session=living(run, since_closing_command=20.0)) == actions.StopSession(run, StopReason.LINGERING)
     at_terminal = at(state, session=living(run, since_closing_command=5.0, has_terminal=True))
     assert isinstance(at_terminal, actions.Wait)
     assert at_terminal.seconds == 1.0

@@ -136,9 +136,11 @@ def _decide_without_work(at: Situation, session: SessionFacts) -> Action:
     """Return the action for a session that has no claim any more: it has closed its work, or lost it to another run."""
     if session.ages.closing_command is None:
         return StopSession(session.run, StopReason.FENCED)
-    left = at.state.config.grace - session.ages.closing_command
-    if left <= 0 or session.is_turn_over:
+    if session.is_turn_over:
         return StopSession(session.run, StopReason.OVER)
+    left = at.state.config.grace - session.ages.closing_command
+    if left <= 0:
+        return StopSession(session.run, StopReason.LINGERING)
     # The return of the prompt causes no event, so poll.
     left = min(left, START_POLL_SECONDS) if session.has_terminal else left
     return Wait(f"{session.run} has run its closing command", left)

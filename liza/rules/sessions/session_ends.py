@@ -84,7 +84,9 @@ class StopReason(StrEnum):
     STOP = "stop"
     """A person or a signal stops the agent, or the budget is used up."""
     OVER = "over"
-    """It has run its closing command, and its program does not exit."""
+    """It has run its closing command, its turn is over, and its program does not exit."""
+    LINGERING = "lingering"
+    """It has run its closing command long ago, and its turn does not end."""
     FENCED = "fenced"
     """Its task belongs to another run."""
     ORPHANED = "orphaned"
@@ -113,7 +115,8 @@ class StopRule(NamedTuple):
 
     ``outcome``: how the end counts. ``sentence``: the reason for people, if the caller gives no details.
     ``deliberate``: it says nothing about the session or its program. ``final``: it outranks what the program's output
-    says about its model. ``short_grace``: the work is closed already, so the program gets less time to exit.
+    says about its model. ``short_grace``: nothing of the session is needed any more, so the program gets less time to
+    exit.
     """
 
     outcome: SessionOutcome
@@ -126,6 +129,9 @@ class StopRule(NamedTuple):
 STOP_RULES = {
     StopReason.STOP: StopRule(SessionOutcome.STOPPED, "stop", deliberate=True, final=True),
     StopReason.OVER: StopRule(SessionOutcome.FINISHED, "over", deliberate=True, final=True, short_grace=True),
+    StopReason.LINGERING: StopRule(
+        SessionOutcome.FINISHED, "its work is closed, and its turn does not end", deliberate=True, final=True
+    ),
     StopReason.FENCED: StopRule(SessionOutcome.FINISHED, "fenced", deliberate=True, final=True, short_grace=True),
     StopReason.ORPHANED: StopRule(SessionOutcome.CRASHED, "orphaned"),
     StopReason.IDLE: StopRule(
