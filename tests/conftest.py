@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -40,6 +41,11 @@ GIT_CONFIG = """\
 [gc]
 \tauto = 0
 """
+
+
+def variant(*values: object, name: str | None = None) -> ParameterSet:
+    """A further row of parameters of a costly test: only the campaigns run it."""
+    return pytest.param(*values, marks=pytest.mark.campaign, id=name)
 
 
 class RealHomeTouched(AssertionError):

@@ -35,7 +35,7 @@ from liza.verbs import status as status_verb
 from liza.verbs import task as task_verb
 from liza.verbs import validate as validate_verb
 from tests.campaign.small_board import FIRST, check, child, crew_of, killed, opened, passed, repository, say
-from tests.conftest import git
+from tests.conftest import git, variant
 
 ME = "human:me"
 OLD = FIRST.replace("    scope: all\n", "    scope: all\n    colour: blue # of people\n", 1)
@@ -319,7 +319,7 @@ def test_a_file_that_is_deleted_after_an_interrupted_move_gets_the_moved_task(ro
     assert known(root, "t2").status is Status.ABANDONED
 
 
-@pytest.mark.parametrize("step", ["written", "synced"])
+@pytest.mark.parametrize("step", ["written", variant("synced")])
 def test_a_kill_while_the_first_move_is_undone_leaves_no_empty_file(root: Path, tmp_path: Path, step: str) -> None:
     points = points_of(root, tmp_path)
     point = next(point for point in points if re.match(rf"{step}\.\d{{4}}-\d\d\.yaml", point))

@@ -33,7 +33,7 @@ from liza.verbs.doctor import doctor
 from liza.verbs.merge import merge
 from liza.verbs.sync import sync
 from tests.campaign import forks
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -247,7 +247,7 @@ def test_directories_without_write_permission_that_tests_left_are_removed_before
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can make another's files")
-@pytest.mark.parametrize("slot", ["merge", "s1"])
+@pytest.mark.parametrize("slot", ["merge", variant("s1")])
 def test_a_slot_with_files_of_another_user_is_set_aside_and_replaced(crew: Merges, slot: str) -> None:
     crew.approved("a", "b")
     assert unprivileged(crew.root, "merge", "a").returncode == 0
@@ -451,9 +451,9 @@ DIRTY = """\
     ("settings", "status"),
     [
         ({}, "INTEGRATION_FAILED"),
-        ({"merge_clean": "always"}, "INTEGRATION_FAILED"),
+        variant({"merge_clean": "always"}, "INTEGRATION_FAILED"),
         ({"merge_clean": "never"}, "MERGED"),
-        ({"sandbox_keep": ("cache",)}, "INTEGRATION_FAILED"),
+        variant({"sandbox_keep": ("cache",)}, "INTEGRATION_FAILED"),
     ],
 )
 def test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone(
@@ -542,9 +542,9 @@ def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(cre
     "act",
     [
         "git update-ref -d refs/heads/integration",
-        "git branch -m integration integration-old",
+        variant("git branch -m integration integration-old"),
         "git update-ref refs/heads/integration integration~1",
-        "git update-ref -d refs/heads/integration; exit 1",
+        variant("git update-ref -d refs/heads/integration; exit 1"),
     ],
 )
 def test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged(

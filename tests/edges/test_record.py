@@ -33,7 +33,7 @@ from liza.verbs.init import InitOptions, init
 from liza.verbs.restore import find_crew_or_lost, restore
 from liza.verbs.task import add
 from tests.campaign import forks
-from tests.conftest import FakeClock, git
+from tests.conftest import FakeClock, git, variant
 
 
 def begun(repo: Path, goal: str, clock: FakeClock) -> Crew:
@@ -254,7 +254,14 @@ def test_the_history_of_a_crew_is_at_most_three_times_as_large_as_its_journal(re
 
 
 @pytest.mark.parametrize(
-    "point", ["git.pack-objects", "deleted.pack#1", "deleted.pack#2", "deleted.pack#7", "renamed.history-packs#2"]
+    "point",
+    [
+        "git.pack-objects",
+        variant("deleted.pack#1"),
+        "deleted.pack#2",
+        variant("deleted.pack#7"),
+        variant("renamed.history-packs#2"),
+    ],
 )
 def test_a_recorder_killed_while_it_joins_packs_loses_nothing_and_the_next_one_joins_the_rest(
     repo: Path, clock: FakeClock, point: str

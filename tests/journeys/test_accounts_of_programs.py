@@ -95,7 +95,8 @@ def show(crew: Crew) -> dict[str, dict[str, object]]:
     return {row["id"]: row for row in json.loads(crew.run("programs", "accounts", "--json").stdout)["accounts"]}
 
 
-TERMINAL = pytest.param(("--tmux",), marks=pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here"))
+NO_TMUX = pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
+TERMINAL = pytest.param(("--tmux",), marks=[NO_TMUX, pytest.mark.campaign])
 
 
 @pytest.mark.parametrize("options", [(), TERMINAL], ids=["headless", "terminal"])

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +151,13 @@ def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused
     before = crew.state()
     rows = [
         ("liza-agent" if verb == "liza-agent" else "liza", words, str(place))
-        for place in (crew.root, below)
-        for verb, words, _ in asked
+        for (verb, words, _), place in zip(asked, cycle((crew.root, below)), strict=False)
     ]
     done = session_of(crew, [*bare(), sys.executable, "-c", ASK], input=json.dumps(rows))
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(answers) == len(rows), done.stderr
     wrong = []
-    for (verb, _, kind), (code, said) in zip(asked * 2, answers, strict=True):
+    for (verb, _, kind), (code, said) in zip(asked, answers, strict=True):
         right = code == 1 and any(word in said for word in WORDS_OF_REFUSAL) if kind == REFUSED else code in (0, 1, 5)
         if not right:
             wrong.append((verb, kind, code, said))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.liza_path import liza_argv
+from tests.conftest import variant
 from tests.journeys.crews import Crew
 
 PATHS = {
@@ -18,6 +19,7 @@ PATHS = {
     "absolute, in the worktree": "{worktree}/bin-of-the-project:{path}",
     "absolute, in the slot": "{slot}/bin-of-the-project:{path}",
 }
+ALWAYS = ("empty", "absolute, in the worktree")
 
 
 def planted(place: Path, seen: Path) -> None:
@@ -28,7 +30,10 @@ def planted(place: Path, seen: Path) -> None:
         (place / name).chmod(0o755)
 
 
-@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+ROWS = [path if name in ALWAYS else variant(path, name=name) for name, path in PATHS.items()]
+
+
+@pytest.mark.parametrize("path", ROWS)
 def test_what_an_agent_commits_under_the_name_of_a_program_is_run_by_no_verb(crew: Crew, path: str) -> None:
     there = crew.work_by_hand("task-1")
     seen = crew.notes / "ran"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import variant
 from tests.journeys.crews import WORK, Crew, started
 
 ROW = """\
@@ -146,7 +147,7 @@ def test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_bl
         assert supervisor.stop() == 0
 
 
-@pytest.mark.parametrize("said", ['{"type":"retry","m":"500"}', '{"type":"begun"}'])
+@pytest.mark.parametrize("said", ['{"type":"retry","m":"500"}', variant('{"type":"begun"}')])
 def test_a_program_that_waits_for_its_model_for_longer_than_one_may_take_to_start_is_not_taken_for_one_that_hangs(
     tmp_path: Path, said: str
 ) -> None:

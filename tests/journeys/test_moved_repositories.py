@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git, until
+from tests.conftest import git, until, variant
 from tests.journeys.crews import APPROVE, Crew, begun, started
 
 
@@ -71,8 +71,8 @@ def goes_on(crew: Crew, task: str = "first") -> None:
     ("move", "first"),
     [
         (renamed, ("status",)),
-        (renamed, ("claim", "second", "--agent", "coder-2")),
-        (moved_with_its_worktrees, ("doctor", "--fix")),
+        variant(renamed, ("claim", "second", "--agent", "coder-2")),
+        variant(moved_with_its_worktrees, ("doctor", "--fix")),
         (renamed_with_its_worktrees, ("status",)),
     ],
 )

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from liza.system.processes import find_descendants, identify_process
+from tests.conftest import variant
 from tests.journeys.crews import BIN, LIMIT, Crew
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGHUP, variant(signal.SIGKILL)])
 def test_of_a_check_whose_terminal_is_closed_or_that_is_killed_no_supervisor_and_no_program_lives_on(
     crew: Crew, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -31,6 +31,11 @@ def _tree(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+@functools.lru_cache(maxsize=1)
+def _nodes(text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_tree(text)))
+
+
 def _top_level_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -52,7 +57,7 @@ def _retired_names(text: str, stem: str) -> Iterator[str]:
 
 
 def _retired_variables(text: str) -> Iterator[str]:
-    for node in ast.walk(_tree(text)):
+    for node in _nodes(text):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in RETIRED["variables"]:
                 yield f"{node.lineno}: {name}: write {RETIRED['variables'][name]}"
@@ -60,8 +65,12 @@ def _retired_variables(text: str) -> Iterator[str]:
 
 def _retired_points(text: str) -> Iterator[str]:
     """Retired words in the names of crash points and in the events of transactions: files on disk depend on neither."""
-    for node in ast.walk(_tree(text)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".point", ".change", ".transaction")):
+    for node in _nodes(text):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("point", "change", "transaction")
+        ):
             names = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             for word in re.findall(r"\w+", " ".join(names)):
                 if word in RETIRED["names"]:
@@ -70,9 +79,11 @@ def _retired_points(text: str) -> Iterator[str]:
 
 def _prose(text: str) -> Iterator[tuple[int, str]]:
     """The docstrings and comments of a module, each with the number of its first line."""
-    for node in ast.walk(_tree(text)):
+    for node in _nodes(text):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
+    if "#" not in text:
+        return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
