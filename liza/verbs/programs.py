@@ -12,7 +12,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import find_crew
 from liza.programs.guards import guard_files
 from liza.programs.presets import preset_files, preset_table
-from liza.programs.presets.abilities import list_abilities
+from liza.programs.presets.abilities import describe_way, list_abilities
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.presets.preset_table import Presets
 from liza.rules.errors import NoCrew
@@ -25,7 +25,8 @@ _MAX_PARALLEL = 8  # version commands at once; each is a process that mostly wai
 
 
 def list_programs() -> dict[str, Any]:
-    """Return every preset: ``name``, ``installed``, ``version``, ``command``, and how to install it."""
+    """Return every preset: ``name``, ``installed``, ``version``, ``command``, how to install it, and in ``way`` how its
+    sessions are driven and why."""
     table = _table()
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
         rows = list(pool.map(_row, table.rows.values()))
@@ -120,6 +121,7 @@ def _table() -> Presets:
 
 def _row(preset: Preset) -> dict[str, Any]:
     version = preset_table.read_version(preset) if preset.command else None
+    way = describe_way(preset)
     return {
         "name": preset.name,
         "installed": version is not None,
@@ -127,4 +129,5 @@ def _row(preset: Preset) -> dict[str, Any]:
         "command": preset.command,
         "confines": preset.has_confinement,
         "install": preset.install,
+        "way": {"name": way.name, "reason": way.reason, "others": list(way.others)},
     }

@@ -15,7 +15,7 @@ import pytest
 
 from liza.cli.render import render_crew
 from liza.programs.presets import acp_session, command_line, preset_table
-from liza.programs.presets.abilities import list_abilities
+from liza.programs.presets.abilities import SessionWay, describe_way, list_abilities
 from liza.programs.presets.acp_settings import AcpSettings, Transport
 from liza.programs.presets.preset import Preset
 from liza.programs.presets.preset_files import Layer
@@ -389,6 +389,28 @@ def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) 
     assert (script["context"], script["resume a session"], script["usage"]) == ("a block in AGENTS.md", None, None)
     assert (able["copilot"]["usage"], able["copilot"]["fork a session"]) == (None, None)
     assert (able["pi"]["usage"], able["pi"]["fork a session"]) == ("its output, json-lines", "--fork {id}")
+
+
+WAYS = {
+    "script": SessionWay("headless", "it has no hooks and does not speak ACP"),
+    "pi": SessionWay("headless + hooks", "it does not speak ACP"),
+    "vibe": SessionWay("headless + hooks", "hooks repeat the brief after a compaction", ("vibe:acp",)),
+    "claude": SessionWay(
+        "headless + hooks",
+        "hooks repeat the brief after a compaction; over ACP an adapter must be installed",
+        ("claude:acp",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_how_a_program_is_driven_follows_from_its_row(project: Project, name: str) -> None:
+    assert describe_way(project.load().rows[name]) == WAYS[name]
+
+
+def test_a_row_can_choose_acp(project: Project) -> None:
+    project.own('[programs.vibe]\nvia = "acp"')
+    assert describe_way(project.load().resolve("vibe")) == SessionWay("ACP", 'its row says via = "acp"')
 
 
 def test_a_row_goes_with_its_program_into_another_project(project: Project) -> None:

@@ -278,12 +278,13 @@ def _violation(violation: Row) -> str:
 
 
 def format_programs(result: Row) -> str:
-    """Return one line per program: name, version or install hint, and the results of a trial."""
+    """Return one line per program: name, version, how it is driven, an install hint, and the results of a trial."""
     rows = []
     for row in result["programs"]:
-        rows.append([str(row["name"]), _version(row), _program_hint(row)])
+        rows.append([str(row["name"]), _version(row), _way(row), _program_hint(row)])
         rows += [
-            ["", f"{'ok' if proof['ok'] else 'NO'}  {proof['what']}", proof["said"]] for proof in row.get("proofs", ())
+            ["", f"{'ok' if proof['ok'] else 'NO'}  {proof['what']}", "", proof["said"]]
+            for proof in row.get("proofs", ())
         ]
     no_programs = (
         "no program is installed: liza programs list says how; your own: liza programs check script:./agent.sh"
@@ -295,6 +296,7 @@ def format_program(program: Row) -> str:
     """Return one program: its version, its abilities, and the rest of its preset as TOML."""
     lines = [f"{program['name']}  {_version(program)}  {_program_hint(program)}".rstrip()]
     lines += [f"{name}  {program[name]}" for name in ("verified", "lacks") if program[name]]
+    lines.append(f"driven  {_way(program)}: {program['way']['reason']}")
     rows = [[f"tier {ability['tier']}", ability["what"], ability["by"] or "no"] for ability in program["can"]]
     fields = {name: value for name, value in program.items() if name not in _PRINTED_FIELDS}
     return "\n".join(
@@ -308,7 +310,12 @@ def format_program(program: Row) -> str:
     )
 
 
-_PRINTED_FIELDS: Final = ("name", "version", "verified", "lacks", "can", "confines", "installed", "install")
+_PRINTED_FIELDS: Final = ("name", "version", "verified", "lacks", "can", "confines", "installed", "install", "way")
+
+
+def _way(row: Row) -> str:
+    """Return how the sessions of a program without a terminal are driven."""
+    return " or ".join([row["way"]["name"], *row["way"]["others"]])
 
 
 def _version(row: Row) -> str:

@@ -20,6 +20,28 @@ class Ability(Value):
     by: str | None
 
 
+class SessionWay(Value):
+    """How sessions without a terminal are driven: ``name``; ``reason`` for a person; ``others`` that can be chosen,
+    each the value of ``--program``."""
+
+    name: str
+    reason: str
+    others: tuple[str, ...] = ()
+
+
+def describe_way(preset: Preset) -> SessionWay:
+    """Return the default way of a program. Decision 024 gives the reason for the order."""
+    if preset.via is Transport.ACP:
+        return SessionWay("ACP", 'its row says via = "acp"')
+    has_hooks = command_line.has_hooks(preset)
+    name = "headless + hooks" if has_hooks else "headless"
+    if preset.acp is None:
+        return SessionWay(name, "it does not speak ACP" if has_hooks else "it has no hooks and does not speak ACP")
+    gains = "hooks repeat the brief after a compaction" if has_hooks else "one process for each session"
+    reason = f"{gains}; over ACP {preset.acp.lacks}" if preset.acp.lacks else gains
+    return SessionWay(name, reason, (f"{preset.name}:acp",))
+
+
 def list_abilities(preset: Preset) -> tuple[Ability, ...]:
     """Return all abilities, in order."""
     hooks = "a hook" if command_line.has_hooks(preset) else None

@@ -54,7 +54,7 @@ class AcpSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``drain``: how long the program may take to exit after its stdin was closed. ``load_min_age``: the age of a session
     from which on its conversation is loaded: one program overwrites a younger one when it is told to load it.
     ``orphans_tools``: a cancelled turn leaves its tool running. ``command_paths`` and ``file_paths``: where a tool call
-    holds the command, and the file.
+    holds the command, and the file. ``lacks`` tells a person what is missing over ACP.
     """
 
     command: str = ""
@@ -62,6 +62,7 @@ class AcpSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = msgspec.field(default_factory=dict)
     install: str = ""
     verified: str = ""
+    lacks: str = ""
     mode: str = ""
     model: str = ""
     options: dict[str, str] = msgspec.field(default_factory=dict)
