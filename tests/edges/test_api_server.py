@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 
 from liza.crew.crew import find_crew
+from liza.crew.serving import server_facts
 from liza.programs.session.run_directory import RunDir
 from liza.system.flock import lock_path
+from liza.verbs.doctor import doctor
 from liza.worker import identity
 from tests.conftest import until
 from tests.edges.api_worker import JSON, Api, Worker, connect_unix, now, serving
@@ -485,3 +487,31 @@ def test_telemetry_that_is_sent_again_after_a_kill_is_counted_once(api: Api) -> 
     api.start()
     body["events"] = [turn, {**turn, "id": "turn-2"}]
     assert coder.post("/v1/telemetry", body).data == {"recorded": 1, "repeated": 1}
+
+
+def test_the_doctor_names_each_fault_of_the_addresses(shared: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, server = shared.paths, shared.process
+    assert server is not None
+
+    def hints() -> list[str]:
+        return [finding.hint for finding in doctor(paths.root).findings if finding.about == "api"]
+
+    assert hints() == [""]
+    monkeypatch.setattr(server_facts, "ANSWER_LIMIT", 0.2)
+    paths.api_socket.chmod(0o666)
+    paths.runs.chmod(0o755)
+    assert hints() == [f"chmod 600 {paths.api_socket}", f"chmod 700 {paths.runs}"]
+    for hint in hints():
+        subprocess.run(hint.split(), check=True)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        assert hints() == [f"kill {server.pid}"]
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    port, aside = paths.api_port.read_text(), paths.runs / "aside"
+    paths.api_port.write_text("x")
+    paths.api_socket.rename(aside)
+    assert hints() == [f"kill {server.pid}"] * 2
+    aside.rename(paths.api_socket)
+    paths.api_port.write_text(port)
+    assert hints() == [""]
