@@ -49,6 +49,9 @@ LIFECYCLE = "tests/edges/test_worker_lifecycle.py::"
 IDENTITY = "tests/edges/test_worker_identity.py::"
 WINDOW = "tests/unit/test_context_rules.py::"
 SIDECAR = "tests/edges/test_sidecar.py::"
+CREDENTIALS = "tests/edges/test_api_credentials.py::"
+STARTS = "tests/edges/test_server_starts.py::"
+COMMANDS = "tests/unit/test_guard_commands.py::test_a_command_is_denied_by_the_rule_for_it"
 
 
 @dataclass(frozen=True)
@@ -289,6 +292,23 @@ def _whatever_waits(was: Callable[..., Any]) -> Any:
         return inbox.list_pending(paths, agent)
 
     return offer
+
+
+def _of_no_session(was: Callable[..., Any]) -> Any:
+    def find_tcp_peer(ends: Any) -> Any:
+        from liza.server.peers import Peer
+
+        return Peer(0, os.getuid())
+
+    return find_tcp_peer
+
+
+def _among_the_files_of_the_run(was: Callable[..., Any]) -> Any:
+    return lambda directory: directory.path / "account.json"
+
+
+def _where_it_is_called(was: Callable[..., Any]) -> Any:
+    return lambda table, name, words, scope: scope.facts.area_of(scope.directory)
 
 
 def _always_new(was: Callable[..., Any]) -> Any:
@@ -875,6 +895,24 @@ TABLE: dict[str, Defence] = {
         {"liza.programs.presets.preset_files:is_trusted": lambda was: lambda file, home: True},
         (f"{AUTHORIZE}test_a_projects_allowing_rules_count_after_a_person_trusts_the_file",),
     ),
+    "place of a command": Defence(
+        "a command that runs in the person's checkout is not taken for one in the agent's worktree",
+        {"liza.rules.guards.acts:GuardFacts.area_of": gives("own")},
+        (
+            f"{COMMANDS}['tools-in-own-worktree'-'cd /home/ann/shop && npm install']",
+            f"{COMMANDS}['tools-in-own-worktree'-'make -C /home/ann/shop']",
+            f"{COMMANDS}['own-worktree-only'-'git -C /home/ann/shop commit -am x']",
+        ),
+    ),
+    "directory options": Defence(
+        "a tool that an option sends to the person's checkout is not taken for one in the agent's worktree",
+        {"liza.rules.guards.shell_programs:_area": _where_it_is_called},
+        (
+            f"{COMMANDS}['tools-in-own-worktree'-'npm --prefix /home/ann/shop ci']",
+            f"{COMMANDS}['tools-in-own-worktree'-'make -C$LIZA_ROOT build']",
+            f"{COMMANDS}['tools-in-own-worktree'-'cargo test --manifest-path ../two/Cargo.toml']",
+        ),
+    ),
     "reports switched off": Defence(
         "a person who leaves the terminal of a program that was killed ends nobody's terminal",
         {"liza.programs.session.session_process:SHIM_SCRIPT": _that_keeps_reports},
@@ -1332,6 +1370,24 @@ TABLE: dict[str, Defence] = {
         "a session that writes the digest of a token itself does not become another run, at the socket or over TCP",
         {"liza.server.peers:PeerSession.find_run": gives(None)},
         (f"{SERVER}test_a_session_does_not_become_another_run_by_the_digest_of_a_token",),
+    ),
+    "processes at the port": Defence(
+        "over TCP too, the session that a request comes from is compared with the run of its token",
+        {"liza.server.peers:find_tcp_peer": _of_no_session},
+        (f"{SERVER}test_a_session_does_not_become_another_run_by_the_digest_of_a_token[True]",),
+    ),
+    "place of an account record": Defence(
+        "no session gets the secret of another account by a file that it writes",
+        {"liza.programs.accounts.run_account:run_account_path": _among_the_files_of_the_run},
+        (
+            f"{CREDENTIALS}test_no_file_that_a_session_writes_decides_whose_secret_it_gets[script]",
+            f"{CREDENTIALS}test_no_file_that_a_session_writes_decides_whose_secret_it_gets[claude]",
+        ),
+    ),
+    "shared backoff of the server": Defence(
+        "the supervisors of a crew do not start in turns a server that cannot start",
+        {"liza.crew.serving.server_failure:seconds_to_retry": gives(0.0)},
+        (f"{STARTS}test_a_start_that_failed_for_one_supervisor_is_waited_for_by_all_of_them",),
     ),
     "runs of tokens": Defence(
         "the token of a run opens no other run",

@@ -11,12 +11,14 @@ import pytest
 
 from liza.crew.crew import Crew
 from liza.crew.serving import server_failure, server_start
+from liza.crew.serving.server_keeper import ServerKeeper
 from liza.programs.accounts.run_account import account_of, config_dir_of, run_account_path
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.errors import NotRegularFile
 from liza.rules.guards.guard_paths import GUARDS_FILE
 from liza.rules.paths import Paths
+from liza.rules.sessions.server_restarts import FIRST_DELAY
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent
 from liza.server.operations.calls import Call, ServerFacts, WouldWait
 from liza.server.operations.operation_table import OPERATIONS
@@ -48,6 +50,26 @@ def test_a_start_that_failed_in_the_future_of_a_clock_delays_no_other(crew: Crew
     assert server_failure.seconds_to_retry(crew) > 0
     clock.advance(-86_400)
     assert server_failure.seconds_to_retry(crew) == 0
+
+
+def test_a_start_that_failed_for_one_supervisor_is_waited_for_by_all_of_them(
+    crew: Crew, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = tmp_path / "starts"
+    program = tmp_path / "no-server"
+    program.write_text(f"#!/bin/sh\necho start >> {starts}\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(server_start, "liza_argv", lambda: (str(program),))
+    said: list[str] = []
+    crew.paths.locks.mkdir()
+    keepers = [ServerKeeper(crew, said.append) for _ in range(3)]
+    delays = []
+    for round_number in range(1, 4):
+        delays.append([keeper._ensure_served() for keeper in keepers])
+        assert len(starts.read_text().splitlines()) == round_number
+        clock.advance(max(delays[-1]))
+    assert delays == [[FIRST_DELAY * factor] * 3 for factor in (1, 2, 4)]
+    assert len(said) == 1
 
 
 def test_a_server_that_cannot_be_spawned_leaves_no_open_descriptor(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
