@@ -18,14 +18,14 @@ from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import NO_REPLY, HookReply, ReceivedEvent
 from liza.programs.hooks.hook_templates import HookMeaning, HookTemplate, load_template
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.formatting.times import format_time
 from liza.rules.guards.tool_vocabulary import RAW_INPUT
 from liza.rules.paths import Paths
 from liza.verbs.quick_hook import MOST_CALLS
 from liza.worker.api_requests import AuthorizeRequest
 from liza.worker.authorize import authorize
-from liza.worker.lifecycle import report_hook_event
+from liza.worker.lifecycle import mark_stuck, report_hook_event
 
 SIZE_AFTER_CUT = 1 << 20  # size in bytes of the list of calls after it was truncated: some 7,000 calls
 HOOK_EVIDENCE = "hook {event}"
@@ -73,9 +73,22 @@ class Hook:
             _log_call(run_dir, event)
         reply = self._message_reply(run_dir, template, event, turn, now)
         is_pushed = reply is not NO_REPLY and event.event.push is not None
-        # It reads the turn again: the runtime, or another hook, may have reported meanwhile.
-        report_hook_event(run_dir, event, self.event, now, is_pushed=is_pushed)
-        return reply
+        if self._is_recorded(run_dir, event, now, is_pushed=is_pushed) or not is_pushed:
+            return reply
+        # A push that is not counted could be repeated without an end.
+        self.messages = ()
+        return NO_REPLY
+
+    def _is_recorded(self, run_dir: RunDir, event: ReceivedEvent, now: datetime, *, is_pushed: bool) -> bool:
+        """Record the event; return whether that was possible. A process that keeps the lock is reported once."""
+        try:
+            # It reads the turn again: the runtime, or another hook, may have reported meanwhile.
+            report_hook_event(run_dir, event, self.event, now, is_pushed=is_pushed)
+        except LockTimeout as error:
+            if mark_stuck(run_dir):
+                self.log_error(error)
+            return False
+        return True
 
     def _message_reply(
         self, run_dir: RunDir, template: HookTemplate, event: ReceivedEvent, turn: Turn, now: datetime

@@ -6,14 +6,16 @@ left. `verbs/quick_hook.py` records the usual event of a hook under the same loc
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import ReceivedEvent
 from liza.programs.hooks.hook_templates import HookMeaning
 from liza.programs.session.run_directory import RunDir, Turn, TurnSource
-from liza.rules.errors import UsageError
+from liza.rules.errors import LockTimeout, UsageError
 from liza.rules.worker_api.lifecycle_rules import (
     READY_EVENTS,
     WAITING_STATES,
@@ -31,6 +33,9 @@ READY_BY_REPORT = "{source} {event}"
 _WAKING_STATES = WAITING_STATES | {LifecycleEvent.STOPPED}
 TURN_LOCK = ".turn.lock"
 LOCK_LIMIT = 5.0  # seconds; each holder needs milliseconds
+STUCK_MARK = ".turn.stuck"
+"""A hook waited in vain for the lock of the turn, for example because its holder is stopped, and logged that."""
+STUCK_LIMIT = 0.1  # seconds; a program waits for its hook at each tool call
 
 
 def report_lifecycle(
@@ -78,8 +83,38 @@ def report_hook_event(
     return turn
 
 
-def _lock_turn(run_dir: RunDir) -> AbstractContextManager[int]:
-    return lock_path(run_dir.path / TURN_LOCK, LOCK_LIMIT, 0o600, make_parents=False)
+def mark_stuck(run_dir: RunDir) -> bool:
+    """Have the next reports wait a short time only, until the lock of the turn is free. Return whether this is new."""
+    try:
+        (run_dir.path / STUCK_MARK).touch(0o600, exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+@contextmanager
+def _lock_turn(run_dir: RunDir) -> Iterator[None]:
+    """Hold the lock of the turn. Raises LockTimeout with the process that holds it, NotRegularFile, OSError."""
+    path, mark = run_dir.path / TURN_LOCK, run_dir.path / STUCK_MARK
+    is_stuck = mark.exists()
+    with ExitStack() as held:
+        try:
+            held.enter_context(lock_path(path, STUCK_LIMIT if is_stuck else LOCK_LIMIT, 0o600, make_parents=False))
+        except LockTimeout as error:
+            raise _describe_holder(path, error) from error
+        if is_stuck:
+            with suppress(OSError):
+                mark.unlink()
+        yield
+
+
+def _describe_holder(path: Path, error: LockTimeout) -> LockTimeout:
+    """Return the error with the process that holds the lock, and with the command that lets it go on."""
+    from liza.system import lock_holders  # hooks do not load it
+
+    pid = next(iter(lock_holders.find_holders(path)), None)
+    step = f"kill -CONT {pid}"  # of use if it is stopped
+    return error if pid is None else LockTimeout(f"{error.message}, {pid}: {step}", step)
 
 
 def _record(run_dir: RunDir, turn: Turn, now: datetime, event: str | None, by: TurnSource | None = None) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 
 from liza.programs.guards import guard_files
+from liza.programs.hooks.hook_events import NO_REPLY, HookReply
 from liza.programs.messages import inbox
 from liza.programs.messages.prompt_stream import PromptStream
 from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource
@@ -21,7 +25,7 @@ from liza.system.flock import lock_path
 from liza.verbs.hook import Hook
 from liza.worker import lifecycle
 from liza.worker.api_requests import LifecycleEvent, LifecycleRequest
-from liza.worker.lifecycle import report_lifecycle
+from liza.worker.lifecycle import LOCK_LIMIT, STUCK_LIMIT, report_lifecycle
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 E = LifecycleEvent
@@ -93,6 +97,59 @@ def test_hooks_and_reports_take_the_same_lock_of_the_turn(tmp_path: Path, monkey
         Hook("claude", "Stop", b"{}", {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}).reply()
     assert "LockTimeout" in (run.path / "hooks.log").read_text()
     assert run.read_turn() == before
+
+
+HOLD = """
+import fcntl, os, signal, sys
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_EX)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_stopped_process_that_holds_the_lock_is_reported_once_and_lets_messages_and_refusals_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path)
+    guard_files.install_guards(run, guard_files.load_guards(run.paths, tmp_path), tmp_path, None, "deny", {})
+    report_lifecycle(run, event(E.BUSY), NOW)
+    waits: list[float] = []
+
+    def lock_with(path: Path, limit: float, *words: Any, **more: Any) -> Any:
+        waits.append(limit)
+        return lock_path(path, min(limit, 0.01), *words, **more)
+
+    monkeypatch.setattr(lifecycle, "lock_path", lock_with)
+
+    def call(command: str, name: str = "PreToolUse") -> HookReply:
+        payload = json.dumps({"tool_name": "Bash", "tool_input": {"command": command}, "session_id": "s"}).encode()
+        return Hook("claude", name, payload, {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}).reply()
+
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run.path / lifecycle.TURN_LOCK)])
+    try:
+        os.waitpid(holder.pid, os.WUNTRACED)
+        inbox.queue_message(run.paths, "coder-1", "look at cart.py", "ann", NOW, "system")
+        assert "look at cart.py" in call("ls").out
+        assert call("git push").code == 2
+        assert call("ls").code == 0
+        inbox.queue_message(run.paths, "coder-1", "and at shop.py", "ann", NOW, "normal")
+        assert call("", "Stop") == NO_REPLY  # a push that cannot be counted
+    finally:
+        holder.kill()
+        holder.wait()
+    log = (run.path / "hooks.log").read_text().splitlines()
+    assert len(log) == 1
+    assert f"holds it, {holder.pid}: kill -CONT {holder.pid}" in log[0]
+    turn = run.read_turn()
+    assert turn is not None
+    assert turn.tools == 0
+    call("ls")
+    call("ls")
+    assert "and at shop.py" in call("", "Stop").out
+    turn = run.read_turn()
+    assert turn is not None
+    assert turn.tools == 2
+    assert waits == [LOCK_LIMIT, *[STUCK_LIMIT] * 3, LOCK_LIMIT, LOCK_LIMIT]
 
 
 def test_an_inbox_that_cannot_be_used_does_not_hide_the_state_of_the_turn(tmp_path: Path) -> None:
