@@ -136,18 +136,21 @@ def iter_guard_pids(run: str, root: Path) -> Iterator[int]:
 
 def iter_agent_pids(agent: str, root: Path) -> Iterator[int]:
     """Yield the pids of all runs of an agent of this crew, the highest pid first."""
-    return _iter_pids_with_variables(f"LIZA_AGENT_ID={agent}", f"LIZA_ROOT={root}")
+    # LIZA_AGENT_ID alone is not of a session: a person may have it in the shell that runs `liza up`.
+    return _iter_pids_with_variables(f"LIZA_ROOT={root}", prefix=f"LIZA_RUN={agent}.")
 
 
-def _iter_pids_with_variables(*variables: str) -> Iterator[int]:
-    wanted = set(map(os.fsencode, variables))
+def _iter_pids_with_variables(*variables: str, prefix: str = "") -> Iterator[int]:
+    """Yield the pids that have these variables, and one that begins with ``prefix``."""
+    wanted, beginning = set(map(os.fsencode, variables)), os.fsencode(prefix)
     # Highest pid first: of processes that keep forking, the newest must be found before it forks again.
     for pid in sorted(_pids(), reverse=True):
         block = b""
         # The process belongs to another user or has just ended: treat it as not of this run.
         with suppress(OSError):
             block = _read_environment(pid)
-        if wanted <= set(block.split(b"\0")):
+        rows = set(block.split(b"\0"))
+        if wanted <= rows and (not beginning or any(row.startswith(beginning) for row in rows)):
             yield pid
 
 

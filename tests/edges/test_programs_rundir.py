@@ -254,6 +254,26 @@ def test_only_what_bears_the_run_of_this_crew_is_ended_and_never_oneself(tmp_pat
             child.wait()
 
 
+def test_of_an_agent_the_processes_of_its_sessions_are_found_and_not_a_shell_with_its_name(tmp_path: Path) -> None:
+    def sleeper(**env: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "LIZA_ROOT": str(tmp_path), **env})
+
+    session = sleeper(LIZA_AGENT_ID="coder-1", LIZA_RUN="coder-1.7")
+    others = [
+        sleeper(LIZA_AGENT_ID="coder-1"),  # the shell of a person who set it, and the `liza up` that runs in it
+        sleeper(LIZA_AGENT_ID="coder-10", LIZA_RUN="coder-10.7"),
+        sleeper(LIZA_AGENT_ID="coder-1", LIZA_RUN="coder-1.7", LIZA_ROOT=str(tmp_path / "x")),
+    ]
+    try:
+        assert processes.kill_all(lambda: processes.iter_agent_pids("coder-1", tmp_path)) == ()
+        assert session.wait(30) == -signal.SIGKILL
+        assert [other.poll() for other in others] == [None] * len(others)
+    finally:
+        for child in (session, *others):
+            child.kill()
+            child.wait()
+
+
 def test_a_process_that_is_between_two_programs_is_seen_all_the_same(tmp_path: Path) -> None:
     """The kernel shows no environment until the new program is laid out: one look in ten came too early."""
     env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
