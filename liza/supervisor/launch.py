@@ -9,7 +9,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
-from liza.programs.accounts.run_account import account_of, config_dir_of
+from liza.programs.accounts.run_account import account_of, config_dir_of, read_run_account
 from liza.programs.guards import guard_files
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_templates import list_providers, load_template
@@ -26,7 +26,7 @@ from liza.programs.usage import usage_report
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import FALLBACK_IDENTITY
 from liza.repo.slots import slot_setup
-from liza.rules.errors import NotOwner, Refused
+from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
@@ -90,9 +90,11 @@ class Launcher:
         worktree = self.crew.paths.slot(slot)
         self._kill_orphans(agent_of(run))
         previous = self._continued_session(state, work, directory)
+        previous = self._with_known_account(previous)
         account = self.accounts.take(self.crew.clock.now(), account_of(previous) if previous is not None else None)
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
-        directory.create(self._run_record(state, work, worktree))
+        record = self._run_record(state, work, worktree)
+        directory.create(replace(record, has_account=account.account is not None))
         self._record_account(account, directory)
         crash_points.point("launch", "recorded")
         self._install_guards(state, directory)
@@ -121,7 +123,7 @@ class Launcher:
         return tmux.start(directory.path, argv, worktree, env)
 
     def _record_account(self, account: SessionAccount, directory: RunDir) -> None:
-        """Record the account of the session outside of .liza. Without it the session only cannot change its account."""
+        """Record the account of the session outside of .liza. Without the record only a worker of the API gets none."""
         try:
             account.record(directory)
         except OSError as error:
@@ -204,6 +206,16 @@ class Launcher:
             return None
         # If its model never answered: some programs do not store such a conversation, and fail on its id.
         return previous if any(previous.read_activity()) else None
+
+    def _with_known_account(self, previous: RunDir | None) -> RunDir | None:
+        """Return the session to continue; None if its account is not known: that may have the conversation."""
+        try:
+            if previous is not None:
+                read_run_account(previous)
+        except (LizaError, OSError) as error:
+            self.notify(f"! {error}; its conversation is not continued")
+            return None
+        return previous
 
     def _age(self, previous: RunDir) -> float:
         """Return the seconds since a session was started; 0 if that is not known."""

@@ -46,7 +46,7 @@ def show_accounts(*, clear: str | None = None, check: bool = False) -> dict[str,
     if clear is not None:
         _clear(path, clear, accounts, crew)
     records = account_records.read_records(path)
-    users = {} if crew is None else _find_users(crew)
+    users, unknown = ({}, ()) if crew is None else _find_users(crew)
     rows = [_row(account, records.get(account.id, _UNUSED), users.get(account.id, ())) for account in accounts]
     if check:
         for account, row in zip(accounts, rows, strict=True):
@@ -57,7 +57,7 @@ def show_accounts(*, clear: str | None = None, check: bool = False) -> dict[str,
         "order": file.order.value,
         "accounts": rows,
         "ok": all(row["problem"] is None for row in rows),
-        "notices": [*notices, *_damage_notice(path)],
+        "notices": [*notices, *unknown, *_damage_notice(path)],
     }
 
 
@@ -98,17 +98,20 @@ def _row(account: Account, record: AccountRecord, users: Sequence[str]) -> dict[
     }
 
 
-def _find_users(crew: Crew) -> Mapping[str, tuple[str, ...]]:
-    """Return the living runs of this crew that use each account."""
+def _find_users(crew: Crew) -> tuple[Mapping[str, tuple[str, ...]], Sequence[str]]:
+    """Return the living runs of this crew that use each account, and a notice for each whose account is not known."""
     users: dict[str, tuple[str, ...]] = {}
+    unknown = []
     for name, agent in crew.board.read().agents.items():
         directory = crew.run_dir(run_id(name, agent.runs)) if agent.runs else None
         # A file that an agent damaged hides only its own run.
-        with suppress(LizaError):
+        try:
             used = read_run_account(directory) if directory is not None and is_session_living(directory) else None
             if used is not None and directory is not None:
                 users[used.account] = (*users.get(used.account, ()), directory.run)
-    return users
+        except LizaError as error:
+            unknown.append(str(error) if error.hint is None else f"{error} (next: {error.hint})")
+    return users, unknown
 
 
 def _clear(path: Path, account: str, accounts: Sequence[Account], crew: Crew | None) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from liza.cli.render.render_accounts import format_accounts
-from liza.crew.crew import SystemClock
+from liza.crew.crew import Crew, SystemClock
 from liza.programs.accounts import account_file, account_records, secret_source, session_results
 from liza.programs.accounts.account_choice import AccountChooser
 from liza.programs.accounts.account_file import Account
 from liza.programs.accounts.account_watch import AccountWatch
 from liza.programs.accounts.run_account import (
     RunAccount,
+    account_of,
     has_run_account,
     read_run_account,
     session_environ,
@@ -32,6 +33,7 @@ from liza.rules.paths import Paths
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.worker_api import account_rules
 from liza.rules.worker_api.account_rules import AccountOrder, AccountRecord, Obstacle
+from liza.supervisor.launch import Launcher
 from liza.verbs.program_accounts import find_account_findings, show_accounts
 from tests.conftest import FakeClock, until
 
@@ -433,6 +435,43 @@ def test_the_logs_of_a_session_are_in_the_directory_of_its_account(clock: FakeCl
     write_run_account(run, RunAccount(account="prog/a", read=clock.now(), config_dir="/own"))
     assert session_environ(run, PRESET, environ) == {"PROG_HOME": "/own", "HOME": "/home/x"}
     assert session_environ(run, BARE, environ) == environ
+
+
+@pytest.mark.parametrize("change", ["renamed", "other state directory"])
+def test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued(
+    change: str, home: Path, clock: FakeClock, run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_file(home, TWO)
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), has_account=True))
+    chooser(home, KEY_A="k").take(clock.now()).record(run)
+    assert account_of(run) == "prog/a"
+    said: list[str] = []
+    launcher = Launcher(Crew(run.paths, clock), PRESET, dict(os.environ), said.append)
+    assert launcher._with_known_account(run) is run
+    if change == "renamed":
+        (tmp_path / ".liza").rename(tmp_path / "other")
+        (tmp_path / "new").mkdir()
+        (tmp_path / "other").rename(tmp_path / "new" / ".liza")
+        run = RunDir(Paths(tmp_path / "new"), run.run)
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with pytest.raises(Missing, match="not on record") as missing:
+        read_run_account(run)
+    assert missing.value.hint == "liza down && liza up"
+    assert account_of(run) is None
+    assert launcher._with_known_account(run) is None
+    assert len(said) == 1
+    assert "its conversation is not continued" in said[0]
+
+
+def test_a_session_without_an_account_does_not_get_that_of_an_earlier_crew_at_its_path(
+    home: Path, clock: FakeClock, run: RunDir
+) -> None:
+    write_file(home, TWO)
+    chooser(home, KEY_A="k").take(clock.now()).record(run)
+    write_file(home, "")
+    chooser(home).take(clock.now()).record(run)
+    assert read_run_account(run) is None
 
 
 def test_the_records_of_runs_without_a_directory_are_removed(clock: FakeClock, run: RunDir) -> None:

@@ -39,7 +39,8 @@ def source(path: Path, secret: str) -> str:
 def start_run(api: Api) -> RunDir:
     """A run with an account, as a supervisor starts it."""
     directory = api.open_run(RUN)
-    directory.create(RunRecord(agent="coder-1", run=RUN, kind="work", started=now(), program="script"))
+    record = RunRecord(agent="coder-1", run=RUN, kind="work", started=now(), program="script", has_account=True)
+    directory.create(record)
     preset = preset_table.load_presets(api.paths).rows["script"]
     AccountChooser(preset, os.environ, print).take(now()).record(directory)
     return directory
@@ -138,6 +139,25 @@ def test_a_wrong_report_is_a_problem(tmp_path: Path, body: dict[str, object]) ->
     with serving(tmp_path) as api:
         reply = api.worker(RUN).post("/v1/credentials", body)
         assert (reply.status, reply.data["code"]) == (400, "invalid-request")
+
+
+def test_a_worker_whose_account_is_not_on_record_is_told_and_gets_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "crew").mkdir()
+    with serving(tmp_path / "crew") as api:
+        write_accounts(f"[accounts.script.a]\ncommand = {source(tmp_path / 'a', FIRST)}\nsets = 'KEY'\n")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # of the supervisor, and not of the server
+        token = identity.issue_token(start_run(api), now())
+        reply = api.post("/v1/identity", {"token": token})
+        monkeypatch.delenv("XDG_STATE_HOME")
+        assert (reply.status, reply.data["code"], reply.data["hint"]) == (503, "missing", "liza down && liza up")
+        assert "not on record" in reply.data["detail"]
+        AccountChooser(preset_table.load_presets(api.paths).rows["script"], os.environ, print).take(now()).record(
+            api.open_run(RUN)
+        )
+        again = api.post("/v1/identity", {"token": token})
+        assert [each["value"] for each in again.data.get("credentials", [])] == [FIRST], again.data
 
 
 @pytest.mark.parametrize("other", ["script", "claude"])

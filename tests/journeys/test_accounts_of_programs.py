@@ -132,6 +132,10 @@ def test_a_session_at_its_limit_is_followed_at_once_by_one_with_another_account_
     supervisor = crew.agent("coder-1", program, *options)
     crew.wait_note("keys")
     assert show(crew)["modelled/first"]["used_by"] == ["coder-1.1"]
+    if not options:
+        elsewhere = crew.liza("programs", "accounts", XDG_STATE_HOME=str(crew.notes / "state"))
+        assert "the account of coder-1.1 is not on record at" in elsewhere
+        assert "next: liza down && liza up" in elsewhere
     assert leaks(crew, KEY_A, KEY_B) == []
     crew.open_gate("limit")
     crew.wait(lambda _: show(crew)["modelled/second"]["used_by"] == ["coder-1.2"], "the second session")

@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.programs.accounts import account_file, account_records, secret_source
 from liza.programs.accounts.account_file import ACCOUNTS_COMMAND, Account
 from liza.programs.accounts.account_records import Records
-from liza.programs.accounts.run_account import RunAccount, write_run_account
+from liza.programs.accounts.run_account import RunAccount, forget_run_account, write_run_account
 from liza.programs.accounts.secret_source import Secret
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
@@ -56,6 +56,7 @@ class SessionAccount:
 
     def record(self, directory: RunDir) -> None:
         """Record the account of the run, without the secret. Raises OSError."""
+        forget_run_account(directory)
         if self.account is not None:
             write_run_account(
                 directory,

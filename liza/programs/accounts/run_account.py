@@ -16,7 +16,7 @@ import msgspec
 from liza.programs.accounts.account_records import state_directory
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, read_struct
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, Missing
 from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.worker_api.account_rules import Lifetime
 from liza.system import atomic
@@ -66,14 +66,31 @@ def write_run_account(directory: RunDir, account: RunAccount) -> None:
                 other.unlink(missing_ok=True)
 
 
+def forget_run_account(directory: RunDir) -> None:
+    """Remove the record of an earlier run with the same id: of a crew that was here before. Raises OSError."""
+    run_account_path(directory).unlink(missing_ok=True)
+
+
 def has_run_account(directory: RunDir) -> bool:
     """Return whether the run has an account. It is recorded before the session starts, and kept as long as the run."""
     return run_account_path(directory).exists()
 
 
 def read_run_account(directory: RunDir) -> RunAccount | None:
-    """Return the account of a run; None if it uses none. Raises LizaError if the record cannot be read."""
-    return read_struct(run_account_path(directory), RunAccount)
+    """Return the account of a run; None if it uses none.
+
+    Raises Missing if it uses one and the record is not there, LizaError if the record cannot be read.
+    """
+    account = read_struct(run_account_path(directory), RunAccount)
+    if account is None:
+        record = directory.read_record()
+        if record is not None and record.has_account:
+            raise Missing(
+                f"the account of {directory.run} is not on record at {run_account_path(directory)}: the repository was "
+                "renamed, or the session was started with another XDG_STATE_HOME",
+                "liza down && liza up",
+            )
+    return account
 
 
 def account_of(directory: RunDir) -> str | None:

@@ -11,7 +11,8 @@ from liza.rules.sessions.spending import TokenUsage
 
 class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning;
-    ``spec`` is the program as it was requested, with its command."""
+    ``spec`` is the program as it was requested, with its command. ``has_account``: an account was chosen for it; which
+    one is not here, because agents write this file."""
 
     agent: str
     run: str
@@ -22,6 +23,7 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     spec: str | None = None
     worktree: str = ""
     commit: str | None = None
+    has_account: bool = False
 
 
 class ReadyEvidence(StrEnum):
