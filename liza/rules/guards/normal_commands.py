@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, UNKNOWN
 from liza.rules.guards.shell_table import option_values, positionals
-from liza.rules.guards.word_matching import ANY, MANY, is_known
+from liza.rules.guards.word_matching import ANY, MANY, is_known, is_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from liza.rules.guards.shell_scope import Scope
+    from liza.rules.guards.shell_table import ShellTable
 
 _WITH_VALUE = (
     "-C",
@@ -27,6 +29,7 @@ _WITH_VALUE = (
     "--attr-source",
 )
 _ENVIRONMENT = {"GIT_DIR": "--git-dir", "GIT_COMMON_DIR": "--git-dir", "GIT_WORK_TREE": "--work-tree"}
+_READING = ("GET", "HEAD", "OPTIONS")
 _CONFIGURING = ("GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_EXEC_PATH")
 
 
@@ -107,12 +110,16 @@ def locate_git_path(words: Sequence[str], scope: Scope) -> str | None:
     return None
 
 
-def normalize_call(name: str, words: Sequence[str]) -> list[str]:
+def normalize_call(table: ShellTable, name: str, words: Sequence[str]) -> list[str]:
     """Return the words of a command that is not one of git, with a mark for what its options mean together.
 
-    ``gh api x -f a=b`` gets ``@method=POST``; ``kill -9 -1`` gets ``@target=all``.
+    ``gh api x -f a=b`` gets ``@method=POST``; ``curl -d x https://h/y`` also ``@url=h/y``; ``kill -9 -1`` gets
+    ``@target=all``.
     """
     normal = [name, *words[1:]]
+    if name in table.requests:
+        urls = [url for word in words[1:] if (url := _address(word))]
+        return [*normal, *(_mark_request(table, name, words[1:], urls) if urls else ())]
     if name in ("gh", "glab") and positionals(words[1:], ("-R", "--repo", "--hostname"))[:1] == ["api"]:
         return [*normal, f"@method={_api_method(words[2:])}"]
     if name == "kill" and "-1" in words[1 + (words[1:2] != ["--"]) :]:
@@ -129,3 +136,75 @@ def _api_method(words: Sequence[str]) -> str:
     if "graphql" in words:
         return "POST" if any("mutation" in word for word in words) else "GET"
     return "POST" if fields else "GET"
+
+
+def _mark_request(table: ShellTable, name: str, words: Sequence[str], urls: Sequence[str]) -> list[str]:
+    """Return the marks of a request: its method, and each address. A query of GraphQL reads."""
+    row = table.requests[name]
+    words = _split_groups(words, row.get("letters", ""))
+    arguments = positionals(words, table.values.get(name, ()))
+    method = _request_method(row, words, arguments)
+    if method == "POST" and all(url.endswith("/graphql") for url in urls):
+        bodies = option_values(words, row.get("body", ()))
+        if bodies and all(is_known(body) and body[:1] != "@" and "mutation" not in body for body in bodies):
+            method = "GET"
+    return [f"@method={method}", *(f"@url={url}" for url in urls)]
+
+
+def _request_method(row: Mapping[str, Any], words: Sequence[str], arguments: Sequence[str]) -> str:
+    """Return the method of an HTTP client; unknown if that depends on words that are not known."""
+    methods = [method.upper() for method in option_values(words, row.get("method", ()))]
+    if row.get("items") and arguments and arguments[0].isalpha():
+        methods.append(arguments[0].upper())
+    if methods:
+        return next((method for method in methods if method not in _READING), methods[0])
+    if any(MANY in argument and is_unknown(argument) for argument in arguments):
+        return ANY
+    if _has_option(words, row.get("read", ())):
+        return "GET"
+    if _has_option(words, row.get("put", ())):
+        return "PUT"
+    has_body = _has_option(words, row.get("body", ())) or (row.get("items") and any(map(_is_data, arguments[1:])))
+    return "POST" if has_body else "GET"
+
+
+def _split_groups(words: Sequence[str], letters: str) -> list[str]:
+    """Split groups of short options: ``-sXPOST`` becomes ``-s`` and ``-XPOST``. ``letters`` are those with a value."""
+    split: list[str] = []
+    for word in words:
+        if word[:1] != "-" or word[:2] == "--" or not letters:
+            split.append(word)
+            continue
+        end = next((at for at, letter in enumerate(word) if at and letter in letters), len(word))
+        split += [f"-{letter}" for letter in word[1:end]]
+        if end < len(word):
+            split.append(f"-{word[end:]}")
+    return split
+
+
+def _has_option(words: Sequence[str], options: Sequence[str]) -> bool:
+    """Return whether one of the options is there, also shortened or with its value."""
+    for word in words:
+        name = word.partition("=")[0]
+        for option in options:
+            if option[:2] != "--" and word.startswith(option):
+                return True
+            if option[:2] == "--" and (name == option or (len(name) > 4 and option.startswith(name))):
+                return True
+    return False
+
+
+def _is_data(item: str) -> bool:
+    """Return whether an argument of httpie is sent in the body: ``a=b``, ``a:=1``, ``a@x``, not ``a==b``, ``a:b``."""
+    at = next((index for index, character in enumerate(item) if character in ":=@"), len(item))
+    return item[at : at + 2] == ":=" or (item[at : at + 1] in ("=", "@") and item[at : at + 2] != "==")
+
+
+def _address(word: str) -> str:
+    """Return host and path of an address, in small letters; empty if it is none or its host is not known."""
+    word = word.removeprefix("--url=")
+    scheme, separator, rest = word.partition("://")
+    host, _, path = (rest if separator else scheme).partition("/")
+    host = host.rpartition("@")[2].partition(":")[0].rstrip(".").lower()
+    is_host = "." in host and all(letter.isalnum() or letter in ".-" for letter in host) and is_known(host)
+    return f"{host}/{path.lower()}" if is_host and word[:1] != "-" else ""

@@ -59,7 +59,7 @@ def run_program(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> 
     elif name == "git":
         _git(walk, words, scope)
     else:
-        walk.acts.append(Act(SHELL, normalize_call(name, words), area=_area(table, name, words, scope)))
+        walk.acts.append(Act(SHELL, normalize_call(table, name, words), area=_area(table, name, words, scope)))
     _files(walk, name, words, scope, stdin)
     options = table.code_options(name)
     if options is not None:

@@ -19,8 +19,8 @@ class ShellTable:
     options of interpreters whose value is a program. ``scripts``: options whose value is a shell script. ``values``:
     options of other commands that have a separate value. ``writes``, ``modes``, ``copies``, ``in_place`` and
     ``output_options`` tell which arguments are paths that are written; ``directories``: options that name the directory
-    where a program works. ``setup`` are commands whose output may be
-    evaluated.
+    where a program works; ``requests``: the options of HTTP clients that decide the method.
+    ``setup`` are commands whose output may be evaluated.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -36,6 +36,7 @@ class ShellTable:
         self.reads: Sequence[str] = data.get("reads", ())
         self.in_place: Mapping[str, Sequence[str]] = data.get("in_place", {})
         self.output_options: Mapping[str, Sequence[str]] = data.get("output_options", {})
+        self.requests: Mapping[str, Mapping[str, Any]] = data.get("requests", {})
         self.directories: Mapping[str, Sequence[str]] = data.get("directories", {})
         self.setup: Sequence[str] = data.get("setup", ())
 
