@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from liza.rules.guards.word_matching import ANY, MAYBE, NO, YES, match_glob
-from tests.unit.guard_session import ROOT, judge, judge_tool
+from tests.unit.guard_session import ROOT, SLOTS, WORKTREE, judge, judge_tool
 
 DENIED = [
     ("git", "push"),
@@ -154,6 +154,21 @@ def test_every_input_is_judged(tool: str, given_input: Any) -> None:
         ("mcp__claude_ai_GitHub__merge_pull_request", {"number": 1}, "no-push-by-server"),
         ("mcp__gitlab__merge_merge_request", {}, "no-push-by-server"),
         ("mcp__git__git_push", {"repo_path": "."}, "no-push-by-server"),
+        ("git_git_push", {"repo_path": "."}, "no-push"),
+        ("mcp__git__git_commit", {"repo_path": ROOT, "message": "x"}, "own-worktree-only"),
+        ("mcp__git__git_commit", {"repo_path": f"file://{ROOT}/src"}, "own-worktree-only"),
+        ("mcp__git__git_add", {"repo_path": f"{SLOTS}/two", "files": ["a"]}, "own-worktree-only"),
+        ("mcp__git__git_reset", {"repo_path": "../two"}, "own-worktree-only"),
+        ("mcp__git__commit", {"path": ROOT}, "own-worktree-only"),
+        ("git-git_commit", {"repoPath": ROOT, "message": "x"}, "own-worktree-only"),
+        ("git__git_merge", {"path": "/home/ann/shop", "branch": "x"}, "own-worktree-only"),
+        ("mcp__git__git_checkout", {"repo_path": ROOT, "branch_name": "main"}, "no-push-by-server"),
+        ("git_git_checkout", {"repo_path": WORKTREE, "branch_name": "main"}, "no-checkout-of-branches"),
+        ("mcp__repo__git_create_branch", {"repo_path": WORKTREE, "branch_name": "x"}, "no-other-refs"),
+        ("git_git_branch", {"path": WORKTREE, "mode": "delete", "branchName": "x"}, "no-other-branch"),
+        ("git_git_stash", {"path": WORKTREE}, "no-shared-stash"),
+        ("git_git_tag", {"path": WORKTREE, "mode": "create", "tagName": "v1"}, "no-other-refs"),
+        ("git_git_config", {"path": WORKTREE, "args": ["user.name", "Eve"]}, "no-git-config"),
         ("mcp__filesystem__move_file", {"source": "a", "destination": f"{ROOT}/a"}, "no-write-in-checkout"),
         ("mcp__filesystem__move_file", {"source": ROOT, "destination": "b"}, "no-write-in-git"),
         ("mcp__fs__rename_file", {"old_path": "a", "new_path": "../two/a"}, "no-write-in-other-worktrees"),
@@ -176,6 +191,17 @@ def test_a_tool_of_any_program_is_denied(tool: str, given_input: Any, rule: str)
         ("TodoWrite", {"todos": []}),
         ("mcp__github__get_issue", {"number": 3}),
         ("mcp__github__list_pull_requests", {}),
+        ("mcp__git__git_commit", {"repo_path": WORKTREE, "message": "x"}),
+        ("mcp__git__git_commit", {"message": "x"}),
+        ("mcp__git__git_add", {"repo_path": ".", "files": ["a", "src/b"]}),
+        ("mcp__git__git_commit", {"repo_path": "/tmp/clone", "message": "x"}),
+        ("mcp__git__git_status", {"repo_path": ROOT}),
+        ("mcp__git__git_log", {"repo_path": ROOT, "max_count": 3}),
+        ("mcp__git__git_diff_staged", {"repo_path": WORKTREE}),
+        ("mcp__git__git_show", {"repo_path": WORKTREE, "revision": "HEAD"}),
+        ("git_git_branch", {"repo_path": WORKTREE, "branch_type": "local"}),
+        ("git_git_branch", {"path": WORKTREE, "mode": "list"}),
+        ("mcp__digit__commit", {"path": ROOT}),
         ("mcp__fs__copy_file", {"source": f"{ROOT}/x", "destination": "x"}),
         ("mcp__fs__read_file", {"path": f"{ROOT}/x"}),
         ("mcp__playwright__browser_navigate", {"url": "http://localhost"}),

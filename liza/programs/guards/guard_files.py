@@ -94,11 +94,11 @@ def _tool_errors(tools: object) -> list[str]:
         if not isinstance(row, dict):
             errors.append(f"{where}: must be a table, such as {{ is = 'write', key = ['path'] }}")
             continue
-        errors += [f"{where}.{key}: unknown field" for key in row if key not in ("is", "key", "patch", "unless")]
+        errors += [f"{where}.{key}: unknown field" for key in row if key not in ("is", "key", "patch", "unless", "git")]
         tool = row.get("is", "shell")
         if not isinstance(tool, str) or (tool not in _TOOLS and not tool.startswith(("other:", "mcp:"))):
             errors.append(f"{where}.is: {tool!r} is no tool; there are {', '.join(_TOOLS)}, mcp:… and other:…")
-        for key in ("key", "patch", "unless"):
+        for key in ("key", "patch", "unless", "git"):
             value = row.get(key, [])
             if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
                 errors.append(f"{where}.{key}: must be a list of texts")

@@ -60,6 +60,9 @@ class ToolJudge:
         if use.kind in (READ, WRITE):
             acts = [Act(use.kind, target=self._absolute(path), is_tree=use.is_tree) for path in paths]
             return acts or [Act(use.kind)]
+        if use.git:
+            area = self.facts.area_of(self.facts.directory)
+            return [Act(use.kind), Act(SHELL, ["git", *use.git], area=area)]
         # A tool of its own: it may have a rule, and it writes what it names.
         return [Act(use.kind), *(Act(WRITE, target=self._absolute(path), is_tree=use.is_tree) for path in paths)]
 

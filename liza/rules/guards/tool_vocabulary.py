@@ -31,6 +31,11 @@ _REMOVES = ("delete", "remove", "move", "rename", "rmdir")
 _CHANGES = (
     *_REMOVES, "write", "create", "copy", "edit", "append", "replace", "insert", "patch", "mkdir", "make_dir",
 )  # fmt: skip
+_GIT_PATH_KEYS = ("repo_path", "repoPath", "repository_path", "repositoryPath", "repository", "repo", "path")
+_GIT_WORD_KEYS = (
+    "mode", "operation", "action", "subcommand", "args", "branch_name", "branchName", "branch", "branchOrPath",
+    "target", "revision", "commit", "ref", "name", "tagName",
+)  # fmt: skip
 _REMOTE = ("github", "gitlab", "bitbucket", "gitea")
 """Servers whose paths are those of a repository elsewhere."""
 
@@ -38,9 +43,9 @@ _REMOTE = ("github", "gitlab", "bitbucket", "gitea")
 class NamedTool:
     """A tool in the vocabulary. ``texts`` are commands, paths, or addresses. ``words``: a command that is given as
     separate words. ``patch``: a patch whose paths are written. ``directory``: where it starts; empty if not given.
-    ``is_tree``: what is below its paths is removed or moved with them."""
+    ``is_tree``: what is below its paths is removed or moved with them. ``git``: the git command that it stands for."""
 
-    __slots__ = ("directory", "is_tree", "kind", "patch", "texts", "words")
+    __slots__ = ("directory", "git", "is_tree", "kind", "patch", "texts", "words")
 
     def __init__(
         self,
@@ -50,15 +55,16 @@ class NamedTool:
         patch: str = "",
         directory: str = "",
         is_tree: bool = False,
+        git: Sequence[str] = (),
     ) -> None:
-        self.is_tree = is_tree
+        self.is_tree, self.git = is_tree, git
         self.kind, self.texts, self.words, self.patch, self.directory = kind, texts, words, patch, directory
 
 
 def name_tool(name: str, tools: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the tool's name in the vocabulary. ``tools`` is the section of that name in ``guards.toml``."""
     row = tools.get(name.casefold())
-    if row is not None:
+    if row is not None and "git" not in row:
         return str(row.get("is", SHELL))
     if name.startswith("mcp__"):
         server, _, tool = name[5:].partition("__")
@@ -95,7 +101,29 @@ def read_tool(name: str, given: object, tools: Mapping[str, Mapping[str, Any]]) 
         return NamedTool(kind, texts, patch=patch, directory=directory, is_tree=is_tree)
     if any(isinstance(data.get(key), str | list) for key in _COMMAND_KEYS[:2]):
         return _shell(name, given, data, _COMMAND_KEYS[:2], directory)
+    git = find_git_command(kind, tools)
+    if git:
+        directory = directory or next((data[key] for key in _GIT_PATH_KEYS if isinstance(data.get(key), str)), "")
+        return NamedTool(kind, directory=directory.removeprefix("file://"), git=[*git, *_git_words(data)])
     return _other(kind, data, directory)
+
+
+def find_git_command(kind: str, tools: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
+    """Return the git command that a tool of a server stands for, such as ``mcp:git/git_commit``; empty if none.
+
+    The row whose name ends the tool's name tells it: programs put the name of the server before it.
+    """
+    name = kind.replace("/", "_").replace("-", "_").casefold()
+    for suffix, row in tools.items():
+        if "git" in row and name.endswith(suffix) and not name[: -len(suffix)][-1:].isalnum():
+            return list(row["git"])
+    return ()
+
+
+def _git_words(data: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of a git command in the input of its tool; an operation such as ``list`` is an option."""
+    words = _texts(data, _GIT_WORD_KEYS)
+    return [f"--{word}" if word in ("list", "show", "delete", "abort", "continue") else word for word in words]
 
 
 def _other(kind: str, data: Mapping[str, Any], directory: str) -> NamedTool:
