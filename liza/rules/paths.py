@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from liza.rules.errors import UsageError
@@ -18,6 +18,13 @@ _RUN = lazy_pattern(r"((?:planner|coder|code-reviewer)-[0-9]{1,9})\.([0-9]{1,9})
 _PERSON_PREFIX = "human:"
 
 HISTORY_REF = "refs/liza/blackboard"
+
+
+def state_directory(environ: Mapping[str, str], home: Path) -> Path:
+    """Return the directory of Liza's state of this user: below XDG_STATE_HOME, or ``~/.local/state``."""
+    # A relative path is invalid by the XDG specification, and is ignored.
+    state = environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state.startswith("/") else home / ".local" / "state") / "liza"
 
 
 def parse_agent_id(text: str) -> str:

@@ -70,6 +70,20 @@ def test_a_push_is_denied_and_recorded_and_a_commit_is_not(run: RunDir, home: Pa
     assert [line["rule"] for line in denials(run)] == ["no-push"]
 
 
+def test_the_state_of_liza_is_not_written_wherever_the_person_has_it(
+    run: RunDir, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk" / "liza").mkdir(parents=True)
+    (tmp_path / "state").symlink_to(tmp_path / "disk")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    install(run, home)
+    monkeypatch.delenv("XDG_STATE_HOME")  # a session does not get it
+    for path in (tmp_path / "state", tmp_path / "disk", home / ".local" / "state"):
+        answer = ask(run, "Write", {"file_path": str(path / "liza" / "accounts.json"), "content": "{}"})
+        assert (answer.allowed, answer.rule) == (False, "no-write-in-home-settings"), path
+    assert ask(run, "Write", {"file_path": str(tmp_path / "state" / "other"), "content": "{}"}).allowed
+
+
 def test_writes_are_judged_by_the_path(run: RunDir, home: Path) -> None:
     install(run, home)
     worktree = run.read_record().worktree  # type: ignore[union-attr]

@@ -16,6 +16,7 @@ from liza.rules.guards.shell_syntax import CannotJudge
 from liza.rules.guards.tool_judgment import ToolJudge
 
 ROOT, SLOTS, WORKTREE, HOME = "/home/ann/shop", "/home/ann/.cache/slots", "/home/ann/.cache/slots/one", "/home/ann"
+STATE = "/var/state/ann/liza"
 TESTS = "make check && ./bin/test --all > report.txt"
 
 
@@ -35,6 +36,7 @@ def facts(role: str = "coder", **changes: Any) -> GuardFacts:
         "slots": SLOTS,
         "worktree": WORKTREE,
         "home": HOME,
+        "state": STATE,
         "exists": lambda path: path in (f"{WORKTREE}/README.md", f"{WORKTREE}/src"),
         "variables": {"LIZA_ROOT": ROOT, "TMPDIR": "/tmp"},
     }

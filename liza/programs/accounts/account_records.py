@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from liza.rules.errors import LizaError, NotRegularFile
+from liza.rules.paths import state_directory
 from liza.rules.worker_api.account_rules import AccountRecord
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.flock import lock_path
@@ -21,13 +22,6 @@ LOCK_LIMIT = 10.0
 """Seconds to wait for the lock. It is held for one read and one write."""
 MAX_REASON = 300  # characters
 _UNUSED = AccountRecord()
-
-
-def state_directory(environ: Mapping[str, str], home: Path) -> Path:
-    """Return the directory of Liza's state of this user: below XDG_STATE_HOME, or ``~/.local/state``."""
-    # A relative path is invalid by the XDG specification, and is ignored.
-    state = environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if state.startswith("/") else home / ".local" / "state") / "liza"
 
 
 def records_path(environ: Mapping[str, str], home: Path) -> Path:

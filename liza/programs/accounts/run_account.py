@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from liza.programs.accounts.account_records import state_directory
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, read_struct
 from liza.rules.errors import LizaError, Missing
 from liza.rules.model import AwareDatetime, FrozenStruct
+from liza.rules.paths import state_directory
 from liza.rules.worker_api.account_rules import Lifetime
 from liza.system import atomic
 

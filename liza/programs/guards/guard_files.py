@@ -7,6 +7,7 @@ out: an agent can write the file, and must not give itself rights.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import UsageError
 from liza.rules.guards.guard_paths import GUARDS_FILE, GUARDS_TOML
 from liza.rules.guards.guard_rules import find_rule_errors
-from liza.rules.paths import Paths, branch_of, role_of
+from liza.rules.paths import Paths, branch_of, role_of, state_directory
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
 
@@ -136,6 +137,7 @@ def compose_guards(
         "slots": str(paths.slots),
         "worktree": worktree,
         "home": str(home),
+        "state": str(state_directory(os.environ, home)),
         "tests": tests,
         "rules": list(loaded.rules),
         "tools": loaded.tools,

@@ -29,6 +29,7 @@ MAX_DENIALS = 1 << 20  # size in bytes at which no further denials are recorded
 ON_ERROR_ALLOW = "allow"
 _DAMAGED = "Use no more tools; a person ends this session, and the next one gets new guards"
 _VARIABLES = ("HOME", "TMPDIR", "USER", "LIZA_ROOT", "LIZA_RUN", "LIZA_TASK", "LIZA_AGENT_ID")
+_PATHS = ("root", "slots", "worktree", "state")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
@@ -94,7 +95,7 @@ def authorize_tool(
 
 def build_facts(data: Mapping[str, Any], environ: Mapping[str, str], directory: str = "") -> GuardFacts:
     """Return the facts of the session, with links resolved."""
-    paths = {name: os.path.realpath(data[name]) if data.get(name) else "" for name in ("root", "slots", "worktree")}
+    paths = {name: os.path.realpath(data[name]) if data.get(name) else "" for name in _PATHS}
     home = str(data.get("home") or environ.get("HOME", ""))
     return GuardFacts(
         role=str(data.get("role", "")),

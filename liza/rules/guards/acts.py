@@ -54,7 +54,8 @@ class Act:
 class GuardFacts:
     """The session for which a tool is judged. Paths are absolute and contain no links; empty if unknown.
 
-    ``directory`` is where the tool starts. ``real`` resolves links, ``exists`` tells whether a path exists.
+    ``directory`` is where the tool starts, ``state`` where Liza keeps the state of the user. ``real`` resolves links,
+    ``exists`` tells whether a path exists.
     ``variables`` are those of the session that a command may name.
     """
 
@@ -67,6 +68,7 @@ class GuardFacts:
         "role",
         "root",
         "slots",
+        "state",
         "task",
         "variables",
         "worktree",
@@ -85,7 +87,9 @@ class GuardFacts:
         variables: Mapping[str, str] | None = None,
         real: Callable[[str], str] = str,
         exists: Callable[[str], bool] = lambda path: False,
+        state: str = "",
     ) -> None:
+        self.state = state
         self.role, self.task, self.branch = role, task, branch
         self.root, self.slots, self.worktree, self.home = root, slots, worktree, home
         self.directory = directory or worktree or root

@@ -15,7 +15,7 @@ ROLE_NAMES = {"reviewer": "code-reviewer", "code_reviewer": "code-reviewer"}
 TOOLS = ("shell", "read", "write", "fetch", "other")
 NAMED_TOOLS = ("mcp:", "other:")
 FIELDS = ("name", "allow", "reason", "roles", "tools", "commands", "paths", "areas")
-PATH_VARIABLES = ("worktree", "root", "slots", "home", "git", "liza")
+PATH_VARIABLES = ("worktree", "root", "slots", "home", "git", "liza", "state")
 MAX_RULES = 500
 MAX_ENTRIES = 200  # of a list of a rule
 

@@ -194,6 +194,7 @@ def _fill_path(path: str, facts: GuardFacts) -> str:
         "root": facts.root,
         "slots": facts.slots,
         "home": facts.home,
+        "state": facts.state,
         "git": facts.root and f"{facts.root}/.git",
         "liza": facts.root and f"{facts.root}/.liza",
     }
