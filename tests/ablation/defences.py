@@ -49,6 +49,7 @@ LIFECYCLE = "tests/edges/test_worker_lifecycle.py::"
 IDENTITY = "tests/edges/test_worker_identity.py::"
 WINDOW = "tests/unit/test_context_rules.py::"
 SIDECAR = "tests/edges/test_sidecar.py::"
+ACCOUNTS = "tests/edges/test_accounts.py::"
 CREDENTIALS = "tests/edges/test_api_credentials.py::"
 STARTS = "tests/edges/test_server_starts.py::"
 COMMANDS = "tests/unit/test_guard_commands.py::test_a_command_is_denied_by_the_rule_for_it"
@@ -305,6 +306,24 @@ def _of_no_session(was: Callable[..., Any]) -> Any:
 
 def _among_the_files_of_the_run(was: Callable[..., Any]) -> Any:
     return lambda directory: directory.path / "account.json"
+
+
+def _if_it_is_there(was: Callable[..., Any]) -> Any:
+    def read_run_account(directory: Any) -> Any:
+        from liza.programs.accounts import run_account
+
+        return run_account.read_struct(run_account.run_account_path(directory), run_account.RunAccount)
+
+    return read_run_account
+
+
+def _by_the_name_of_the_agent(was: Callable[..., Any]) -> Any:
+    def iter_agent_pids(agent: str, root: Any) -> Any:
+        from liza.system import processes
+
+        return processes._iter_pids_with_variables(f"LIZA_AGENT_ID={agent}", f"LIZA_ROOT={root}")
+
+    return iter_agent_pids
 
 
 def _where_it_is_called(was: Callable[..., Any]) -> Any:
@@ -913,6 +932,16 @@ TABLE: dict[str, Defence] = {
             f"{COMMANDS}['tools-in-own-worktree'-'cargo test --manifest-path ../two/Cargo.toml']",
         ),
     ),
+    "requests to a forge": Defence(
+        "an agent that calls the API of a forge itself merges, approves and publishes nothing",
+        {"liza.rules.guards.normal_commands:_mark_request": gives([])},
+        ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
+    ),
+    "git by a server": Defence(
+        "a tool of a server for git changes no more than git in a shell",
+        {"liza.rules.guards.tool_vocabulary:find_git_command": gives(())},
+        ("tests/unit/test_guard_properties.py::test_a_tool_of_any_program_is_denied",),
+    ),
     "reports switched off": Defence(
         "a person who leaves the terminal of a program that was killed ends nobody's terminal",
         {"liza.programs.session.session_process:SHIM_SCRIPT": _that_keeps_reports},
@@ -1333,6 +1362,14 @@ TABLE: dict[str, Defence] = {
         {"liza.worker.lifecycle:_lock_turn": _no_lock_of_a_turn},
         (f"{LIFECYCLE}test_hooks_and_reports_take_the_same_lock_of_the_turn",),
     ),
+    "stuck turns": Defence(
+        "a process that keeps the lock of a turn delays the session once, and is reported once",
+        {"liza.worker.lifecycle:mark_stuck": gives(True)},
+        (
+            f"{LIFECYCLE}test_a_stopped_process_that_holds_the_lock_is_reported_once_"
+            "and_lets_messages_and_refusals_through",
+        ),
+    ),
     "prompts after a crash": Defence(
         "a prompt that was recorded and perhaps not sent is sent again",
         {"liza.rules.worker_api.stream_rules:list_unreceived": gives(())},
@@ -1382,6 +1419,27 @@ TABLE: dict[str, Defence] = {
         (
             f"{CREDENTIALS}test_no_file_that_a_session_writes_decides_whose_secret_it_gets[script]",
             f"{CREDENTIALS}test_no_file_that_a_session_writes_decides_whose_secret_it_gets[claude]",
+        ),
+    ),
+    "accounts on record": Defence(
+        "a worker whose account is not on record is told so, and does not go on with another login",
+        {"liza.programs.accounts.run_account:read_run_account": _if_it_is_there},
+        (
+            f"{CREDENTIALS}test_a_worker_whose_account_is_not_on_record_is_told_and_gets_no_other",
+            f"{ACCOUNTS}test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued",
+        ),
+    ),
+    "accounts of an earlier crew": Defence(
+        "a session gets no account that was recorded for a run of the same id",
+        {"liza.programs.accounts.run_account:forget_run_account": gives(None)},
+        (f"{ACCOUNTS}test_a_session_without_an_account_does_not_get_that_of_an_earlier_crew_at_its_path",),
+    ),
+    "shells with the name of an agent": Defence(
+        "the shell and the crew of a person who set the name of an agent are not ended as orphans",
+        {"liza.system.processes:iter_agent_pids": _by_the_name_of_the_agent},
+        (
+            "tests/edges/test_programs_rundir.py::"
+            "test_of_an_agent_the_processes_of_its_sessions_are_found_and_not_a_shell_with_its_name",
         ),
     ),
     "shared backoff of the server": Defence(

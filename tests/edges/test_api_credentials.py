@@ -151,7 +151,11 @@ def test_a_worker_whose_account_is_not_on_record_is_told_and_gets_no_other(
         token = identity.issue_token(start_run(api), now())
         reply = api.post("/v1/identity", {"token": token})
         monkeypatch.delenv("XDG_STATE_HOME")
-        assert (reply.status, reply.data["code"], reply.data["hint"]) == (503, "missing", "liza down && liza up")
+        assert (reply.status, reply.data.get("code"), reply.data.get("hint")) == (
+            503,
+            "missing",
+            "liza down && liza up",
+        )
         assert "not on record" in reply.data["detail"]
         AccountChooser(preset_table.load_presets(api.paths).rows["script"], os.environ, print).take(now()).record(
             api.open_run(RUN)
