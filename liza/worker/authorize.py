@@ -24,7 +24,9 @@ from liza.worker.api_requests import AuthorizeRequest
 OVER_RULE = "session-over"
 CONTEXT_RULE = "context"
 MAX_SESSIONS = 300
-"""Sessions whose guards are kept in memory, some 100 KB each."""
+"""Sessions whose guards are kept in memory."""
+MAX_RULES = 4
+"""Different sets of rules that later sessions may share. The sessions of a crew usually have one."""
 
 
 class GuardsCache:
@@ -34,6 +36,7 @@ class GuardsCache:
         self._limit = limit
         self._guard = threading.Lock()
         self._sessions: OrderedDict[str, tuple[files.Stamp, SessionGuards]] = OrderedDict()
+        self._different: list[SessionGuards] = []
 
     def is_current(self, run_dir: RunDir) -> bool:
         """Return whether ``read`` needs no look into the file."""
@@ -55,6 +58,8 @@ class GuardsCache:
                 return entry[1]
         guards = session_guards.read_guards(key)
         with self._guard:
+            if not any(guards.share_rules(other) for other in self._different):
+                self._different = [guards, *self._different[: MAX_RULES - 1]]
             self._sessions[key] = stamp, guards
             if len(self._sessions) > self._limit:
                 self._sessions.popitem(last=False)

@@ -17,10 +17,11 @@ from liza.rules.errors import UsageError
 from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
 from liza.rules.paths import Paths
 from liza.rules.sessions.session_ends import StopReason
+from liza.rules.value_classes import replace
 from liza.verbs.hook import Hook
 from liza.worker.api_answers import AuthorizeAnswer
 from liza.worker.api_requests import AuthorizeRequest, ToolContext
-from liza.worker.authorize import authorize
+from liza.worker.authorize import GuardsCache, authorize
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PUSH = {"command": "cd src && git push"}
@@ -128,6 +129,30 @@ def test_a_run_that_is_over_gets_no_more_tools(run: RunDir, home: Path, end: str
         run.set_closing_code(end)
     answer = ask(run, "Read", {"file_path": "a.py"})
     assert (answer.allowed, answer.rule) == (False, "session-over")
+
+
+def test_sessions_share_prepared_rules_and_each_is_judged_by_its_own_paths_and_rules(run: RunDir, home: Path) -> None:
+    second, third = RunDir(run.paths, "coder-2.1"), RunDir(run.paths, "coder-3.1")
+    other = run.paths.root.parent / "slots" / "two"
+    other.mkdir()
+    for session, worktree in ((second, other), (third, other)):
+        record = RunRecord(agent=session.agent, run=session.run, kind="work", started=NOW, task="x")
+        session.create(replace(record, worktree=str(worktree)))
+    install(run, home)
+    install(second, home)
+    install(third, home, tests="git push --dry-run")
+    cache = GuardsCache()
+    rules = [cache.read(session).rules for session in (run, second, third)]
+    assert rules[0] is rules[1]
+    assert rules[0] is not rules[2]
+
+    def allowed(session: RunDir, tool: str, given: dict[str, Any]) -> bool:
+        return authorize(session, AuthorizeRequest(run_id=session.run, tool=tool, input=given), cache=cache).allowed
+
+    file = {"file_path": str(other / "a.py")}
+    assert [allowed(session, "Write", file) for session in (run, second, third)] == [False, True, True]
+    dry = {"command": "git push --dry-run"}
+    assert [allowed(session, "Bash", dry) for session in (run, second, third)] == [False, False, True]
 
 
 def test_a_context_that_contradicts_the_run_is_denied(run: RunDir, home: Path) -> None:

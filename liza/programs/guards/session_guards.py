@@ -30,6 +30,8 @@ ON_ERROR_ALLOW = "allow"
 _DAMAGED = "Use no more tools; a person ends this session, and the next one gets new guards"
 _VARIABLES = ("HOME", "TMPDIR", "USER", "LIZA_ROOT", "LIZA_RUN", "LIZA_TASK", "LIZA_AGENT_ID")
 _PATHS = ("root", "slots", "worktree", "state")
+_PREPARED = ("rules", "tools", "shell", "tests")
+"""What the prepared rules are made of."""
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
@@ -39,13 +41,25 @@ class SessionGuards:
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
         self._rules: PreparedRules | None = None
+        self._like: SessionGuards | None = None
 
     @property
     def rules(self) -> PreparedRules:
         """The prepared rules. Raises KeyError or TypeError if the file was changed."""
         if self._rules is None:
-            self._rules = PreparedRules(self.data)
+            self._rules = PreparedRules(self.data) if self._like is None else self._like.rules
         return self._rules
+
+    def share_rules(self, other: SessionGuards) -> bool:
+        """Use the prepared rules of another session if both have the same. Return whether they have.
+
+        To prepare the rules takes 4 ms and 100 KB. The sessions of a crew differ in their paths only.
+        """
+        if any(self.data.get(name) != other.data.get(name) for name in _PREPARED):
+            return False
+        shared = {name: other.data[name] for name in _PREPARED if name in other.data}
+        self.data, self._like = {**self.data, **shared}, other
+        return True
 
 
 def read_guards(directory: str) -> SessionGuards:
