@@ -14,7 +14,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_blocker, merge_turn
 from liza.crew.recovery import earlier_slots, lost_history, recover
-from liza.crew.serving import api_server, server_facts
+from liza.crew.serving import address_facts, api_server
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
 from liza.repo.config_pins import Pins
@@ -30,7 +30,7 @@ from liza.rules.reports import drift_alarms
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.tasks import picking
 from liza.rules.value_classes import Value
-from liza.rules.worker_api import server_checks
+from liza.rules.worker_api import address_checks
 
 ACTOR = "doctor"
 FIX_COMMAND = "liza doctor --fix"
@@ -256,12 +256,12 @@ def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _check_running_server(crew: Crew, server: Mapping[str, Any]) -> Iterator[Finding]:
-    facts = server_facts.read_server_facts(crew, server["pid"])
-    faults = list(server_checks.find_server_faults(facts))
+    facts = address_facts.read_address_facts(crew, server["pid"])
+    faults = list(address_checks.find_address_faults(facts))
     yield from (Finding("api", fault.text, False, fault.hint) for fault in faults)
     if not faults:
         yield Finding("api", f"served at {facts.socket} and 127.0.0.1:{facts.port}")
-    long_address = server_checks.describe_long_address(facts.socket)
+    long_address = address_checks.describe_long_address(facts.socket)
     if long_address:
         yield Finding("api", long_address)
 

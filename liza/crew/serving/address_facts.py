@@ -1,4 +1,4 @@
-"""Read the facts about the running server that `rules/worker_api/server_checks.py` judges."""
+"""Read the facts about the running server that `rules/worker_api/address_checks.py` judges."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 
 from liza.crew.crew import Crew
 from liza.crew.serving import api_server
-from liza.rules.worker_api.server_checks import ServerFacts
+from liza.rules.worker_api.address_checks import AddressFacts
 
 ANSWER_LIMIT: Final = 3.0
 """Seconds for the server to answer."""
 _REQUEST = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
-def read_server_facts(crew: Crew, pid: int | None) -> ServerFacts:
+def read_address_facts(crew: Crew, pid: int | None) -> AddressFacts:
     """Return the facts about the server, process ``pid``."""
     address = crew.paths.api_socket
-    return ServerFacts(
+    return AddressFacts(
         pid=pid,
         socket=address,
         directory_mode=_mode(address.parent),

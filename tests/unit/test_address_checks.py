@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from liza.rules.value_classes import replace
-from liza.rules.worker_api.server_checks import ServerFacts, describe_long_address, find_server_faults
+from liza.rules.worker_api.address_checks import AddressFacts, describe_long_address, find_address_faults
 
 SOCKET = Path("/p/.liza/run/api.sock")
-WELL = ServerFacts(
+WELL = AddressFacts(
     pid=7, socket=SOCKET, directory_mode=stat.S_IFDIR | 0o700, socket_mode=stat.S_IFSOCK | 0o600, port=4000
 )
 FAULTS = {
@@ -29,7 +29,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("change", "wanted"), FAULTS.values(), ids=FAULTS)
 def test_each_fault_of_an_address_has_one_command(change: dict, wanted: list[tuple[str, str]]) -> None:
-    faults = list(find_server_faults(replace(WELL, **change)))
+    faults = list(find_address_faults(replace(WELL, **change)))
     assert [fault.hint for fault in faults] == [hint for _, hint in wanted]
     assert all(words in fault.text for fault, (words, _) in zip(faults, wanted, strict=True))
 

@@ -14,7 +14,7 @@ MAX_ADDRESS = 107
 PRIVATE_DIRECTORY, PRIVATE_SOCKET = 0o700, 0o600
 
 
-class ServerFacts(Value):
+class AddressFacts(Value):
     """``directory_mode`` and ``socket_mode`` are ``st_mode``; None: there is none. ``port``: the one on record.
 
     ``silence`` is why the server did not answer at its socket; empty: it answered.
@@ -28,33 +28,33 @@ class ServerFacts(Value):
     silence: str = ""
 
 
-class ServerFault(Value):
+class AddressFault(Value):
     """``hint`` is the command that removes the cause."""
 
     text: str
     hint: str
 
 
-def find_server_faults(facts: ServerFacts) -> Iterator[ServerFault]:
+def find_address_faults(facts: AddressFacts) -> Iterator[AddressFault]:
     """Yield what keeps workers from a server that runs, or lets others in. It is started again after its end."""
     again = f"kill {facts.pid}" if facts.pid is not None else "liza down"
     if facts.socket_mode is None:
-        yield ServerFault(f"{facts.socket} is gone, and its server, process {facts.pid}, runs", again)
+        yield AddressFault(f"{facts.socket} is gone, and its server, process {facts.pid}, runs", again)
     elif not stat.S_ISSOCK(facts.socket_mode):
-        yield ServerFault(f"{facts.socket} is not a socket any more", again)
+        yield AddressFault(f"{facts.socket} is not a socket any more", again)
     elif facts.silence:
-        yield ServerFault(f"the server, process {facts.pid}, does not answer: {facts.silence}", again)
+        yield AddressFault(f"the server, process {facts.pid}, does not answer: {facts.silence}", again)
     elif stat.S_IMODE(facts.socket_mode) & ~PRIVATE_SOCKET:
         yield _open_to_others(facts.socket, facts.socket_mode, PRIVATE_SOCKET)
     if facts.directory_mode is not None and stat.S_IMODE(facts.directory_mode) & ~PRIVATE_DIRECTORY:
         yield _open_to_others(facts.socket.parent, facts.directory_mode, PRIVATE_DIRECTORY)
     if facts.port is None:
-        yield ServerFault("the record of its port is gone or damaged", again)
+        yield AddressFault("the record of its port is gone or damaged", again)
 
 
-def _open_to_others(path: Path, mode: int, wanted: int) -> ServerFault:
+def _open_to_others(path: Path, mode: int, wanted: int) -> AddressFault:
     text = f"{path} has the mode {stat.S_IMODE(mode):04o}, so other users may reach it; it is {wanted:04o}"
-    return ServerFault(text, shlex.join(["chmod", f"{wanted:o}", str(path)]))
+    return AddressFault(text, shlex.join(["chmod", f"{wanted:o}", str(path)]))
 
 
 def describe_long_address(socket: Path) -> str:
