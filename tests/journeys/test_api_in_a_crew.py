@@ -147,6 +147,7 @@ find_spec(self, name, path=None, target=None):
 )
 
 
+@pytest.mark.campaign
 def test_a_server_whose_package_is_broken_is_seen_with_the_reason_and_a_command(crew: Crew, tmp_path: Path) -> None:
     hiding = tmp_path / "hiding"
     hiding.mkdir()

@@ -227,7 +227,7 @@ def test_the_test_program_runs_every_check_and_fails_when_one_does_and_a_changed
     code, out, _ = checkout.run(program=program)
     assert code == 0
     said = [line for line in out.splitlines() if line.startswith("said: ")]
-    assert [line.split()[1] for line in said] == ["ruff", "ruff", "pytest", "mypy", "lint-imports"]
+    assert [line.split()[1] for line in said] == ["ruff", "ruff", "pytest", "pytest", "mypy", "lint-imports"]
 
     code, out, _ = checkout.run(program=program, FAILS="mypy")
     assert code == 1

@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 
+import pytest
+
 from tests.conftest import git, until
 from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew
 
@@ -84,6 +86,7 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     assert crew.task("t1").iteration == 1
 
 
+@pytest.mark.campaign
 def test_git_clean_under_up_is_told_in_one_sentence_with_one_command_by_all_agents(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")

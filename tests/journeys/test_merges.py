@@ -49,6 +49,7 @@ def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) 
     assert "task-1 does not merge: conflict" in coder.said() + (crew.notes / "code-reviewer-1.1.log").read_text()
 
 
+@pytest.mark.campaign
 def test_tests_that_kill_their_merger_cost_their_own_task_its_merge_and_no_other(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.write_text(

@@ -58,6 +58,7 @@ def test_a_directory_at_the_place_of_a_lock_is_told_with_the_command_that_mends_
     assert approved.status("task-1") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_a_supervisor_starts_and_works_beside_a_directory_at_the_place_of_a_lock(approved: Crew) -> None:
     made(approved, "worktrees/s1/index.lock")
     approved.add("task-2")

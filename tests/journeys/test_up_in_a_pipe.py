@@ -9,6 +9,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import until
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew
 
@@ -67,6 +69,7 @@ def test_what_up_says_of_itself_goes_to_stderr_once_the_reader_is_gone_and_a_ter
     assert "at once…" not in said
 
 
+@pytest.mark.campaign
 def test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")
@@ -181,6 +184,7 @@ def test_a_crew_that_only_an_answer_can_continue_says_so_at_once_with_the_comman
     assert log.read_text().count(said) == 1
 
 
+@pytest.mark.campaign
 def test_a_crew_that_down_stops_tells_of_no_missing_agent_and_waits_for_nobody(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1", "t2")
