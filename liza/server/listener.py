@@ -37,6 +37,7 @@ class _WorkerProtocol(HttpToolsProtocol):
     """One connection of a worker."""
 
     _head_size = 0
+    _read_size = 0
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -59,10 +60,23 @@ class _WorkerProtocol(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close_without_head)
 
     def data_received(self, data: bytes) -> None:
+        self._read_size = len(data)
         super().data_received(data)
-        self._head_size = self._head_size + len(data) if self._is_in_head() else 0
-        if self._head_size > MAX_HEAD and not self.transport.is_closing():
-            self._send_problem(431, "headers-too-large", f"the headers have more than {MAX_HEAD >> 10} KB")
+        self._head_size = self._head_size + self._read_size if self._is_in_head() else 0
+        if self._head_size > MAX_HEAD:
+            self._refuse_head()
+
+    def on_headers_complete(self) -> None:
+        # The parser may get a whole head in one read.
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD:
+            self._refuse_head()
+            raise ValueError("the head is too large")  # the parser stops here
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        # What is behind the end of a message in the same read is counted when that head is complete.
+        self._read_size = 0
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._head_timer is not None:
@@ -72,16 +86,22 @@ class _WorkerProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._send_problem(400, "invalid-request", msg.rstrip("."))
 
+    def _refuse_head(self) -> None:
+        self._send_problem(431, "headers-too-large", f"the headers have more than {MAX_HEAD >> 10} KB")
+
     def _is_in_head(self) -> bool:
         """Whether the head of a request has begun and is not complete."""
         scope = getattr(self, "scope", None)
         return scope is not None and getattr(self.cycle, "scope", None) is not scope
 
     def _close_without_head(self) -> None:
-        if getattr(self.cycle, "scope", None) is None and not self.transport.is_closing():
+        if getattr(self.cycle, "scope", None) is None:
             self._send_problem(408, "timeout", f"no request arrived within {HEAD_SECONDS:g} s")
 
     def _send_problem(self, status: int, code: str, detail: str) -> None:
+        """Answer and close the connection, once."""
+        if self.transport.is_closing():
+            return
         body = msgspec.json.encode(make_problem(status, code, detail))
         head = (
             f"HTTP/1.1 {status} {code}\r\ncontent-type: {PROBLEM_TYPE}\r\n"

@@ -251,12 +251,22 @@ def test_what_is_no_http_and_a_head_without_end_get_a_problem(shared: Api) -> No
     for words, status in (
         (b"hello\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 20_000, b"431"),
+        (b"GET /v1/health HTTP/1.1\r\nHost: x\r\na: " + b"b" * 100_000 + b"\r\n\r\n", b"431"),
     ):
         with connect_unix(shared.paths.api_socket) as client:
             client.sendall(words)
             answer = client.recv(1 << 16)
         assert answer.startswith(b"HTTP/1.1 " + status), answer
         assert PROBLEM.encode() in answer
+
+
+def test_many_requests_in_one_write_are_not_counted_together(shared: Api) -> None:
+    request = b"GET /v1/health HTTP/1.1\r\nHost: x\r\na: " + b"b" * 1000 + b"\r\n\r\n"
+    with connect_unix(shared.paths.api_socket) as client:
+        client.sendall(request * 80 + request[:-2])
+        client.sendall(b"\r\n" + request.replace(b"Host", b"Connection: close\r\nHost"))
+        answers = client.makefile("rb").read()
+    assert answers.count(b"HTTP/1.1 200") == 82, answers[-300:]
 
 
 def test_a_hundred_silent_clients_do_not_keep_others_waiting(shared: Api) -> None:
