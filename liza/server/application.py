@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -219,7 +219,7 @@ def _problem_response(problem: Problem, headers: Mapping[str, str] | None = None
 
 
 async def _read_body(request: Request) -> bytes:
-    """Return the body. Raises RequestProblem if it is too large or too slow."""
+    """Return the body. Raises RequestProblem if it is too large, too slow or incomplete."""
     chunks: list[bytes] = []
     size = 0
     try:
@@ -232,6 +232,9 @@ async def _read_body(request: Request) -> bytes:
                     break
     except TimeoutError:
         raise RequestProblem(408, "timeout", f"the body did not arrive within {BODY_SECONDS:g} s") from None
+    except ClientDisconnect:
+        # Nobody reads this answer: it is only counted.
+        raise RequestProblem(400, "invalid-request", "the client disconnected within the body") from None
     if size > MAX_BODY:
         raise RequestProblem(413, "too-large", f"the body has more than {MAX_BODY >> 20} MB")
     return b"".join(chunks)

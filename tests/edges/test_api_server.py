@@ -269,6 +269,13 @@ def test_many_requests_in_one_write_are_not_counted_together(shared: Api) -> Non
     assert answers.count(b"HTTP/1.1 200") == 82, answers[-300:]
 
 
+def test_a_client_that_leaves_within_its_body_writes_nothing_to_the_log(shared: Api) -> None:
+    with connect_unix(shared.paths.api_socket) as client:
+        client.sendall(b"POST /v1/lifecycle HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
+    until(lambda: 'operation="lifecycle",status="400"' in shared.get("/metrics").data, "the request is over")
+    assert "Traceback" not in shared.log.read_text()
+
+
 def test_a_hundred_silent_clients_do_not_keep_others_waiting(shared: Api) -> None:
     silent = [connect_unix(shared.paths.api_socket) for _ in range(100)]
     for index, client in enumerate(silent):
