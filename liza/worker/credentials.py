@@ -24,6 +24,7 @@ from liza.rules.formatting.redaction import redact
 from liza.rules.value_classes import replace
 from liza.rules.worker_api import account_rules
 from liza.rules.worker_api.account_rules import AccountRecord
+from liza.rules.worker_api.lifecycle_rules import check_year
 from liza.worker.api_answers import Credential, CredentialReportAnswer, CredentialsEvent
 from liza.worker.api_requests import CredentialReport, CredentialState
 from liza.worker.current_run import require_current_run
@@ -81,9 +82,11 @@ def acknowledge_credentials(run_dir: RunDir, ids: Collection[str]) -> int:
 
 
 def report_credential(crew: Crew, request: CredentialReport) -> CredentialReportAnswer:
-    """Record what a worker reports of its credential. Raises UnknownId, RunIsOver, LizaError, OSError."""
+    """Record what a worker reports of its credential. Raises UnknownId, RunIsOver, UsageError, LizaError, OSError."""
     run_dir = crew.run_dir(request.run_id)
     require_current_run(run_dir)
+    if request.until is not None:
+        check_year(request.until)
     used = read_run_account(run_dir)
     # A report that crossed a rotation is about the earlier credential.
     if used is None or used.reason is not None or request.name != _name_of(crew, used):

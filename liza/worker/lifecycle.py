@@ -43,7 +43,7 @@ def report_lifecycle(
 ) -> LifecycleAnswer:
     """Record the event unless it is late or repeated, and return the state of the run after it.
 
-    Raises UnknownId, RunIsOver, FutureTime, UsageError for a wrong exit code, LizaError, OSError.
+    Raises UnknownId, RunIsOver, FutureTime, UsageError for a wrong exit code or year, LizaError, OSError.
     """
     exit_code = _exit_code(request)
     require_current_run(run_dir)

@@ -71,6 +71,9 @@ BAD: dict[str, tuple[str, str, Any, int, str, str]] = {
     "time in the future": (
         "POST", "/v1/lifecycle", FUTURE, 422, "future-time", "2990",
     ),
+    "time before the first year in UTC": (
+        "POST", "/v1/lifecycle", {**LIFECYCLE, "timestamp": "0001-01-01T00:00:00+14:00"}, 422, "usage", "0001",
+    ),
     "no run": ("POST", "/v1/lifecycle", {**LIFECYCLE, "run_id": "../../etc"}, 400, "invalid-request", "$.run_id"),
     "another agent's run": ("POST", "/v1/lifecycle", OTHER_RUN, 403, "not-yours", "coder-8.1"),
     "another run in the path": ("POST", "/v1/runs/coder-8.1/submit", {}, 403, "not-yours", "coder-7.1"),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.programs.hooks.turn_phase import TurnPhase
-from liza.rules.errors import FutureTime
+from liza.rules.errors import FutureTime, UsageError
 from liza.rules.worker_api.lifecycle_rules import (
     MAX_CLOCK_LEAD,
     NEXT_EVENTS,
     LifecycleEvent,
     ReportedState,
+    check_year,
     judge_event,
 )
 
@@ -96,3 +97,19 @@ def test_reports_that_are_sent_again_in_any_order_change_nothing_and_time_never_
             assert before is None or (state.time >= before.time and event in NEXT_EVENTS[before.state])
             again = judge_event(state, event, later(second), later(60))
             assert not again.applied
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "0001-06-01T00:00:00Z", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_no_time_zone_can_show_is_refused(text: str) -> None:
+    time = datetime.fromisoformat(text)
+    with pytest.raises(UsageError, match=text[:4]):
+        judge_event(None, E.READY, time, NOW)
+    with pytest.raises(UsageError, match="not within the years"):
+        check_year(time)
+
+
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=st.timezones()))
+def test_each_accepted_time_can_be_shown_in_each_time_zone(time: datetime) -> None:
+    check_year(time)
+    for hours in (-14, 0, 14):
+        time.astimezone(timezone(timedelta(hours=hours)))

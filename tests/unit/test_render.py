@@ -31,6 +31,7 @@ from liza.cli.render.render_metrics import format_metrics
 from liza.cli.render.text_formats import format_local_time
 from liza.rules.errors import UsageError
 from liza.rules.formatting.durations import format_duration
+from liza.rules.formatting.times import format_time
 from liza.rules.model import Answer, Event, Goal, Status, Task
 from liza.rules.project import test_proof
 
@@ -435,3 +436,14 @@ def test_a_program_that_was_tried_is_not_called_confined_where_nothing_confines_
         {"programs": [{**row, "permissions": "confined", "confines": True}], "notices": []}
     )
     assert "works, confined, in 3.5 s" in told
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_utc_has_in_no_year_is_shown_as_it_is(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    try:
+        assert format_time(datetime.fromisoformat(text)) == format_local_time(text) == text
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -34,12 +34,12 @@ def format_value(value: Any) -> str:
 
 
 def format_local_time(when: datetime | str) -> str:
-    """Return a time in the local time zone; a text that is not a time is returned unchanged."""
+    """Return a time in the local time zone; unchanged if it is none, or not within the years 1 to 9999 there."""
     try:
         time = datetime.fromisoformat(when) if isinstance(when, str) else when
-    except ValueError:
+        return f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError):
         return str(when)
-    return f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def shorten_line(text: str | None, most: int) -> str:

@@ -316,6 +316,6 @@ def _seconds_to_lapse(at: Situation) -> float | None:
     ends = [
         (task.lease_expires - at.now).total_seconds() + 1.0
         for task in tasks_with(at.state, S.CLAIMED)
-        if task.lease_expires and task.lease_expires + timedelta(seconds=1) > at.now
+        if task.lease_expires and task.lease_expires > at.now - timedelta(seconds=1)
     ]
     return max(min(ends), 0.5) if ends else None

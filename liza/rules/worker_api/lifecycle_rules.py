@@ -6,10 +6,10 @@ order: such an event is answered, and changes nothing.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from enum import StrEnum
 
-from liza.rules.errors import FutureTime
+from liza.rules.errors import FutureTime, UsageError
 from liza.rules.value_classes import Value
 
 MAX_CLOCK_LEAD = timedelta(seconds=60)
@@ -92,9 +92,9 @@ def judge_event(
 
 
 def check_time(timestamp: datetime, now: datetime) -> None:
-    """Raise FutureTime if an event is dated more than MAX_CLOCK_LEAD after ``now``.
+    """Raise FutureTime if an event is dated more than MAX_CLOCK_LEAD after ``now``, UsageError as ``check_year`` does.
 
-    Such an event would make all that follow count as late.
+    An event in the future would make all that follow count as late.
     """
     if timestamp - now > MAX_CLOCK_LEAD:
         lead = (timestamp - now).total_seconds()
@@ -103,3 +103,10 @@ def check_time(timestamp: datetime, now: datetime) -> None:
             f"{MAX_CLOCK_LEAD.total_seconds():.0f} s",
             "date -u",
         )
+    check_year(timestamp)
+
+
+def check_year(time: datetime) -> None:
+    """Raise UsageError for a time of the years 1 and 9999: another time zone may have it outside of all years."""
+    if not MINYEAR < time.year < MAXYEAR:
+        raise UsageError(f"the time {time.isoformat()} is not within the years 2 to 9998", "date -u")
