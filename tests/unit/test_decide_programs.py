@@ -159,7 +159,7 @@ def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session
 
 def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_for_otherwise() -> None:
     state, run = claimed(board(task()))
-    for step in (TypeMessage(MESSAGE), PutInBrief(MESSAGE)):
+    for step in (TypeMessage(MESSAGE), PutInBrief((MESSAGE,))):
         assert at(state, session=living(run), message_step=step) == actions.DeliverMessage(run, step)
     waits = at(state, session=living(run), message_step=TryLater("busy", 0.5))
     assert isinstance(waits, actions.Wait)

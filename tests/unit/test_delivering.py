@@ -52,7 +52,7 @@ def test_nothing_is_typed_without_a_session_and_whoever_types_waits_for_the_mome
 
 def test_hooks_take_it_at_the_end_of_the_turn_and_where_nothing_reaches_it_the_brief_has_it_at_once() -> None:
     assert next_step([message()], HOOKED, NOW, HOW) == TryLater("its hook takes it at the end of the turn")
-    assert next_step([message()], DEAF, NOW, HOW) == PutInBrief(message())
+    assert next_step([message()], DEAF, NOW, HOW) == PutInBrief((message(),))
 
 
 def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_answer() -> None:
@@ -62,18 +62,29 @@ def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_an
         assert next_step([tried], TERMINAL, later(pause), HOW) == TypeMessage(tried)
     arrived = message(attempts=1, tried=NOW, carried=True)
     assert isinstance(next_step([arrived], TERMINAL, later(4.9), HOW), TryLater)
-    assert next_step([arrived], TERMINAL, later(5), HOW) == PutInBrief(arrived)
+    assert next_step([arrived], TERMINAL, later(5), HOW) == PutInBrief((arrived,))
 
 
 def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told() -> None:
     tried = message(attempts=3, tried=NOW)
-    assert next_step([tried], TERMINAL, later(5), HOW) == PutInBrief(tried)
+    assert next_step([tried], TERMINAL, later(5), HOW) == PutInBrief((tried,))
     filed = replace(tried, stage=MessageStage.FILED)
     assert isinstance(next_step([filed], TERMINAL, later(29), HOW), TryLater)
-    assert next_step([filed], TERMINAL, later(30), HOW) == TellPerson(filed)
+    assert next_step([filed], TERMINAL, later(30), HOW) == TellPerson((filed,))
     quiet = replace(HOW, send_notification_on_failure=False)
     assert next_step([filed], TERMINAL, later(300), quiet) == TryLater("it is in the brief")
     assert next_step([replace(filed, stage=MessageStage.TOLD)], TERMINAL, later(300), HOW) == TryLater("nothing waits")
+
+
+def test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_time() -> None:
+    many = tuple(message(f"m-{number:04d}") for number in range(1000))
+    assert next_step(many, DEAF, NOW, HOW) == PutInBrief(many)
+    filed = tuple(replace(each, stage=MessageStage.FILED, tried=NOW) for each in many)
+    late = replace(filed[-1], tried=later(10))
+    assert next_step((*filed[:-1], late), DEAF, later(30), HOW) == TellPerson(filed[:-1])
+    told = tuple(replace(each, stage=MessageStage.TOLD, tried=later(30)) for each in filed[:-1])
+    assert next_step((*told, late), DEAF, later(40), HOW) == TryLater("a person was told of others a moment ago", 20.0)
+    assert next_step((*told, late), DEAF, later(60), HOW) == TellPerson((late,))
 
 
 def test_one_that_waits_holds_the_terminal_and_not_those_whose_way_is_another() -> None:

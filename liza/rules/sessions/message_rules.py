@@ -89,15 +89,15 @@ class TypeMessage(Value):
 
 
 class PutInBrief(Value):
-    """Write the message into the brief."""
+    """Write these messages into the brief."""
 
-    message: Message
+    messages: tuple[Message, ...]
 
 
 class TellPerson(Value):
-    """Tell the person that the message was not acknowledged."""
+    """Tell the person that these messages were not acknowledged."""
 
-    message: Message
+    messages: tuple[Message, ...]
 
 
 class TryLater(Value):
@@ -135,16 +135,23 @@ def next_step(
 ) -> DeliveryStep:
     """Return the step for the first message that needs one. None ``channels``: no session runs.
 
-    A waiting message does not delay those behind it, except at a terminal: only one message is typed at a time.
+    A waiting message does not delay those behind it, except at a terminal: only one message is typed at a time. All
+    messages that go into the brief go there in one step, and a person is told of all that are due at once.
     """
     waits: list[TryLater] = []
-    for message in sort_unacknowledged(messages):
-        if message.stage is MessageStage.TOLD:
-            continue
+    waiting = [message for message in sort_unacknowledged(messages) if message.stage is not MessageStage.TOLD]
+    for message in waiting:
         if channels is None:
             return TryLater("no session runs: it goes into the next brief")
         step = _step(message, channels, now, delivery)
-        if not isinstance(step, TryLater):
+        if isinstance(step, TellPerson):
+            rest = _seconds_to_next_alarm(messages, now, delivery)
+            step = TryLater("a person was told of others a moment ago", rest) if rest > 0 else step
+        if isinstance(step, PutInBrief | TellPerson):
+            steps = [_step(each, channels, now, delivery) for each in waiting]
+            alike = tuple(each for each, other in zip(waiting, steps, strict=True) if type(other) is type(step))
+            return type(step)(alike)
+        if isinstance(step, TypeMessage):
             return step
         waits.append(step)
         if channels.has_terminal and message.stage is MessageStage.QUEUED:
@@ -194,12 +201,10 @@ def _delay_of(wait: TryLater) -> float:
 
 def _step(message: Message, channels: DeliveryChannels, now: datetime, delivery: Delivery) -> DeliveryStep:
     if message.stage is MessageStage.FILED:
-        left = _seconds_left(
-            message, now, delivery.retry_backoffs[-1] if delivery.retry_backoffs else delivery.acknowledgment_timeout
-        )
+        left = _seconds_left(message, now, _alarm_delay(delivery))
         if left > 0:
             return TryLater("it is in the brief", left)
-        return TellPerson(message) if delivery.send_notification_on_failure else TryLater("it is in the brief")
+        return TellPerson((message,)) if delivery.send_notification_on_failure else TryLater("it is in the brief")
     if channels.has_stream and not channels.has_terminal:
         return TryLater("its runtime takes it from its stream")
     rest = _seconds_left(message, now, _retry_delay(message, delivery))
@@ -209,7 +214,7 @@ def _step(message: Message, channels: DeliveryChannels, now: datetime, delivery:
         )
     if message.attempts >= delivery.file_fallback_after_attempts or message.carried:
         # A message that was seen to arrive is not typed again: it would be read twice.
-        return PutInBrief(message)
+        return PutInBrief((message,))
     if channels.has_terminal and channels.has_hooks and channels.in_turn:
         # Prefer the hook: it delivers the whole text, also while the program is working.
         left = delivery.readiness_timeout - _seconds_since_try(message, now)
@@ -218,7 +223,18 @@ def _step(message: Message, channels: DeliveryChannels, now: datetime, delivery:
     if channels.has_terminal:
         left = left_to_hook(message, now)
         return TypeMessage(message) if left <= 0 else TryLater("a hook has just taken it", left)
-    return TryLater("its hook takes it at the end of the turn") if channels.has_hooks else PutInBrief(message)
+    return TryLater("its hook takes it at the end of the turn") if channels.has_hooks else PutInBrief((message,))
+
+
+def _alarm_delay(delivery: Delivery) -> float:
+    """Return the seconds that a message is in the brief before a person is told, and between two such alarms."""
+    return delivery.retry_backoffs[-1] if delivery.retry_backoffs else delivery.acknowledgment_timeout
+
+
+def _seconds_to_next_alarm(messages: Sequence[Message], now: datetime, delivery: Delivery) -> float:
+    """Return the seconds until a person may be told of further messages: each alarm counts those that came since."""
+    told = [_seconds_since_try(message, now) for message in messages if message.stage is MessageStage.TOLD]
+    return _alarm_delay(delivery) - min(told, default=float("inf"))
 
 
 def _retry_delay(message: Message, delivery: Delivery) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from liza.crew.liza_path import liza_path
@@ -57,10 +57,10 @@ class MessageCarrier:
         match step:
             case message_rules.TypeMessage(message):
                 self._start_typing(message, run)
-            case message_rules.PutInBrief(message):
-                self._put_in_brief(message)
-            case message_rules.TellPerson(message):
-                self._report_unread(message)
+            case message_rules.PutInBrief(messages):
+                self._put_in_brief(messages)
+            case message_rules.TellPerson(messages):
+                self._report_unread(messages)
             case _:
                 raise AssertionError(step)
 
@@ -138,7 +138,7 @@ class MessageCarrier:
                 self._update(message, carried=False)
             else:
                 # No later try can succeed.
-                self._put_in_brief(message)
+                self._put_in_brief((message,))
             self.notify(f"message {message.id} was not typed: {done.outcome.reason}")
             return
         self._update(message, carried=True)
@@ -148,21 +148,30 @@ class MessageCarrier:
             now = self.crew.clock.now()
             inbox.acknowledge(self.crew.paths, self.agent, (message.id,), done.run, "typed", now)
 
-    def _put_in_brief(self, message: Message) -> None:
-        """Write the message into the brief: the instructions file, the assignment, and the output of `liza ready`."""
+    def _put_in_brief(self, messages: Sequence[Message]) -> None:
+        """Write the messages into the brief: the instructions file, the assignment, the output of `liza ready`."""
         self.launcher.rewrite_brief(self.agent)
-        self._update(message, stage=MessageStage.FILED)
-        self.notify(f"message {message.id} is in the brief now")
+        for message in messages:
+            self._update(message, stage=MessageStage.FILED)
+        verb = "is" if len(messages) == 1 else "are"
+        self.notify(f"{_name_messages(messages)} {verb} in the brief now")
 
-    def _report_unread(self, message: Message) -> None:
-        self._update(message, stage=MessageStage.TOLD)
-        summary = " ".join(message.text.split())[:80]
-        text = f"{self.agent} has not acknowledged message {message.id} ({summary})"
+    def _report_unread(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._update(message, stage=MessageStage.TOLD)
+        summary = " ".join(messages[0].text.split())[:80]
+        text = f"{self.agent} has not acknowledged {_name_messages(messages)} ({summary})"
         self.crew.append_alert_log([f"message_unread  {text}. Next: liza logs {self.agent}"])
         self.notify(f"! {text}")
 
     def _update(self, message: Message, **changes: Any) -> None:
         inbox.update_message(self.crew.paths, self.agent, replace(message, tried=self.crew.clock.now(), **changes))
+
+
+def _name_messages(messages: Sequence[Message]) -> str:
+    """Return the id of a message, or the number of several and the id of the first."""
+    first = f"message {messages[0].id}"
+    return first if len(messages) == 1 else f"{len(messages)} messages, the first is {first}"
 
 
 def _is_match(pattern: str, screen: str) -> bool:
