@@ -6,6 +6,7 @@ import contextlib
 import queue
 import shlex
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -223,9 +224,9 @@ class Supervisor:
     def _do_idle_work(self, seconds: float | None) -> None:
         """Do the periodic work, then wait for an event, at most ``seconds``."""
         self._report_adopted()
-        self._report_ready()
         self._watch_session_end()
         self._watch_output()
+        self._report_ready()
         if self.memory.session is not None:
             self.action_runner.carrier.acknowledge_from_screen(self.memory.session.run)
             if self.memory.session.is_unlogged:
@@ -294,7 +295,9 @@ class Supervisor:
             self.past.ready_run = session.run
         elif self.crew.run_dir(session.run).is_ready():
             self.past.ready_run = session.run
-            seconds = self.crew.clock.monotonic() - session.times.started
+            now, written = time.time(), self.crew.run_dir(session.run).ready_time()
+            passed = 0.0 if written is None else max(0.0, now - written)
+            seconds = max(0.0, self.crew.clock.monotonic() - session.times.started - passed)
             self._notify_once(f"{session.run} ready after {seconds:.1f} s")
 
     def _wait_for_event(self, seconds: float | None) -> None:
@@ -308,6 +311,8 @@ class Supervisor:
         read_at, record_at = self._next_read_time(), self._record_history()
         while (now := clock.monotonic()) < end:
             if now >= read_at:
+                # A hook, or a runtime, writes the sentinel and wakes nobody.
+                self._report_ready()
                 if self._has_model_news(now):
                     return
                 read_at = self._next_read_time()

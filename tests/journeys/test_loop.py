@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from pathlib import Path
 
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, history
@@ -102,6 +104,24 @@ def test_that_a_session_is_ready_is_never_told_after_what_it_did(crew: Crew) -> 
         told = said.partition(f"claimed as {run}")[2].partition("claimed as")[0]
         assert "submitted" in told
         assert f"{run} ready after" not in told.partition("submitted")[2]
+
+
+def test_a_sentinel_of_a_hook_is_reported_at_once_and_with_its_own_time(crew: Crew) -> None:
+    crew.configure(poll_interval=3600)
+    crew.add("task-1")
+    first, last = crew.gate("first"), crew.gate("last")
+    hook = """printf '{"session_id": "s"}' | liza hook claude SessionStart > /dev/null"""
+    text = f"echo x > $NOTES/up\ncat {first}\n{hook}\ncat {last}\n"
+    supervisor = crew.agent("coder-1", crew.script("agent.sh", text, ready=False))
+    crew.wait_note("up")
+    supervisor.process.send_signal(signal.SIGSTOP)
+    crew.open_gate("first")
+    sentinel = crew.paths.run("coder-1.1") / "ready"
+    crew.wait(lambda _: sentinel.exists(), "the sentinel")
+    os.utime(sentinel, (0, 0))
+    supervisor.process.send_signal(signal.SIGCONT)
+    supervisor.wait_said(r"coder-1\.1 ready after 0\.0 s")
+    assert supervisor.stop() == 0
 
 
 def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(crew: Crew) -> None:

@@ -84,6 +84,13 @@ class RunDir:
         """Return whether the run has read its brief."""
         return self.read_sentinel() is not None
 
+    def ready_time(self) -> float | None:
+        """Return when the ready record was written, in seconds since the epoch; None without one.
+
+        The time in the record has whole seconds.
+        """
+        return _written_at(self.path / "ready")
+
     def read_sentinel(self) -> Sentinel | None:
         """Return the ready record."""
         return self._get("ready", Sentinel)
@@ -268,17 +275,22 @@ class RunDir:
     def last_output_time(self) -> float | None:
         """Return the time of the last output in seconds since the epoch; None if there is no output or it cannot be
         read."""
-        try:
-            status = self.output_path.stat()
-        except OSError:
-            return None
-        return status.st_mtime if status.st_size else None
+        return _written_at(self.output_path)
 
     def _put(self, name: str, value: object) -> None:
         atomic.write(self.path / name, msgspec.json.encode(value) + b"\n")
 
     def _get(self, name: str, kind: type[T]) -> T | None:
         return read_struct(self.path / name, kind)
+
+
+def _written_at(path: Path) -> float | None:
+    """Return when a file was written last; None if it is empty or cannot be read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime if status.st_size else None
 
 
 def read_struct(path: Path, kind: type[T]) -> T | None:
