@@ -122,7 +122,7 @@ READINESS = [
     (seen(tail="> \nworking\n", ready_prompt="> "), StillStarting("no sign of readiness yet")),
     (
         seen(since_start=61.0),
-        NotReady(NotReadyReason.SILENT, "its process is running and has printed nothing after 61 s"),
+        NotReady(NotReadyReason.SILENT, "its process is running and has printed and reported nothing after 61 s"),
     ),
     (
         seen(since_start=61.0, tail="thinking\n"),

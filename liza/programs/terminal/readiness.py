@@ -146,7 +146,7 @@ def _classify_late(facts: ReadinessFacts) -> Ready | NotReady:
     if facts.has_asked:
         return Ready("has asked its model")
     if not facts.tail.strip():
-        return NotReady(NotReadyReason.SILENT, f"its process is running and has printed nothing {waited}")
+        return NotReady(NotReadyReason.SILENT, f"its process is running and has printed and reported nothing {waited}")
     return NotReady(
         NotReadyReason.BUSY, f"it prints output and has not read its brief {waited}{_last_line(facts.tail)}"
     )
