@@ -35,6 +35,7 @@ _CODE_RUNS = lazy_pattern(
 _CODE_TICKS = lazy_pattern(r"`([^`]*)`")
 _LITERAL = lazy_pattern(r"[\s(\[{]*[fFrRbBuU]{0,2}['\"`]")
 _EDITORS = ("vim", "ed", "osascript")
+_RUNS_TEXT = ("eval", "trap")
 _TICKS = ("perl", "ruby", "php")
 _RUN_LENGTH = 2000  # characters of the arguments of a call
 _CODE_WORDS_EACH = 8
@@ -81,9 +82,14 @@ def _unknown_program(walk: ShellWalk, name: str, words: list[str], scope: Scope,
         normal, area = normalize_git(["git", *words[1:]], scope)
         walk.acts.append(Act(SHELL, [name, *normal[1:]], area=area))
         return
-    for candidate in ("git", "eval", "trap", *walk.table.shells, *walk.table.wrappers):
+    for candidate in ("git", *_RUNS_TEXT, *walk.table.shells, *walk.table.wrappers):
         if match_glob(candidate, name):
             walk.invoke([candidate, *words[1:]], scope.copy(), stdin)
+
+
+def runs_others(walk: ShellWalk, name: str) -> bool:
+    """Return whether a program runs other commands, which its arguments name."""
+    return name in _RUNS_TEXT or name in walk.table.shells or name in walk.table.wrappers
 
 
 def _change_shell(walk: ShellWalk, name: str, words: list[str], scope: Scope) -> bool:

@@ -78,6 +78,8 @@ class Scope:
                 return (MANY,)
             index = int(name) - 1
             return (self.arguments[index] if index < len(self.arguments) else "",)
+        if name == "IFS":
+            return (" \t\n", *self.variables.get(name, ()))
         return self.variables.get(name, (MANY,))
 
 

@@ -6,10 +6,10 @@ from itertools import product
 
 from liza.rules.guards.acts import READ, SHELL, WRITE, Act, GuardFacts
 from liza.rules.guards.normal_commands import locate_git_path
-from liza.rules.guards.shell_programs import FROM_FILE, is_set_up, run_program
+from liza.rules.guards.shell_programs import FROM_FILE, is_set_up, run_program, runs_others
 from liza.rules.guards.shell_scope import MAX_COMBINATIONS, Scope, expand
 from liza.rules.guards.shell_syntax import CannotJudge, Redirect, ShellNode, WordPart
-from liza.rules.guards.shell_table import ShellTable, positionals
+from liza.rules.guards.shell_table import ShellTable, positionals, program_name
 from liza.rules.guards.word_matching import ANY, MANY, is_known, is_unknown
 
 TYPE_CHECKING = False
@@ -233,6 +233,18 @@ class ShellWalk:
             self._function(scope.functions[words[0]], scope, tuple(words[1:]), stdin)
         else:
             run_program(self, words, scope, stdin)
+            split = self._split_program(words)
+            if split:
+                self.invoke(split, scope.copy(), stdin)
+
+    def _split_program(self, words: Sequence[str]) -> list[str]:
+        """Return the words that ``git${X}push`` may become; empty if no unquoted expansion may end a program's name."""
+        start, many, rest = words[0].partition(MANY)
+        name = program_name(start)
+        runs_more = name in self.guarded_programs or runs_others(self, name)
+        if not many or not (name == "git" or (rest and runs_more)):
+            return []
+        return [start, MANY, *filter(None, rest.split(MANY)), *words[1:]]
 
     def _with_arguments(self, script: str, arguments: Sequence[str], scope: Scope, stdin: str) -> None:
         """Run the last command of a script, such as an alias, with more arguments."""
