@@ -34,7 +34,9 @@ _CODE_RUNS = lazy_pattern(
 """Where a program runs a command: a call with its arguments in parentheses or behind a space, or a pipe of awk."""
 _CODE_TICKS = lazy_pattern(r"`([^`]*)`")
 _LITERAL = lazy_pattern(r"[\s(\[{]*[fFrRbBuU]{0,2}['\"`]")
+_RECIPE_MARKS = lazy_pattern(r"(?m)(?:^\t|;)\s*[@+-]+")
 _EDITORS = ("vim", "ed", "osascript")
+_MAKES = ("make", "gmake")
 _RUNS_TEXT = ("eval", "trap")
 _TICKS = ("perl", "ruby", "php")
 _RUN_LENGTH = 2000  # characters of the arguments of a call
@@ -338,7 +340,12 @@ def scan_code(walk: ShellWalk, code: str, scope: Scope, name: str = "") -> None:
 
 
 def _run_code(code: str, name: str) -> list[str]:
-    """Return the parts of a program that may be commands: arguments of calls; all of it if one is computed."""
+    """Return the parts of a program that may be commands: arguments of calls; all of it if one is computed.
+
+    All of a makefile, without the marks before the commands of its recipes.
+    """
+    if name in _MAKES:
+        return [_RECIPE_MARKS.sub(" ", code)]
     if not name or name in _EDITORS:
         return [code]
     pieces = [match.group(1) for match in _CODE_TICKS.finditer(code)] if name in _TICKS else []
