@@ -923,6 +923,11 @@ TABLE: dict[str, Defence] = {
             f"{COMMANDS}['own-worktree-only'-'git -C /home/ann/shop commit -am x']",
         ),
     ),
+    "ends of program names": Defence(
+        "a command is judged that an unquoted expansion splits off the name of its program",
+        {"liza.rules.guards.shell_walk:ShellWalk._split_program": gives([])},
+        (f"{COMMANDS}['no-push'-'git${{X}}push']", f"{COMMANDS}['no-push'-'env${{X}}git push']"),
+    ),
     "directory options": Defence(
         "a tool that an option sends to the person's checkout is not taken for one in the agent's worktree",
         {"liza.rules.guards.shell_programs:_area": _where_it_is_called},
@@ -1393,6 +1398,19 @@ TABLE: dict[str, Defence] = {
         ),
     ),
     # ── the server of the worker API ──
+    "years of times": Defence(
+        "a time that some time zone cannot show is refused, and is no bug",
+        {"liza.rules.worker_api.lifecycle_rules:check_year": gives(None)},
+        ("tests/unit/test_lifecycle_rules.py::test_a_time_that_no_time_zone_can_show_is_refused",),
+    ),
+    "alarms of unread messages": Defence(
+        "a thousand unread messages are one alarm, and not a thousand",
+        {"liza.rules.sessions.message_rules:_seconds_to_next_alarm": gives(0.0)},
+        (
+            "tests/unit/test_delivering.py"
+            "::test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_time",
+        ),
+    ),
     "web pages": Defence(
         "a page in the person's browser cannot call the worker API",
         {"liza.server.callers:refuse_web_pages": gives(None)},
