@@ -170,8 +170,8 @@ class MessageCarrier:
 
 def _name_messages(messages: Sequence[Message]) -> str:
     """Return the id of a message, or the number of several and the id of the first."""
-    first = f"message {messages[0].id}"
-    return first if len(messages) == 1 else f"{len(messages)} messages, the first is {first}"
+    first = messages[0].id
+    return f"message {first}" if len(messages) == 1 else f"{len(messages)} messages from {first} on"
 
 
 def _is_match(pattern: str, screen: str) -> bool:
