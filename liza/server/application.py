@@ -233,7 +233,7 @@ async def _read_body(request: Request) -> bytes:
     except TimeoutError:
         raise RequestProblem(408, "timeout", f"the body did not arrive within {BODY_SECONDS:g} s") from None
     except ClientDisconnect:
-        # Nobody reads this answer: it is only counted.
+        # The client does not read this answer: it is only counted.
         raise RequestProblem(400, "invalid-request", "the client disconnected within the body") from None
     if size > MAX_BODY:
         raise RequestProblem(413, "too-large", f"the body has more than {MAX_BODY >> 20} MB")

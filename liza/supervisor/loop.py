@@ -311,7 +311,7 @@ class Supervisor:
         read_at, record_at = self._next_read_time(), self._record_history()
         while (now := clock.monotonic()) < end:
             if now >= read_at:
-                # A hook, or a runtime, writes the sentinel and wakes nobody.
+                # A hook, or a runtime, writes the sentinel without a wake-up.
                 self._report_ready()
                 if self._has_model_news(now):
                     return

@@ -233,8 +233,8 @@ def _alarm_delay(delivery: Delivery) -> float:
 
 def _seconds_to_next_alarm(messages: Sequence[Message], now: datetime, delivery: Delivery) -> float:
     """Return the seconds until a person may be told of further messages: each alarm counts those that came since."""
-    told = [_seconds_since_try(message, now) for message in messages if message.stage is MessageStage.TOLD]
-    return _alarm_delay(delivery) - min(told, default=float("inf"))
+    alarms = [_seconds_since_try(message, now) for message in messages if message.stage is MessageStage.TOLD]
+    return _alarm_delay(delivery) - min(alarms, default=float("inf"))
 
 
 def _retry_delay(message: Message, delivery: Delivery) -> float:
