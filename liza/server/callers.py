@@ -10,7 +10,7 @@ from liza.crew.caller import current_person
 from liza.crew.crew import Crew
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
-from liza.server.peers import Peer, PeerSession, is_outside_sessions
+from liza.server.peers import Peer, PeerSession
 from liza.server.problems import RequestProblem
 
 _LOCAL_HOST = lazy_pattern(r"(?i:localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
@@ -102,7 +102,7 @@ def require_own_session(crew: Crew, connection: Connection, run: str) -> str | N
 def _find_person(crew: Crew, connection: Connection, access: Access) -> ApiCaller:
     if connection.peer is None:
         raise _unauthorized("the request has no bearer token")
-    if not is_outside_sessions(connection.peer, crew.paths.root):
+    if not connection.session.is_outside_sessions(crew.paths.root):
         raise _unauthorized("the request comes from inside a session, and has no bearer token")
     if access is Access.RUN:
         raise _unauthorized("this is for an agent's run, and the request has no bearer token")

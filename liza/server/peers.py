@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import Value
 from liza.server import tcp_peers
 from liza.server.problems import RequestProblem
@@ -60,6 +61,8 @@ class PeerSession:
     def __init__(self, peer: Peer | None, ends: TcpEnds | None = None) -> None:
         """``peer`` of a Unix socket; None if the system does not tell. ``ends`` of a TCP connection."""
         self._peer, self._ends = peer, ends
+        # At the start of the connection: after the end of the peer another process may get its pid.
+        self._process = processes.identify_process(peer.pid) if peer is not None and peer.pid > 0 else None
         self._found: tuple[str | None] | None = (None,) if peer is None and ends is None else None
 
     @property
@@ -73,18 +76,39 @@ class PeerSession:
         Raises RequestProblem for a peer that has ended, or over TCP cannot be found. Call it in a thread.
         """
         if self._found is None:
-            peer = self._peer if self._ends is None else find_tcp_peer(self._ends)
-            self._found = (_find_session(peer, root) if peer is not None else None,)
+            self._found = (self._find_run(root),)
         return self._found[0]
 
+    def _find_run(self, root: Path) -> str | None:
+        peer, process = self._peer, self._process
+        if self._ends is not None:
+            peer = find_tcp_peer(self._ends)
+            process = processes.identify_process(peer.pid)
+        if peer is None:
+            return None
+        run = find_run(peer, root)
+        # A process of a session could connect, pass the socket on and end: nothing shows its session any more. The
+        # process is looked up again afterwards, so that it existed while its ancestors were read.
+        if peer.pid > 0 and not _is_running(peer.pid, process):
+            raise _refused("the process that connected has ended, so its session is not known")
+        return run
 
-def _find_session(peer: Peer, root: Path) -> str | None:
-    run = find_run(peer, root)
-    # A process of a session could connect, pass the socket on and end: nothing shows its session any more. The pid is
-    # looked up afterwards, so that it existed while its ancestors were read.
-    if run is None and peer.pid > 0 and processes.identify_process(peer.pid) is None:
-        raise _refused("the process that connected has ended, so its session is not known")
-    return run
+    def is_outside_sessions(self, root: Path) -> bool:
+        """Return whether neither the peer nor an ancestor of it belongs to a session of the crew.
+
+        False if its process cannot be read: it is in another pid namespace, or has ended. False over TCP.
+        """
+        if self._peer is None or self._process is None:
+            return False
+        environments = list(ancestors.process_environments(self._peer.pid))
+        if not environments or not _is_running(self._peer.pid, self._process):
+            return False
+        return not any(environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root) for environ in environments)
+
+
+def _is_running(pid: int, process: ProcessIdentity | None) -> bool:
+    """Whether ``pid`` is still that of the process."""
+    return process is not None and processes.identify_process(pid) == process
 
 
 def is_same_user(peer: Peer) -> bool:
@@ -101,16 +125,3 @@ def find_run(peer: Peer, root: Path) -> str | None:
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root):
             run = environ["LIZA_RUN"]
     return run
-
-
-def is_outside_sessions(peer: Peer, root: Path) -> bool:
-    """Return whether neither the peer nor an ancestor of it belongs to a session of the crew.
-
-    False if its process cannot be read: it is in another pid namespace, or has ended.
-    """
-    if peer.pid <= 0 or processes.identify_process(peer.pid) is None:
-        return False
-    environments = list(ancestors.process_environments(peer.pid))
-    if not environments:
-        return False
-    return not any(environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root) for environ in environments)

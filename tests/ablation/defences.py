@@ -1418,7 +1418,7 @@ TABLE: dict[str, Defence] = {
     ),
     "sessions at the socket": Defence(
         "a process of a session is no person at the socket of the worker API",
-        {"liza.server.peers:is_outside_sessions": gives(True)},
+        {"liza.server.peers:PeerSession.is_outside_sessions": gives(True)},
         (f"{SERVER}test_a_person_needs_no_token_at_the_socket_and_a_session_does",),
     ),
     "sessions of tokens": Defence(
