@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from liza.rules.errors import LockTimeout, Refused
+from liza.rules.errors import LockTimeout, NotRegularFile, Refused
 from liza.system import files, proc_stat, untrusted_files
 from liza.system.flock import take_flock
 
@@ -162,15 +162,17 @@ def unlock_file(descriptor: int) -> None:
     os.close(descriptor)
 
 
+MAX_LINE: Final = 400
+"""Bytes of the line in a lock file."""
 _HOLDER_LINES: dict[int, bytes] = {}
 
 
 def _own_holder_line() -> bytes:
-    """Return the line ``pid start command`` of this process, at most 400 bytes; built once per pid."""
+    """Return the line ``pid start command`` of this process, at most MAX_LINE bytes; built once per pid."""
     pid = os.getpid()
     if pid not in _HOLDER_LINES:
         _HOLDER_LINES.clear()
-        _HOLDER_LINES[pid] = f"{pid} {_start_ticks(pid)} {_command_line(pid)}\n".encode(errors="replace")[:400]
+        _HOLDER_LINES[pid] = f"{pid} {_start_ticks(pid)} {_command_line(pid)}\n".encode(errors="replace")[:MAX_LINE]
     return _HOLDER_LINES[pid]
 
 
@@ -206,15 +208,24 @@ def describe_holder(path: Path) -> str:
                 continue
             return f"process {pid} (started at tick {_start_ticks(pid)}) holds it: {_command_line(pid)}"
     try:
-        pid_text, start, command = path.read_text(errors="replace").split(" ", 2)
-    except (OSError, ValueError):
+        pid_text, start, command = _read_line(path).split(" ", 2)
+    except (OSError, ValueError, NotRegularFile):
         return "its holder is unknown"
     return f"last taken by process {pid_text} (started at tick {start}): {command.strip()}"
 
 
 def last_holder_pid(path: Path) -> int | None:
-    """Return the pid in a lock file, which is that of the last holder; None if there is none."""
+    """Return the pid in a lock file, which is that of the last holder; None if there is none.
+
+    Agents can write in the file: do not send a signal to this process. `lock_holders.find_holder` asks the kernel.
+    """
     try:
-        return int(path.read_text(errors="replace").split(" ", 1)[0])
-    except (OSError, ValueError):
+        return int(_read_line(path).split(" ", 1)[0])
+    except (OSError, ValueError, NotRegularFile):
         return None
+
+
+def _read_line(path: Path) -> str:
+    """Return the begin of a lock file: whoever can write in it can make it large. Raises NotRegularFile, OSError."""
+    with untrusted_files.open_to_read(path) as file:
+        return file.read(MAX_LINE).decode(errors="replace")

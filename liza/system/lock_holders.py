@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from liza.system import proc_stat, processes
+from liza.system.file_lock import last_holder_pid
 
 _PROC = Path("/proc")
 
@@ -30,6 +31,17 @@ def find_holders(path: Path) -> tuple[int, ...]:
     if holders:
         return holders
     return tuple(pid for pid in sorted(_find_heirs(takers)) if proc_stat.has_open(pid, wanted))
+
+
+def find_holder(path: Path) -> int | None:
+    """Return the process that holds the lock, by the kernel's list: agents can write in the lock file.
+
+    Without /proc the file is believed, if the process is not this one and not init. None if it is not known.
+    """
+    if processes.has_proc():
+        return next(iter(find_holders(path)), None)
+    pid = last_holder_pid(path)
+    return pid if pid is not None and pid > 1 and pid != os.getpid() else None
 
 
 def read_command(pid: int) -> tuple[str, ...]:

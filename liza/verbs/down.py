@@ -31,8 +31,8 @@ from liza.rules.paths import HISTORY_REF
 from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.value_classes import Value
-from liza.system import crash_points, files, processes
-from liza.system.file_lock import Lock, last_holder_pid
+from liza.system import crash_points, files, lock_holders, processes
+from liza.system.file_lock import Lock
 from liza.system.flock import is_flock_held
 
 SALVAGE_PREFIX = "refs/liza/salvage/"
@@ -114,7 +114,7 @@ def _restart_command(crew: Crew, stopped: list[str]) -> str:
 
 def _stop(crew: Crew, agent: str, *, now: bool) -> None:
     path = crew.paths.supervisor_lock(agent)
-    pid = last_holder_pid(path)
+    pid = lock_holders.find_holder(path)
     if pid is None:
         raise Refused(f"the supervisor of {agent} holds its lock, but its pid is unknown", f"fuser {path}")
     with suppress(ProcessLookupError):

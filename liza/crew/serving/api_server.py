@@ -6,7 +6,6 @@ import os
 import signal
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from liza.crew.crew import Crew
@@ -14,7 +13,7 @@ from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import asdict as fields_of
 from liza.system import files, lock_holders, processes, untrusted_files
-from liza.system.file_lock import Lock, last_holder_pid
+from liza.system.file_lock import Lock
 from liza.system.flock import is_flock_held
 
 PACKAGES: Final = ("starlette", "uvicorn", "httptools")
@@ -62,7 +61,7 @@ def describe(crew: Crew) -> dict[str, Any]:
         "running": running,
         "expected": running or (was_started and has_supervisor(crew)),
         "since": _read_start(crew) if running else None,
-        "pid": last_holder_pid(crew.paths.server_lock) if running else None,
+        "pid": lock_holders.find_holder(crew.paths.server_lock) if running else None,
         "socket": str(crew.paths.api_socket),
         "port": read_port(crew) if running else None,
         "error": error,
@@ -102,7 +101,7 @@ def stop(crew: Crew) -> bool:
     if not is_serving(crew):
         return False
     lock = Lock(crew.paths.server_lock)
-    pid = _find_server(crew.paths.server_lock)
+    pid = lock_holders.find_holder(crew.paths.server_lock)
     server = None if pid is None else processes.identify_process(pid)
     for number, limit in ((signal.SIGTERM, STOP_TIMEOUT), (signal.SIGKILL, KILL_TIMEOUT)):
         if pid is not None and is_serving(crew):
@@ -114,17 +113,6 @@ def stop(crew: Crew) -> bool:
     lock.acquire(timeout=0)
     lock.release()
     return True
-
-
-def _find_server(lock: Path) -> int | None:
-    """Return the process that holds the lock, by the kernel's list: agents can write in the lock file.
-
-    Without /proc the file is believed, if the process is not this one's and not init.
-    """
-    if processes.has_proc():
-        return next(iter(lock_holders.find_holders(lock)), None)
-    pid = last_holder_pid(lock)
-    return pid if pid is not None and pid > 1 and pid != os.getpid() else None
 
 
 def _wait_free(lock: Lock, limit: float) -> bool:
