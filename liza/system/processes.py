@@ -134,6 +134,26 @@ def iter_guard_pids(run: str, root: Path) -> Iterator[int]:
     return _iter_pids_with_variables(f"{SHIM_PREFIX}RUN={run}", f"{SHIM_PREFIX}ROOT={root}")
 
 
+def parent_pid(pid: int) -> int | None:
+    """Return the parent of a process; None without ``/proc``, or if the process has ended."""
+    with suppress(OSError):
+        fields = read_stat(pid)
+        return None if fields is None else int(fields[PARENT])
+    return None
+
+
+def is_guard_of(pid: int, run: str, root: Path) -> bool | None:
+    """Return whether a process was started as the shim or a guard of this run; None without ``/proc``, or if its
+    environment cannot be read."""
+    if not has_proc():
+        return None
+    try:
+        rows = _read_environment(pid).split(b"\0")
+    except OSError:
+        return None
+    return {os.fsencode(f"{SHIM_PREFIX}RUN={run}"), os.fsencode(f"{SHIM_PREFIX}ROOT={root}")} <= set(rows)
+
+
 def iter_agent_pids(agent: str, root: Path) -> Iterator[int]:
     """Yield the pids of all runs of an agent of this crew, the highest pid first."""
     # LIZA_AGENT_ID alone is not of a session: a person may have it in the shell that runs `liza up`.

@@ -1,16 +1,21 @@
-"""What `liza down` sends signals to, whatever agents wrote in the files of the crew."""
+"""What `liza down` sends signals to, and what a shim writes to, whatever agents left in the files of the crew."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from liza.crew.crew import Crew
+from liza.programs.session import session_process
+from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.system import file_lock, processes
 from liza.verbs.down import down
 from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
@@ -28,11 +33,12 @@ signal.pause()
 
 @contextmanager
 def running(*words: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         yield process
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
@@ -55,3 +61,48 @@ def test_a_lock_file_that_somebody_made_large_is_read_in_part(tmp_path: Path) ->
         file.truncate(1 << 42)
     assert file_lock.last_holder_pid(path) == 123
     assert "process 123" in file_lock.describe_holder(path)
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="only /proc shows what a process was started as")
+def test_a_forged_record_of_a_session_ends_no_process_that_is_not_of_its_run(crew: Crew) -> None:  # noqa: F811
+    forged = RunDir(crew.paths, "coder-7.1")
+    now = crew.clock.now()
+    forged.create(RunRecord(agent="coder-7", run="coder-7.1", kind="work", started=now))
+    with running("sh", "-c", "sleep 60 & echo $!; wait") as victim:
+        assert victim.stdout is not None
+        below = int(victim.stdout.readline())
+        shim, child = processes.identify_process(victim.pid), processes.identify_process(below)
+        assert shim is not None
+        assert child is not None
+        record = session_process.RunningSession(shim=shim, child=child, time=now)
+        (forged.path / "session.json").write_bytes(msgspec.json.encode(record))
+        down(crew)
+        assert victim.poll() is None
+        assert processes.identify_process(below) == child
+
+
+def test_a_shim_follows_no_link_that_was_planted_for_its_files(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
+    run = RunDir(crew.paths, "coder-1.1")
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    for name in ("session.json.aside", "exit.json.aside"):
+        (run.path / name).symlink_to(precious)
+    env = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(crew.paths.root), "PATH": os.environ["PATH"]}
+    started = session_process.start(run.path, ["true"], tmp_path, env)
+    assert isinstance(started, session_process.RunningSession)
+    state = session_process.wait_for_end(run.path, 30)
+    assert isinstance(state, session_process.EndedSession)
+    assert state.code == 0
+    assert precious.read_text() == "mine"
+
+
+def test_a_pipe_in_place_of_a_sessions_log_is_an_error_at_once(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
+    run = RunDir(crew.paths, "coder-1.1")
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
+    os.mkfifo(run.path / "output.log")
+    os.mkfifo(run.path / "exit.json.aside")
+    env = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(crew.paths.root), "PATH": os.environ["PATH"]}
+    started = session_process.start(run.path, ["true"], tmp_path, env)
+    assert isinstance(started, session_process.StartFailed)
+    assert "output.log" in started.reason

@@ -14,7 +14,7 @@ the rules of ``system/untrusted_files.py`` and ``system/atomic.py`` (O_NOFOLLOW;
 - LOCKFD            a lock held until the shim exits, so that a run directory never has two sessions
 """
 # pathlib would double the time that this takes to start.
-# ruff: noqa: PTH104, PTH123, PTH208
+# ruff: noqa: PTH104, PTH108, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ import errno
 import json
 import os
 import signal
+import stat
 import sys
 import time
 from types import FrameType
@@ -180,9 +181,23 @@ def exec_program(launch: dict[str, Any], terminal: int | None) -> None:
 
 def redirect_stdio(stdin: str) -> None:
     """Read stdin from a file, and append output to the log. Raises OSError."""
-    os.dup2(os.open("output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), 1)
+    os.dup2(open_log("output.log"), 1)
     os.dup2(1, 2)
     os.dup2(os.open(stdin, os.O_RDONLY), 0)
+
+
+def open_log(name: str) -> int:
+    """Open a regular file to append to. Agents can plant a pipe at this name: do not wait for its reader.
+
+    Raises OSError.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    handle = os.open(name, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", name)
+    os.set_blocking(handle, True)
+    return handle
 
 
 def read_all(handle: int) -> bytes:
@@ -225,10 +240,8 @@ def watch_output() -> None:
 def record_size(before: int, size: int) -> None:
     """Append the time and the size to ``output.times`` if the size has changed."""
     if size != before:
-        with contextlib.suppress(OSError):
-            handle = os.open("output.times", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(handle, "ab", buffering=0) as file:
-                file.write(b"%d %d\n" % (time.time(), size))
+        with contextlib.suppress(OSError), os.fdopen(open_log("output.times"), "ab", buffering=0) as file:
+            file.write(b"%d %d\n" % (time.time(), size))
 
 
 def cap(path: str | os.PathLike[str], largest: int = MAX_LOG_SIZE, kept: int = KEPT_LOG_SIZE) -> int:
@@ -377,7 +390,11 @@ def describe_exit(status: int, error: str) -> dict[str, int | str | None]:
 
 def write(name: str, content: dict[str, Any]) -> None:
     """Write a file atomically: write a temporary file, fsync, rename."""
-    with open(name + ".aside", "w") as file:
+    # A new file: agents can plant a link or a pipe at this name.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name + ".aside")
+    handle = os.open(name + ".aside", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
         json.dump(content, file)
         file.flush()
         os.fsync(file.fileno())

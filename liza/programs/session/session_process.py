@@ -226,9 +226,11 @@ def stop(run_dir: Path, run: str, root: Path, grace: float) -> ProcessState:
     """End the session and everything that it started: SIGTERM to the group, ``grace`` seconds, then SIGKILL.
 
     Return the final state. Also valid for a session that is over, or whose shim vanished: then only its orphans are
-    killed. Raises Refused if processes survive.
+    killed, also if ``session.json`` names a shim that is none of this run. Raises Refused if processes survive.
     """
     state = wait_for_end(run_dir, START_LIMIT) if isinstance(read_state(run_dir), ShimStarting) else read_state(run_dir)
+    if isinstance(state, RunningSession) and not _is_of_run(state, run, root):
+        state = VanishedSession(shim=state.shim, child=state.child)
     if isinstance(state, RunningSession):
         terminate(state)
         state = wait_for_end(run_dir, grace)
@@ -244,6 +246,14 @@ def stop(run_dir: Path, run: str, root: Path, grace: float) -> ProcessState:
         pids = ",".join(map(str, survivors))
         raise Refused(f"run {run} left processes that cannot be ended: {pids}", f"ps -fp {pids}")
     return state
+
+
+def _is_of_run(session: RunningSession, run: str, root: Path) -> bool:
+    """Return whether the recorded processes are the run's shim and its child. Agents can write the record."""
+    if processes.is_guard_of(session.shim.pid, run, root) is False:
+        return False
+    parent = processes.parent_pid(session.child.pid)
+    return parent is None or parent == session.shim.pid
 
 
 def terminate(living: RunningSession) -> None:
