@@ -61,3 +61,23 @@ def test_a_line_that_an_agent_wrote_makes_no_negative_usage(tmp_path: Path) -> N
     (tmp_path / "telemetry.jsonl").write_text(line + "\n")
     sums = TelemetryLog(tmp_path).read()
     assert sums is None or (sums.used.tokens >= 0 and (sums.used.cost or 0) >= 0)
+
+
+def test_what_was_measured_stays_used_whatever_an_agent_does_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / ".liza").mkdir()
+    run = RunDir(Paths(tmp_path), "coder-1.1")
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW))
+    event = TelemetryEvent(timestamp=NOW, id="x", usage=TurnUsage(input_tokens=2_000_000, cost_usd=10.0))
+    TelemetryLog(run.path).append([event])
+    meter = Meter(Preset(name="x"), run, NOW, {}, lambda: 0.0)
+    file = run.path / "telemetry.jsonl"
+    with file.open("a") as log:
+        log.write('{"type":"sums_of_earlier_turns"}\n')
+    sums = TelemetryLog(run.path).read()
+    assert sums is not None
+    assert (sums.used.tokens, sums.used.cost) == (2_000_000, 10.0)
+    assert meter.measure(5.0).used == sums.used
+    for change in (lambda: file.write_text('{"type":"sums_of_earlier_turns"}\n'), file.unlink):
+        change()
+        assert meter.measure(5.0).used == sums.used
+    assert meter.final_usage() == sums.used

@@ -91,7 +91,7 @@ class Meter:
                     forget_untimed_calls(self._output_progress),
                     forget_untimed_calls(self._hook_progress),
                 )
-            self._telemetry = self._telemetry_log.read()
+            self._telemetry = _larger(self._telemetry, self._telemetry_log.read())
             if self._telemetry is None:
                 self._read_logs(now)
             return self._metered()
@@ -191,6 +191,11 @@ class Meter:
         except LizaError:
             return None
         return turn.session if turn else None
+
+
+def _larger(before: TelemetrySums | None, now: TelemetrySums | None) -> TelemetrySums | None:
+    """Return the sums with more turns. An agent can remove the file, and what was used stays used."""
+    return before if now is None or (before is not None and now.turns < before.turns) else now
 
 
 def _parse_object(line: str) -> object | None:

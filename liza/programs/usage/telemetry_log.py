@@ -117,8 +117,8 @@ class TelemetryLog:
     def _read_earlier(self) -> None:
         """Read the rotated file. If its successor begins with sums, these replace the ones read here."""
         data = untrusted_files.read_if_exists(self._earlier, READ_LIMIT) or b""
-        for line in _complete_lines(data):
-            self._fold(line)
+        for number, line in enumerate(_complete_lines(data)):
+            self._fold(line, is_first=number == 0)
         self._earlier_keys, self._keys = self._keys, set()
 
     def _read_new_lines(self) -> None:
@@ -133,19 +133,19 @@ class TelemetryLog:
             end = data.rfind(b"\n") + 1
             if end < len(data):
                 file.truncate(self._size + end)
-            for line in _complete_lines(data):
-                self._fold(line)
+            for number, line in enumerate(_complete_lines(data), self._size):
+                self._fold(line, is_first=number == 0)
             self._size += end
 
-    def _fold(self, line: bytes) -> None:
+    def _fold(self, line: bytes, *, is_first: bool) -> None:
         """Add a stored line. A line that is none of Liza's is skipped: agents can write here."""
         try:
             entry = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         if isinstance(entry, TelemetrySums):
-            # Sums that an agent wrote must not lower what the session has used.
-            if is_possible(entry.used):
+            # Sums that an agent wrote must not lower what was used. Liza writes them at the begin of a file.
+            if is_first and is_possible(entry.used) and entry.turns >= self._sums.turns:
                 self._sums = entry
             return
         self._add(_event_key(entry, line), entry)
