@@ -28,6 +28,10 @@ HEAD_SECONDS: Final = 10.0
 """Seconds within which a client that has connected must send the head of its first request."""
 KEEP_ALIVE_SECONDS: Final = 60
 """Seconds for which a connection stays open between two requests."""
+REPORT_SECONDS: Final = 60.0
+"""Seconds between two reports of one kind of error in the event loop."""
+MAX_REPORTED: Final = 100
+"""Kinds of errors that are remembered."""
 STOP_SECONDS: Final = 3
 """Seconds for requests that are under way when the server stops."""
 Application = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
@@ -111,6 +115,26 @@ class _WorkerProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
+class _ErrorReports:
+    """Report errors of the event loop, each kind at most once in REPORT_SECONDS.
+
+    Without free descriptors asyncio reports each of hundreds of connections that wait, several times a second.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._reported: dict[str, float] = {}
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        message, now = str(context.get("message")), self._clock()
+        if now - self._reported.get(message, -REPORT_SECONDS) < REPORT_SECONDS:
+            return
+        if len(self._reported) > MAX_REPORTED:
+            self._reported.clear()
+        self._reported[message] = now
+        loop.default_exception_handler(context)
+
+
 class _QuietServer(uvicorn.Server):
     """A server that leaves signals to its caller: uvicorn would raise them again when it has stopped."""
 
@@ -155,6 +179,7 @@ async def listen(
         server.should_exit = True
 
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_ErrorReports(loop.time))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop)
     serving = asyncio.create_task(server.serve(sockets=sockets))

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import os
 import queue
+import resource
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from liza.board import events, wake_up
@@ -35,6 +37,8 @@ SWITCH_SECONDS: Final = 0.0005
 thread that computes."""
 CHECK_SECONDS: Final = 1.0
 """Seconds between two looks at whether the crew still exists."""
+START_SECONDS: Final = 30.0
+"""Seconds after a change for which a run without a session is looked at again: its session may be starting."""
 LONELY_SECONDS: Final = 5.0
 """Seconds after which a server of a crew ends that no supervisor runs for."""
 
@@ -52,7 +56,8 @@ def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False,
         lock.acquire(timeout=LOCK_TIMEOUT)
     except LockTimeout as error:
         raise Refused(f"the crew has a server already: {error.message}", "liza status") from error
-    lock_identity = _identity(crew)
+    lock_identity = _identity(crew.paths.server_lock)
+    _allow_many_connections()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         listening = sockets.open_sockets(crew.paths)
@@ -62,11 +67,18 @@ def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False,
         starter = os.getppid()
         process = _Process(use_cached_board(crew), port, with_crew, starter if _report_ready(ready_fd) else None)
         asyncio.run(process.run(listening))
-        if _identity(crew) == lock_identity:  # else the addresses are those of another server
+        if _identity(crew.paths.server_lock) == lock_identity:  # else the addresses are those of another server
             sockets.remove_addresses(crew.paths)
     finally:
         lock.release()
     return 0
+
+
+def _allow_many_connections() -> None:
+    """Raise the limit of open files to the largest that the system allows: each connection is one."""
+    _, largest = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (largest, largest))
 
 
 def _report_ready(ready_fd: int | None) -> bool:
@@ -94,7 +106,7 @@ class _Process:
         self._api = ApiServer(crew, self._find_run_of_token, self._record_history)
         self._api.facts.port = port
         self._starter = starter
-        self._lock_identity = _identity(crew)
+        self._files = _identities(crew)
 
     async def run(self, listening: list[Any]) -> None:
         application = make_application(self._api, OPERATIONS)
@@ -118,25 +130,34 @@ class _Process:
             watch.subscribe(changes)
             # A stream may have looked before the watch was active.
             call_in_loop(self._api.hub.wake)
+            start_until = 0.0
             while True:
-                self._write_port_files()
+                are_started = self._write_port_files()
+                # A run is on the board before its session, and nothing wakes the watchers when that starts.
+                awaits_start = not are_started and time.monotonic() < start_until
                 # Several changes at once need one look at the runs.
-                for event in _take_all(changes):
+                taken = _take_all(changes, CHECK_SECONDS if awaits_start else None)
+                start_until = time.monotonic() + START_SECONDS if taken else start_until
+                for event in taken:
                     if isinstance(event, events.FileChanged):
                         call_in_loop(self._api.hub.wake, event.path.name)
                     elif isinstance(event, events.WatchLost):
                         call_in_loop(self._api.hub.wake)
 
-    def _write_port_files(self) -> None:
-        # A board that cannot be read is reported by the supervisors; the files are written at the next change.
+    def _write_port_files(self) -> bool:
+        """Write the port files of the open runs. Return whether each agent's newest run has a directory."""
+        # A board that cannot be read is reported by the supervisors.
         with contextlib.suppress(LizaError, OSError):
             state = self._crew.board.read()
             newest = [run_id(name, agent.runs) for name, agent in state.agents.items() if agent.runs]
             living = [run for run in newest if _is_open(self._crew, run)]
             sockets.write_worker_ports(self._crew.paths, living, self._port)
+            return all(self._crew.run_dir(run).exists() for run in newest)
+        return False
 
     def _check(self, call_in_loop: Callable[..., None], stop: Callable[[], None]) -> None:
-        """Stop the server when its .liza was deleted or moved, or when its crew has ended; return unused memory."""
+        """Stop the server when its lock or socket was deleted, moved or replaced, or when its crew has ended. A crew
+        starts its server again. Also return unused memory."""
         lonely = 0.0
         pause = threading.Event()
         returns = MemoryReturns(time.monotonic)
@@ -144,7 +165,7 @@ class _Process:
             returns.return_if_due()
             is_alone = self._with_crew and not api_server.has_supervisor(self._crew)
             lonely = lonely + CHECK_SECONDS if is_alone and os.getppid() != self._starter else 0.0
-            if _identity(self._crew) != self._lock_identity or lonely >= LONELY_SECONDS:
+            if _identities(self._crew) != self._files or lonely >= LONELY_SECONDS:
                 call_in_loop(stop)
                 return
 
@@ -163,10 +184,11 @@ class _Process:
                 record_if_unsupervised(self._crew)
 
 
-def _take_all(changes: queue.Queue[Any]) -> list[Any]:
-    """Wait for an event; return it and those that wait behind it."""
-    taken = [changes.get()]
+def _take_all(changes: queue.Queue[Any], limit: float | None) -> list[Any]:
+    """Wait for an event, at most ``limit`` seconds; return it and those that wait behind it."""
+    taken = []
     with contextlib.suppress(queue.Empty):
+        taken.append(changes.get(timeout=limit))
         while True:
             taken.append(changes.get_nowait())
     return taken
@@ -177,10 +199,15 @@ def _is_open(crew: Crew, run: str) -> bool:
     return directory.exists() and not directory.is_concluded()
 
 
-def _identity(crew: Crew) -> tuple[int, int] | None:
-    """Return what identifies the lock file; None if it does not exist."""
+def _identities(crew: Crew) -> tuple[tuple[int, int] | None, ...]:
+    """Return what identifies the lock file and the socket."""
+    return _identity(crew.paths.server_lock), _identity(crew.paths.api_socket)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what identifies a file; None if it does not exist."""
     try:
-        facts = crew.paths.server_lock.stat()
+        facts = path.lstat()
     except OSError:
         return None
     return facts.st_dev, facts.st_ino

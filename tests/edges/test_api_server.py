@@ -20,6 +20,7 @@ import pytest
 from liza.crew.crew import find_crew
 from liza.crew.serving import address_facts
 from liza.programs.session.run_directory import RunDir
+from liza.rules.model import Agent
 from liza.system.flock import lock_path
 from liza.verbs.doctor import doctor
 from liza.worker import identity
@@ -525,13 +526,34 @@ def test_the_doctor_names_each_fault_of_the_addresses(shared: Api, monkeypatch: 
         subprocess.run(hint.split(), check=True)
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        assert hints() == [f"kill {server.pid}"]
+        assert hints() == [f"kill -9 {server.pid}"]
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    port, aside = paths.api_port.read_text(), paths.runs / "aside"
+    port = paths.api_port.read_text()
     paths.api_port.write_text("x")
-    paths.api_socket.rename(aside)
-    assert hints() == [f"kill {server.pid}"] * 2
-    aside.rename(paths.api_socket)
+    assert hints() == [f"kill {server.pid}"]
     paths.api_port.write_text(port)
     assert hints() == [""]
+
+
+def test_a_server_whose_socket_was_removed_or_replaced_ends_so_that_another_one_is_started(api: Api) -> None:
+    assert api.process is not None
+    with socket.socket(socket.AF_UNIX) as impostor, contextlib.chdir(api.paths.runs):
+        api.paths.api_socket.unlink()
+        impostor.bind(api.paths.api_socket.name)
+        assert api.process.wait(30) == 0
+    api.start()
+    assert api.get("/v1/health").status == 200
+
+
+def test_a_run_whose_session_starts_after_its_claim_gets_its_port_file(api: Api) -> None:
+    api.crew.work_by_hand("task-1")
+    with api.crew.board.transaction("test", "agents") as tx:
+        tx.state = tx.state.with_agent("coder-2", Agent(role="coder", status="WORKING", runs=1))
+    api.open_run("coder-2.1")
+    wake(api)
+    # The server has looked at the runs: that of the claim has no session yet.
+    until(lambda: api.paths.worker_port("coder-2.1").exists(), "the port file of another run")
+    assert not api.paths.worker_port("coder-1.1").exists()
+    api.open_run("coder-1.1", "task-1")
+    until(lambda: api.paths.worker_port("coder-1.1").exists(), "the port file")

@@ -19,7 +19,7 @@ FAULTS = {
     "stricter than needed": ({"socket_mode": stat.S_IFSOCK | 0o400}, []),
     "socket gone": ({"socket_mode": None, "silence": "No such file"}, [("is gone", "kill 7")]),
     "a file": ({"socket_mode": stat.S_IFREG | 0o600, "silence": "refused"}, [("not a socket", "kill 7")]),
-    "silent": ({"silence": "no answer within 3 s"}, [("no answer within 3 s", "kill 7")]),
+    "silent": ({"silence": "no answer within 3 s"}, [("no answer within 3 s", "kill -9 7")]),
     "silent, of an unknown process": ({"pid": None, "silence": "refused"}, [("does not answer", "liza down")]),
     "socket for all": ({"socket_mode": stat.S_IFSOCK | 0o666}, [("0666", f"chmod 600 {SOCKET}")]),
     "directory for the group": ({"directory_mode": stat.S_IFDIR | 0o750}, [("0750", f"chmod 700 {SOCKET.parent}")]),

@@ -43,7 +43,9 @@ def find_address_faults(facts: AddressFacts) -> Iterator[AddressFault]:
     elif not stat.S_ISSOCK(facts.socket_mode):
         yield AddressFault(f"{facts.socket} is not a socket any more", again)
     elif facts.silence:
-        yield AddressFault(f"the server, process {facts.pid}, does not answer: {facts.silence}", again)
+        # A process that was stopped gets no SIGTERM.
+        text = f"the server, process {facts.pid}, does not answer: {facts.silence}"
+        yield AddressFault(text, again.replace("kill ", "kill -9 "))
     elif stat.S_IMODE(facts.socket_mode) & ~PRIVATE_SOCKET:
         yield _open_to_others(facts.socket, facts.socket_mode, PRIVATE_SOCKET)
     if facts.directory_mode is not None and stat.S_IMODE(facts.directory_mode) & ~PRIVATE_DIRECTORY:
