@@ -190,16 +190,18 @@ def count_denials(crew: Crew, state: State, name: str) -> int:
     return sum(count for count, _ in _denials_of(crew, state, name).values())
 
 
-def _guard_notices(crew: Crew) -> tuple[str, ...]:
-    """Why rules of the project's guard file do not count; empty without such a file."""
+def _guard_notices(crew: Crew) -> tuple[tuple[str, str], ...]:
+    """Why rules of the project's guard file do not count, each with a command; empty without such a file."""
     if not (crew.paths.liza / GUARDS_TOML).exists():
         return ()
     from liza.programs.guards import guard_files
 
     try:
-        return guard_files.load_guards(crew.paths, Path.home()).notices
+        notices = guard_files.load_guards(crew.paths, Path.home()).notices
     except (LizaError, OSError) as error:
-        return (f"no session can start: {error}",)
+        hint = error.hint if isinstance(error, LizaError) else "liza doctor"
+        return ((f"no session can start: {error}", hint),)
+    return tuple((notice, "liza programs trust") for notice in notices)
 
 
 def _is_unsupervised(crew: Crew, state: State, agent: str) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import queue
+import shlex
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from liza.board import events
@@ -108,6 +110,11 @@ def _stay(
 
 def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     """Return where the work is, and the command that continues it. A purge stops supervisors with status 0 first."""
+    if any(codes) and not crew.paths.root.exists():
+        moved = f"all stopped; the repository is no longer at {crew.paths.root}"
+        with suppress(FileNotFoundError):
+            return f"{moved}. Go on: {shlex.join(['cd', str(Path.cwd())])} && {options.restart_command()}"
+        return moved
     if any(codes) and layout.is_deleted(crew):
         error = layout.deleted_error(crew)
         return f"all stopped; {error.message}. Go on: {error.hint}"

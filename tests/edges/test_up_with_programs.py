@@ -9,12 +9,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
+from liza.crew.crew import Crew
 from liza.programs.presets.preset import Permissions, Preset
+from liza.rules.paths import Paths
 from liza.up.crew_options import UpOptions
 from liza.up.feed import Feed
-from liza.up.foreground import run_foreground
+from liza.up.foreground import _stopped_line, run_foreground
 from liza.up.start import _warn_unconfined
 from liza.up.supervisor_exits import SupervisorWait, UpCallbacks, UpEvent, UpEventKind
+from tests.conftest import FakeClock
 from tests.edges.test_slots_place import begun
 
 FREE = Preset(name="free", command="/bin/free")
@@ -112,3 +117,15 @@ def test_signals_end_the_command_again_once_all_supervisors_have_left(repo: Path
     assert run_foreground(crew, [], UpOptions(), {}, feed) == 0
     feed.close(60)
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_the_last_line_of_up_in_a_repository_that_was_moved_leads_to_its_new_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "old"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    root.rename(tmp_path / "new place")
+    line = _stopped_line(Crew(Paths(root), FakeClock()), UpOptions(), [5])
+    now = tmp_path / "new place"
+    assert line == f"all stopped; the repository is no longer at {root}. Go on: cd '{now}' && liza up"

@@ -86,7 +86,9 @@ def test_a_file_with_an_error_starts_no_session_and_status_says_which_field(crew
     assert told.returncode == 2
     assert "guards.toml: rule 'a', tools: 'shel' is no tool" in told.stderr
     alerts = crew.json("status")["alerts"]
-    assert [alert for alert in alerts if "rule 'a', tools: 'shel'" in alert["message"]]
+    (alert,) = [alert for alert in alerts if "rule 'a', tools: 'shel'" in alert["message"]]
+    assert alert["next"] == told.stderr.rpartition("next: ")[2].strip()
+    assert "rule 'a', tools: 'shel' is no tool" in crew.run("doctor").stdout
     crew.add("t1")
     supervisor = crew.agent("coder-1", crew.script("agent", "liza exit 1 > /dev/null"))
     supervisor.wait_said("rule 'a', tools: 'shel' is no tool")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from liza.board import revision_journal
@@ -23,6 +24,7 @@ from liza.repo.slots import leftovers, slot_records
 from liza.rules import settings
 from liza.rules.errors import LizaError
 from liza.rules.formatting.counts import count_noun
+from liza.rules.guards.guard_paths import GUARDS_TOML
 from liza.rules.merging import merge_alarms
 from liza.rules.model import State, Task
 from liza.rules.paths import HISTORY_REF, run_id
@@ -239,6 +241,15 @@ def _format_range(revisions: list[int]) -> str:
     return f"revision {first}" if first == last else f"revisions {first} to {last}"
 
 
+def _check_guards(crew: Crew, _: State) -> Iterator[Finding]:
+    """Raise the error of the project's guard file: no session starts with it."""
+    if (crew.paths.liza / GUARDS_TOML).exists():
+        from liza.programs.guards import guard_files  # tomllib and the defaults take 10 ms
+
+        guard_files.load_guards(crew.paths, Path.home())
+    yield from ()
+
+
 def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
     missing = api_server.missing_packages()
     server = api_server.describe(crew)
@@ -282,6 +293,7 @@ _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("merge", _check_merges),
     ("worktree", _check_retired_slots),
     ("agents", _check_supervisors),
+    ("guards", _check_guards),
     ("inbox", _check_inboxes),
     ("history", _check_history),
     ("archive", _check_archive),

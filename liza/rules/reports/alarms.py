@@ -57,7 +57,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     ``stuck_slots``: slot directories that could not be emptied and were replaced. ``missing_parts``: what each DRAFT
     lacks. ``no_progress``: why sessions of agents make no progress. ``unpriced``: why a money limit does not count all
     sessions. ``denials``: for each agent that works, how often a guard rule denied it a tool, and what was said last.
-    ``guard_notices``: why rules of the project's guard file do not count.
+    ``guard_notices``: why rules of the project's guard file do not count, each with the command that changes that.
     """
 
     evidence: Evidence = Evidence()
@@ -73,7 +73,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     no_progress: Mapping[str, str] = {}
     unpriced: str | None = None
     denials: Mapping[str, Mapping[str, tuple[int, str]]] = {}
-    guard_notices: tuple[str, ...] = ()
+    guard_notices: tuple[tuple[str, str], ...] = ()
 
 
 def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alarm, ...]:
@@ -128,8 +128,8 @@ def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
 
 
 def _guards(seen: AlarmFacts) -> Iterator[Alarm]:
-    for notice in seen.guard_notices:
-        yield Alarm(AlarmKind.GUARDS_UNTRUSTED, "guards", notice, "liza programs trust")
+    for notice, command in seen.guard_notices:
+        yield Alarm(AlarmKind.GUARDS_UNTRUSTED, "guards", notice, command)
     for agent, by_rule in seen.denials.items():
         for rule, (count, last) in by_rule.items():
             if count >= DENIALS_ALARM:
