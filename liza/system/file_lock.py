@@ -226,6 +226,6 @@ def last_holder_pid(path: Path) -> int | None:
 
 
 def _read_line(path: Path) -> str:
-    """Return the begin of a lock file: whoever can write in it can make it large. Raises NotRegularFile, OSError."""
+    """Return the begin of a lock file: an agent can write in it, and make it large. Raises NotRegularFile, OSError."""
     with untrusted_files.open_to_read(path) as file:
         return file.read(MAX_LINE).decode(errors="replace")
