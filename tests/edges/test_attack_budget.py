@@ -77,7 +77,12 @@ def test_what_was_measured_stays_used_whatever_an_agent_does_to_the_file(tmp_pat
     assert sums is not None
     assert (sums.used.tokens, sums.used.cost) == (2_000_000, 10.0)
     assert meter.measure(5.0).used == sums.used
-    for change in (lambda: file.write_text('{"type":"sums_of_earlier_turns"}\n'), file.unlink):
+    turns = '{"type":"sums_of_earlier_turns","turns":999}\n'
+    for change in (
+        lambda: file.write_text(turns),
+        lambda: file.write_text(turns.replace(',"turns":999', "")),
+        file.unlink,
+    ):
         change()
         assert meter.measure(5.0).used == sums.used
     assert meter.final_usage() == sums.used

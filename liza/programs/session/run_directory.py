@@ -363,9 +363,11 @@ def read_usage_wait(paths: Paths, agent: str) -> UsageWait | None:
 
 
 def list_runs(paths: Paths, agent: str) -> tuple[str, ...]:
-    """Return the runs of an agent that have a directory, oldest first."""
+    """Return the runs of an agent that have a directory, oldest first. Links are left out: they may lead elsewhere."""
+    directory = paths.runs / agent
     try:
-        names = [entry.name for entry in (paths.runs / agent).iterdir() if entry.is_dir()]
+        entries = () if directory.is_symlink() else directory.iterdir()
+        names = [entry.name for entry in entries if entry.is_dir() and not entry.is_symlink()]
     except (FileNotFoundError, NotADirectoryError):
         return ()
     numbered = {name: number for name in names if (number := run_number(name, agent)) is not None}

@@ -27,7 +27,7 @@ from liza.rules.sessions.loop_detection import (
 )
 from liza.rules.sessions.spending import TokenUsage, estimate_usage
 from liza.rules.value_classes import Value
-from liza.rules.worker_api.telemetry_rules import TelemetrySums
+from liza.rules.worker_api.telemetry_rules import TelemetrySums, is_at_least
 from liza.system.file_tail import Tail
 
 FIRST_SEARCH_INTERVAL, LATER_SEARCH_INTERVAL = 1.0, 30.0
@@ -194,8 +194,12 @@ class Meter:
 
 
 def _larger(before: TelemetrySums | None, now: TelemetrySums | None) -> TelemetrySums | None:
-    """Return the sums with more turns. An agent can remove the file, and what was used stays used."""
-    return before if now is None or (before is not None and now.turns < before.turns) else now
+    """Return the sums, or those before if a figure has fallen: an agent changed the file, and what was used stays
+    used."""
+    if before is None or now is None:
+        return before or now
+    has_fallen = now.turns < before.turns or not is_at_least(now.used, before.used)
+    return before if has_fallen else now
 
 
 def _parse_object(line: str) -> object | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from liza.rules.errors import LockTimeout
-from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_possible
+from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_at_least, is_possible
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.flock import lock_path
 
@@ -145,7 +145,8 @@ class TelemetryLog:
             return
         if isinstance(entry, TelemetrySums):
             # Sums that an agent wrote must not lower what was used. Liza writes them at the begin of a file.
-            if is_first and is_possible(entry.used) and entry.turns >= self._sums.turns:
+            is_larger = entry.turns >= self._sums.turns and is_at_least(entry.used, self._sums.used)
+            if is_first and is_larger and is_possible(entry.used):
                 self._sums = entry
             return
         self._add(_event_key(entry, line), entry)

@@ -99,6 +99,16 @@ def is_possible(used: TokenUsage) -> bool:
     return min(used.input, used.cached, used.output, used.cost or 0) >= 0
 
 
+def is_at_least(used: TokenUsage, before: TokenUsage) -> bool:
+    """Return whether no figure is below the one before: what a session used only grows."""
+    return (
+        used.input >= before.input
+        and used.cached >= before.cached
+        and used.output >= before.output
+        and (used.cost or 0) >= (before.cost or 0)
+    )
+
+
 def _key(totals: dict[str, TokenUsage] | dict[str, ToolTotal], name: str) -> str:
     """Return the key under which a name is summed. An agent chooses names, so their number is limited."""
     return name if name in totals or len(totals) < MAX_NAMES else OTHER
