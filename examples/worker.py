@@ -35,7 +35,7 @@ class Worker:
         threading.Thread(target=self.listen, daemon=True).start()
 
     def send(self, method, path, body=None, **headers):
-        """Return the response. Without a server try again: Liza starts it again, and applies no request twice."""
+        """Return the response. Without a server try again: Liza starts it again. Each call here may be repeated."""
         for attempt in range(60):
             with suppress(OSError, http.client.HTTPException):
                 connection = http.client.HTTPConnection("localhost")
@@ -47,7 +47,7 @@ class Worker:
                 if response.status < 400:
                     return response if method == "GET" else json.load(response)
                 problem = json.load(response)
-                if response.status != 503:  # something that Liza needs is busy
+                if response.status not in (503, 507):  # something that Liza needs is busy
                     raise Refused(f"{problem['detail']}. {problem['hint']}".strip())
             time.sleep(min(0.05 * 2**attempt, 2))
         sys.exit("the worker API does not answer: run `liza doctor`")
