@@ -16,6 +16,7 @@ import pytest
 
 from tests.campaign import forks
 from tests.campaign.merge_world import SETTINGS, World
+from tests.conftest import variant
 
 CRITICAL = ("merge.", "move.", "spawned.", "git.update-ref", "git.read-tree")
 SHORT = {
@@ -110,7 +111,11 @@ def children(top: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("name", "moments"),
-    [*((name, 0) for name in SHORT), *(pytest.param(name, 8, marks=pytest.mark.campaign) for name in SETTINGS)],
+    [
+        ("tests move refs", 0),
+        variant("elsewhere", 0),
+        *(pytest.param(name, 8, marks=pytest.mark.campaign) for name in SETTINGS),
+    ],
 )
 def test_a_merge_killed_anywhere_leaves_integration_tested_each_task_merged_once_and_the_person_their_files(
     tmp_path: Path, name: str, moments: int

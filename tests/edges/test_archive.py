@@ -820,6 +820,7 @@ def test_a_repair_does_not_overwrite_an_edit_made_since_it_read_the_file(root: P
     assert "a note of mine" in path.read_text()
 
 
+@pytest.mark.campaign
 def test_a_kill_at_any_point_of_a_repair_is_repaired_by_the_next_one(root: Path, tmp_path: Path) -> None:
     archived_twice(root)
     Paths(root).state.write_text(Paths(root).state.read_text().replace("ABANDONED: 2", "ABANDONED: 7"))

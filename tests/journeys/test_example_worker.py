@@ -123,6 +123,7 @@ def test_a_planner_with_nothing_to_plan_completes_the_goal(crew: Crew) -> None:
     assert list(crew.json("metrics")["by_outcome"]) == ["finished"]
 
 
+@pytest.mark.campaign
 def test_the_demo_with_native_workers(tmp_path: Path) -> None:
     root = tmp_path / "shop"
     done = subprocess.run(

@@ -179,6 +179,7 @@ def test_a_budget_that_is_used_up_pauses_the_crew_and_says_how_to_go_on(tmp_path
         assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_script_that_goes_on_past_its_time_is_ended_with_the_reason_in_status_and_resumed_when_it_has_more(
     tmp_path: Path,
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_supervisor_starts_and_works_beside_a_directory_at_the_place_of_a_lock
     assert agent.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_link_to_nowhere_at_the_place_of_a_lock_is_removed_like_one_of_a_killed_git(approved: Crew) -> None:
     (approved.root / ".git" / "refs" / "heads" / "integration.lock").symlink_to("nowhere")
     approved.liza("merge", "task-1")

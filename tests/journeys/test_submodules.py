@@ -52,6 +52,7 @@ def crew(tmp_path: Path, library: Path) -> Iterator[Crew]:
     made.clean()
 
 
+@pytest.mark.campaign
 def test_a_review_whose_submodule_was_never_pushed_says_so_with_the_log_and_the_command_that_lets_it_go_on(
     crew: Crew,
 ) -> None:

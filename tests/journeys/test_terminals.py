@@ -98,6 +98,7 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
 
 
+@pytest.mark.campaign
 def test_a_note_that_is_longer_than_a_line_of_the_kernels_goes_into_the_brief_and_is_not_typed_in_part(
     crew: Crew,
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_
     assert crew.living() == []
 
 
+@pytest.mark.campaign
 def test_a_tmux_server_that_stands_still_is_the_reason_in_status_and_keeps_no_crew_from_going_down(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", crew.script("waits", "liza ready\nsleep 600\n"), "--tmux")

@@ -18,6 +18,7 @@ def test_an_ended_session_is_sent_to_the_collector(crew: Crew, collector: Collec
     assert crew.liza("metrics", "--export") == "0 sessions sent\n"
 
 
+@pytest.mark.campaign
 def test_a_collector_that_is_not_there_changes_nothing_but_the_log(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
