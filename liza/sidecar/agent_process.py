@@ -67,7 +67,7 @@ class AgentProcess:
         """Wait for its end, at most ``seconds``. Return the exit status, or None."""
         end = time.monotonic() + seconds
         while (status := self._child.poll()) is None and time.monotonic() < end:
-            time.sleep(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)  # as Popen.wait with a limit does; not every system has a pidfd
         return status
 
     def end(self, drain: float) -> int | None:

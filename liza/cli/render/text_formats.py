@@ -34,7 +34,7 @@ def format_value(value: Any) -> str:
 
 
 def format_local_time(when: datetime | str) -> str:
-    """Return a time in the local time zone; unchanged if it is none, or not within the years 1 to 9999 there."""
+    """Return a time in the local time zone. Return other texts, and times outside of the years 1 to 9999, unchanged."""
     try:
         time = datetime.fromisoformat(when) if isinstance(when, str) else when
         return f"{time.astimezone():%Y-%m-%d %H:%M:%S}"

@@ -226,7 +226,8 @@ def stop(run_dir: Path, run: str, root: Path, grace: float) -> ProcessState:
     """End the session and everything that it started: SIGTERM to the group, ``grace`` seconds, then SIGKILL.
 
     Return the final state. Also valid for a session that is over, or whose shim vanished: then only its orphans are
-    killed, also if ``session.json`` names a shim that is none of this run. Raises Refused if processes survive.
+    killed. The same holds if the shim in ``session.json`` does not belong to this run. Raises Refused if processes
+    survive.
     """
     state = wait_for_end(run_dir, START_LIMIT) if isinstance(read_state(run_dir), ShimStarting) else read_state(run_dir)
     if isinstance(state, RunningSession) and not _is_of_run(state, run, root):

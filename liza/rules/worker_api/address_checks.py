@@ -15,7 +15,7 @@ PRIVATE_DIRECTORY, PRIVATE_SOCKET = 0o700, 0o600
 
 
 class AddressFacts(Value):
-    """``directory_mode`` and ``socket_mode`` are ``st_mode``; None: there is none. ``port``: the one on record.
+    """``directory_mode`` and ``socket_mode`` are ``st_mode``, None if the file does not exist. ``port``: as recorded.
 
     ``silence`` is why the server did not answer at its socket; empty: it answered.
     """
