@@ -37,12 +37,27 @@ def declare_command(
     def declare(function: CommandFunction) -> CommandFunction:
         text = inspect.cleandoc(function.__doc__ or "")
         example_text = "\n".join(f"  {line}" for line in example.splitlines())
-        short = re.split(r"[.;:](?:\s|$)", text, maxsplit=1)[0]
         help_text = f"{text}\n\n\b\nExample:\n{example_text}"
-        app.command(name, help=help_text, short_help=short, hidden=hidden, **settings)(function)
+        app.command(name, help=help_text, short_help=_short_help(text), hidden=hidden, **settings)(function)
         return function
 
     return declare
+
+
+def declare_group(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare what a set of commands does without one of them. Its docstring is its help; the example is appended."""
+
+    def declare(function: Callable[..., None]) -> Callable[..., None]:
+        text = inspect.cleandoc(function.__doc__ or "")
+        help_text = f"{text}\n\n\b\nExample:\n  {example}"
+        app.callback(invoke_without_command=True, help=help_text, short_help=_short_help(text))(function)
+        return function
+
+    return declare
+
+
+def _short_help(text: str) -> str:
+    return re.split(r"[.;:](?:\s|$)", text, maxsplit=1)[0]
 
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

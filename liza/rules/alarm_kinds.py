@@ -59,6 +59,7 @@ class AlarmKind(StrEnum):
     INTEGRATION_FAILED = "integration_failed"
     WAITING_FOR_FILES = "waiting_for_files"
     MERGE_SET_ASIDE = "merge_set_aside"
+    MERGE_HELD = "merge_held"
     MERGE_LOCK_HELD = "merge_lock_held"
     CHECKOUT_AWAY = "checkout_away"
     SLOT_SET_ASIDE = "slot_set_aside"

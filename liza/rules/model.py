@@ -89,10 +89,14 @@ class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
     ``tested`` is None until the candidate may be published, then True if its tests passed, False if no test command is
     configured. ``waiting`` holds the paths of changed files in a person's checkout that block
     the merge; ``.`` if git did not name them.
+
+    In a batch ``expected`` is the candidate of the task before, and ``tip`` the last candidate, which is tested and
+    published for all; None: ``candidate``.
     """
 
     candidate: str
     expected: str
+    tip: str | None = None
     waiting: tuple[str, ...] = ()
     tested: bool | None = None
 
@@ -135,6 +139,9 @@ class Event(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task. ``merge_hold`` is the reason why a person keeps it out of the merge queue; tasks with a higher
+    ``merge_rank`` are merged first."""
+
     id: str
     description: str = ""
     status: Status
@@ -162,6 +169,8 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     approved_by: str | None = None
     merging: MergeInProgress | None = None
     set_aside: MergeRetry | None = None
+    merge_hold: str | None = None
+    merge_rank: int = 0
     merge_commit: str | None = None
     tested: bool | None = None
     rejection_reason: str | None = None
@@ -355,6 +364,34 @@ class GuardSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
     on_error: Literal["deny", "allow"] = "deny"
 
 
+class Gate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A check that a candidate must pass. ``paths``: it runs only if the candidate changes a file that matches one of
+    these patterns, in which ``*`` matches any characters; empty: always. ``timeout``: seconds; None:
+    ``config.integration_timeout``.
+    """
+
+    name: str
+    command: str
+    paths: tuple[str, ...] = ()
+    timeout: int | None = None
+
+
+class QueueSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Settings of the merge queue.
+
+    ``batch``: the most tasks that are merged together. ``parallel``: the most gates that run at the same time.
+    ``retries``: how often a red candidate is tested again before its task goes back to its coder.
+    """
+
+    batch: int = 20
+    parallel: int = 2
+    retries: int = 1
+
+
+TESTS_GATE = "tests"
+"""Name of the gate that runs ``config.integration_command``."""
+
+
 class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes.
 
@@ -393,11 +430,19 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     delivery: Delivery = Delivery()
     loop: LoopLimits = LoopLimits()
     guards: GuardSettings = GuardSettings()
+    queue: QueueSettings = QueueSettings()
+    gates: tuple[Gate, ...] = ()
 
     @property
     def has_tests(self) -> bool:
         """Whether there is a test command. A blank command does not count: it would pass for every merge."""
         return bool((self.integration_command or "").strip())
+
+    @property
+    def all_gates(self) -> tuple[Gate, ...]:
+        """All gates of a candidate: the test command, if there is one, and ``gates``."""
+        tests = Gate(name=TESTS_GATE, command=self.integration_command or "")
+        return ((tests,) if self.has_tests else ()) + self.gates
 
 
 class ArchiveSummary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -243,6 +243,11 @@ class Paths(Value):
         return self.liza / name
 
     @property
+    def gates(self) -> Path:
+        """Measurements of the gates, one line per run."""
+        return self.liza / "gates.jsonl"
+
+    @property
     def alerts(self) -> Path:
         return self.liza / "alerts.log"
 

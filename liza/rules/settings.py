@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.rules.model import Budget, Config, Delivery, GuardSettings, LoopLimits, TestProof
+from liza.rules.model import Budget, Config, Delivery, GuardSettings, LoopLimits, QueueSettings, TestProof
 
 NESTED_SETTINGS: Final = {
     "budget": Budget,
@@ -20,12 +20,14 @@ NESTED_SETTINGS: Final = {
     "guards": GuardSettings,
     "loop": LoopLimits,
     "proof": TestProof,
+    "queue": QueueSettings,
 }
 """The settings that are mappings of settings."""
 
 NEEDS_CONFIRMATION: Final = (
     "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
     "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "guards",
+    "queue", "gates",
 )  # fmt: skip
 """Settings that need confirmation. Names that this version does not have are skipped."""
 
@@ -111,11 +113,10 @@ def unknown_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def describe_unknown_key(key: str) -> str:
-    """Describe an unknown key, with the most similar settings or a list of all."""
+    """Describe an unknown key, with the most similar setting. One level below, list all: there are few."""
     outer, _, name = key.partition(".")
     if not name or outer not in NESTED_SETTINGS:
-        near = _nearest(key, Config.__struct_fields__)
-        return f"config.{key} is no setting{near or f': there are {_join_names(Config.__struct_fields__)}'}"
+        return f"config.{key} is no setting{_nearest(key, Config.__struct_fields__)}"
     names = NESTED_SETTINGS[outer].__struct_fields__
     idle = " and limits nothing" if outer == "budget" else ""
     return f"config.{key} is no setting{idle}{_nearest(name, names)} (config.{outer} has {_join_names(names)})"

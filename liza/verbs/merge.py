@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.drift import drift
-from liza.crew.merging import candidate, merge_outcomes, merge_turn
+from liza.crew.merging import batches, merge_outcomes, merge_turn
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.crew.project import proof_runner
 from liza.crew.result import Result, make_result
-from liza.repo.merge import merge_refs, merges
-from liza.repo.merge.branch_moves import MoveOutcome
-from liza.rules.errors import LizaError, MergeConflict, Refused
-from liza.rules.merging import merge_failures, merge_rules
-from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import MergeInProgress, State, Status, Task
-from liza.rules.paths import parse_agent_id
+from liza.rules.errors import LizaError, Refused
+from liza.rules.merging import merge_batches, merge_failures, merge_queue, merge_rules
+from liza.rules.model import State, Status, Task
+from liza.rules.paths import is_person, parse_agent_id
 from liza.rules.project import test_proof
 from liza.rules.tasks import claims
 from liza.rules.value_classes import replace
-from liza.system import crash_points
 
 
 def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Result:
@@ -70,6 +66,7 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
     )
     if task is None:
         raise Refused(*_no_merge_reason(before))
+    merge_queue.refuse_held(task)
     if task.merging is not None:
         # retry_candidates has just offered it: it waits until a person's changed files are out of the way.
         return _merge_result(start, before, task.id)
@@ -80,7 +77,9 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
         if test_proof.tested_instead(crew.board.read().config) is None and _mark_next_task(crew, by, task.id, error):
             raise _named(error) from error
         raise
-    _attempt(crew, by, task)
+    # A supervisor names the head of the queue that it has seen; a person names the only task to merge.
+    is_alone = task_id is not None and is_person(by)
+    _attempt(crew, by, (task,) if is_alone else merge_queue.choose_batch(before, task, crew.clock.now()))
     return _merge_result(before, crew.board.read(), task.id)
 
 
@@ -121,169 +120,37 @@ def _named(error: LizaError | OSError) -> LizaError:
 
 
 def retry_candidates(crew: Crew, by: str, task_id: str | None = None) -> None:
-    """Publish candidates that were recorded as tested but not published; they are not tested again.
+    """Publish batches that were recorded as tested but not published; they are not tested again.
 
-    A failure is recorded on its task and the others are tried all the same. A task that is set aside is tried when its
-    delay is over, or when it is ``task_id``.
+    A failure is recorded on their tasks and the others are tried all the same. A batch that is set aside is tried when
+    its delay is over, or when it contains ``task_id``.
     """
-    for task in crew.board.read().tasks:
-        if task.merging is None or (task.id != task_id and merge_rules.is_paused(task, crew.clock.now())):
+    for batch in merge_batches.find_batches(crew.board.read().tasks):
+        is_named = task_id in batch.ids
+        if not is_named and any(merge_rules.is_paused(task, crew.clock.now()) for task in batch.tasks):
             continue
         try:
-            _publish_candidate(crew, by, task, task.merging)
+            batches.publish_batch(crew, by, batch)
         except merge_outcomes.CAUGHT_ERRORS as error:
-            if not _mark_failure(crew, by, task, error):
+            if not merge_outcomes.record_errors(crew, by, batch.tasks, error):
                 raise
-            if task.id == task_id:
+            if is_named:
                 raise _named(error) from error
 
 
-def _attempt(crew: Crew, by: str, task: Task) -> None:
-    """Merge one task and record a failure on it. Raises the error if the task is still APPROVED or the error is not
-    the task's."""
+def _attempt(crew: Crew, by: str, tasks: Sequence[Task]) -> None:
+    """Merge tasks together and record a failure on them. Raises the error if the first is still APPROVED or the error
+    is not the tasks'."""
     try:
-        _merge_one(crew, by, task)
+        batches.merge_batch(crew, by, tasks)
     except merge_outcomes.CAUGHT_ERRORS as error:
-        if not _mark_failure(crew, by, task, error):
+        state = crew.board.read()
+        begun = [task for task in tasks if (current := state.task(task.id)) and current.merging] or tasks[:1]
+        if not merge_outcomes.record_errors(crew, by, begun, error):
             raise
-        after = claims.get_task(crew.board.read(), task.id)
+        after = claims.get_task(crew.board.read(), tasks[0].id)
         if after.status is Status.APPROVED:
             raise _named(error) from error
     except (SystemExit, KeyboardInterrupt):
-        # Stopped on purpose: it must not count as a crash of the merger.
-        with (
-            suppress(*merge_outcomes.CAUGHT_ERRORS),
-            crew.change(merge_outcomes.merge_actor(by), "candidate dropped", task.id) as tx,
-        ):
-            tx.state = merge_rules.drop_candidate(tx.state, task.id)
+        batches.drop_batch(crew, by, [task.id for task in tasks])
         raise
-
-
-def _mark_failure(crew: Crew, by: str, task: Task, error: LizaError | OSError) -> bool:
-    """Record a failed merge on its task; return whether the error belongs to the task and was recorded."""
-    if not merge_outcomes.is_task_error(crew, error):
-        return False
-    failure = (
-        error.merge_failure if isinstance(error, _ExternalFailure) else merge_outcomes.classify_error(crew, task, error)
-    )
-    with suppress(Refused):
-        merge_outcomes.record_failure(crew, by, task, failure)
-        return True
-    return False
-
-
-class _ExternalFailure(Refused):
-    """Changes of integration from outside prevent the merge for now; the task is not to blame."""
-
-    def __init__(self, task: Task, kind: MergeFailureKind, words: str) -> None:
-        super().__init__(words, f"liza merge {task.id}")
-        self.merge_failure = MergeFailure(kind, words)
-
-
-def _moving_branch_error(task: Task, branch: str, tips: list[str]) -> _ExternalFailure:
-    """Build the error for an integration branch that moved during each test run."""
-    path = " → ".join(tip[:10] for tip in tips)
-    message = f"{branch} moved {len(tips) - 1} times while the tests of {task.id} ran ({path})"
-    return _ExternalFailure(task, MergeFailureKind.MOVING, message)
-
-
-def _merge_one(crew: Crew, by: str, task: Task) -> None:
-    tips = []
-    for _ in range(merge_rules.MAX_CANDIDATES):
-        tips.append(_tip(crew))
-        tested = _make_tested_candidate(crew, by, task, tips[-1])
-        if tested is None or _publish_candidate(crew, by, task, tested):
-            return
-    raise _moving_branch_error(task, _integration_branch(crew), [*tips, _tip(crew)])
-
-
-def _make_tested_candidate(crew: Crew, by: str, task: Task, expected: str) -> MergeInProgress | None:
-    """Build and test a candidate on top of ``expected``, and record it as tested; None if it failed."""
-    try:
-        merging = _candidate(crew, task, expected)
-    except MergeConflict as conflict:
-        merge_outcomes.return_to_coder(
-            crew, by, task, f"conflict with {_integration_branch(crew)} in {', '.join(conflict.files)}"
-        )
-        return None
-    crash_points.point("merge", "candidate")
-    with crew.change(merge_outcomes.merge_actor(by), "candidate made", task.id) as tx:
-        tx.state = merge_rules.begin_merge(tx.state, task.id, merging)
-    crash_points.point("merge", "begun")
-    result = candidate.run_candidate_tests(crew, task.id, merging.candidate, _integration_branch(crew))
-    crash_points.point("merge", "tested")
-    merge_outcomes.report_moved_refs(crew, by, task, result)
-    if result.rewound_from is not None:
-        restored = merge_outcomes.restore_integration(crew, result.rewound_from)
-        message = f"{result.told(task.id)}; {restored} (if you moved it, move it again while nothing is merged)"
-        merge_outcomes.return_to_coder(
-            crew, by, task, message if result.failure is None else f"{message}\n{result.failure}"
-        )
-        return None
-    if result.failure is not None:
-        merge_outcomes.undo_untested_move(crew, task, merging)
-        _refuse_red_base(crew, task, expected)
-        merge_outcomes.return_to_coder(crew, by, task, result.failure)
-        return None
-    # Write both records, the ref and the board, before the branch moves: recovery of a dead merger requires both.
-    merge_refs.write_tested_ref(crew.git, task.id, merging.candidate)
-    crash_points.point("merge", "noted")
-    event = "tests passed" if result.tested else "no tests to run"
-    with crew.change(merge_outcomes.merge_actor(by), event, task.id) as tx:
-        tx.state = merge_rules.record_test_result(tx.state, task.id, result.tested)
-    crash_points.point("merge", "passed")
-    return claims.get_task(tx.state, task.id).merging
-
-
-def _refuse_red_base(crew: Crew, task: Task, expected: str) -> None:
-    """Test integration alone if it was moved from outside: if it is red, no task is to blame.
-
-    Raises _ExternalFailure.
-    """
-    if drift.is_last_tip(crew, expected):
-        return
-    branch = _integration_branch(crew)
-    result = candidate.run_candidate_tests(crew, f"{branch}-alone", expected, branch)
-    if result.moved_refs:
-        crew.append_alert_log([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
-    if result.rewound_from is not None:
-        restored = merge_outcomes.restore_integration(crew, result.rewound_from)
-        message = f"{result.told(f'{branch} without {task.id}')}; {restored}"
-        raise _ExternalFailure(
-            task, MergeFailureKind.BASE_RED, message if result.failure is None else f"{message}\n{result.failure}"
-        )
-    if result.failure is not None:
-        message = f"{branch} is red without {task.id}: others moved it to {expected[:10]}; {result.failure}"
-        raise _ExternalFailure(task, MergeFailureKind.BASE_RED, message)
-
-
-def _candidate(crew: Crew, task: Task, expected: str) -> MergeInProgress:
-    assert task.review_commit is not None
-    title = task.description.strip().splitlines()[0][:72] if task.description.strip() else task.id
-    commit = merges.build_candidate(crew.git, task.review_commit, expected, f"Merge {task.id}: {title}", task.id)
-    return MergeInProgress(candidate=commit, expected=expected)
-
-
-def _publish_candidate(crew: Crew, by: str, task: Task, merging: MergeInProgress) -> bool:
-    """Advance integration to a tested candidate; return False if it has moved and a new candidate is needed."""
-    advance = merges.advance_branch(crew.git, _integration_branch(crew), merging.candidate, merging.expected)
-    crash_points.point("merge", "advanced")
-    if advance.outcome is MoveOutcome.MOVED:
-        merge_outcomes.finish_merge(crew, by, task, merging)
-        return True
-    waiting = advance.outcome is MoveOutcome.WAITING
-    event = "waits for files" if waiting else "candidate dropped"
-    with crew.change(merge_outcomes.merge_actor(by), event, task.id) as tx:
-        if waiting:
-            tx.state = merge_rules.wait_for_files(tx.state, task.id, advance.files)
-        else:
-            tx.state = merge_rules.drop_candidate(tx.state, task.id)
-    return waiting
-
-
-def _tip(crew: Crew) -> str:
-    return drift.require_integration(crew, crew.board.read())
-
-
-def _integration_branch(crew: Crew) -> str:
-    return crew.board.read().config.integration_branch

@@ -156,8 +156,9 @@ def test_red_tests_on_the_candidate_send_a_task_back_and_set_up_and_copies_are_i
         assert (task.tested, task.run) == (True, "coder-1.2")
         assert (crew.notes / "saw-coder-1.1").read_text() == "KEY=1\nKEY=1\n"
         places = (crew.notes / "set-ups").read_text().split()
-        # The red candidate's files were removed from the merger's slot, so its set-up ran again for the next candidate.
-        set_up = ("s1", "code-reviewer-1", "merge", "merge")
+        # The red candidate's files were removed from the merger's slot, so its set-up ran again before the retry, and
+        # for the next candidate.
+        set_up = ("s1", "code-reviewer-1", "merge", "merge", "merge")
         assert sorted(places) == sorted(str(crew.paths.slot(slot)) for slot in set_up)
         assert crew.git("ls-tree", "-r", "--name-only", "integration").split() == ["README.md", "task-1.txt"]
 

@@ -1,8 +1,9 @@
-"""What mergers share: test a candidate, record the outcome, recover from a dead merger.
+"""What mergers share: build and test a batch of candidates, publish it, recover from a dead merger.
 
-`candidate.py` runs set-up and tests on a candidate in the merge slot. `merge_outcomes.py` records success or failure
-on the board and cleans up. `dead_mergers.py` completes or undoes the merge of a process that died. The caller holds
+`batches.py` merges a batch: `batch_chain.py` builds its candidates, `candidate.py` tests one of them, `gate_runner.py`
+runs its gates in merge slots, `gate_log.py` records their runs. `merge_outcomes.py` records success or failure
+on the board and cleans up. `dead_mergers.py` completes or undoes the batch of a process that died. The caller holds
 the merge lock. `merge_turn.py` lets one supervisor start a merger; `merge_blocker.py` names another program that
 holds one of the two locks.
-Read `merge_outcomes.py` first.
+Read `batches.py` first.
 """

@@ -1,25 +1,42 @@
-"""Test a candidate in the merge slot: clean, set up, run the tests, and detect refs that the tests moved."""
+"""Test a candidate: run its gates in merge slots, and detect refs that they moved."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands
+from liza.crew.merging import gate_log, gate_runner
 from liza.repo.merge import merge_refs
-from liza.repo.slots import slot_setup
-from liza.rules.merging import merge_failures, merge_rules
+from liza.rules.errors import LizaError
+from liza.rules.merging import gates, merge_rules
+from liza.rules.merging.gates import GateOutcome, GateRun
+from liza.rules.model import Gate
 from liza.rules.value_classes import Value
 
-MERGE_SLOT = "merge"
+
+class CandidateRun(Value):
+    """A commit to test. ``name`` is a task or another word for the log files, ``branch`` the branch that the commit is
+    to replace the commit ``base`` of. ``tasks``: how many tasks the commit has that ``base`` has not. ``gates``:
+    run only these; None: all that apply.
+    """
+
+    name: str
+    commit: str
+    base: str
+    branch: str
+    tasks: int = 1
+    gates: tuple[str, ...] | None = None
 
 
 class CandidateResult(Value):
     """Result of the tests of a candidate.
 
-    ``failure`` is the message for the coder, None if the candidate may be published. ``tested`` is False if no test
-    command is configured. ``moved_refs`` are the refs that moved during the tests; ``sure`` is False if another process
+    ``failure`` is the message for the coder, None if the candidate may be published. ``tested`` is False if no gate
+    applies. ``moved_refs`` are the refs that moved during the tests; ``sure`` is False if another process
     may have moved them. ``rewound_from`` is the commit of integration before it was deleted or moved back, else None.
+    ``runs`` are the runs of its gates.
     """
 
     failure: str | None
@@ -27,6 +44,12 @@ class CandidateResult(Value):
     moved_refs: tuple[str, ...] = ()
     rewound_from: str | None = None
     sure: bool = True
+    runs: tuple[GateRun, ...] = ()
+
+    @property
+    def red_gates(self) -> tuple[str, ...]:
+        """Names of the gates that the candidate failed."""
+        return tuple(run.gate for run in self.runs if run.outcome is not GateOutcome.GREEN)
 
     def told(self, whose: str) -> str:
         """Return a sentence about the refs that moved during the tests of ``whose``."""
@@ -36,66 +59,61 @@ class CandidateResult(Value):
         return f"{names} moved, or disappeared, while the tests of {whose} ran: the tests or another process did that"
 
 
-def run_candidate_tests(crew: Crew, name: str, candidate: str, onto: str) -> CandidateResult:
-    """Run set-up and tests on the candidate of ``name``, a merge with the branch ``onto``.
+def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
+    """Run the gates of a candidate.
 
-    The slot is marked until the tests pass, so that the files of a failed or killed run are removed before the next
+    A slot is marked until its gates pass, so that the files of a failed or killed run are removed before the next
     one. Raises GitFailed, OSError.
     """
-    config = crew.board.read().config
-    if not config.has_tests:
+    chosen = _choose_gates(crew, run)
+    if not chosen:
         return CandidateResult(None, False)
-    name = name.replace("/", "-")  # `name` may contain the name of a branch; it becomes a file name
-    crew.worktrees.detach(MERGE_SLOT, candidate, f"merge-{name}")
-    crew.worktrees.clean(MERGE_SLOT, config.merge_clean, config.sandbox_keep)
-    slot_setup.mark_tests_started(crew.worktrees.slot_git(MERGE_SLOT))
-    before, commits_before = (
-        merge_refs.snapshot_refs(crew.git),
-        merge_refs.list_commits_made(crew.worktrees.slot_git(MERGE_SLOT)),
+    slots = gate_runner.prepare_slots(crew, run.name, run.commit, len(chosen))
+    before, commits_before = merge_refs.snapshot_refs(crew.git), _list_commits_made(crew, slots)
+    job = gate_runner.GateJob(run.name, run.commit, run.branch, chosen, slots, partial(_record_start, crew, run))
+    outcome = gate_runner.run_gates(crew, job)
+    changes = merge_refs.find_ref_changes(
+        crew.git, before, run.commit, _list_commits_made(crew, slots) - commits_before
     )
-    failure = set_up_slot(crew, MERGE_SLOT) or _run_tests(crew, name, onto)
-    commits_made = merge_refs.list_commits_made(crew.worktrees.slot_git(MERGE_SLOT)) - commits_before
-    changes = merge_refs.find_ref_changes(crew.git, before, candidate, commits_made)
-    if failure is None:
-        slot_setup.mark_tests_passed(crew.worktrees.slot_git(MERGE_SLOT))
-    branch = f"refs/heads/{onto}"
-    rewound_from = before.get(branch) if merge_rules.is_branch_rewound(changes, branch) else None
+    branch = f"refs/heads/{run.branch}"
     return CandidateResult(
-        failure, True, merge_rules.refs_moved_by_tests(changes), rewound_from, merge_rules.is_sure(changes)
+        outcome.failure,
+        True,
+        merge_rules.refs_moved_by_tests(changes),
+        before.get(branch) if merge_rules.is_branch_rewound(changes, branch) else None,
+        merge_rules.is_sure(changes),
+        tuple(_to_gate_run(crew, run, timing) for timing in outcome.timings),
     )
 
 
-def _run_tests(crew: Crew, name: str, onto: str) -> str | None:
-    """Run the tests in the slot. Return the failure message, or None."""
+def _choose_gates(crew: Crew, run: CandidateRun) -> tuple[Gate, ...]:
     config = crew.board.read().config
-    command, log = str(config.integration_command), crew.paths.logs / f"merge-{name}.log"
-    result = commands.run_command(
-        command, crew.paths.slot(MERGE_SLOT), log, config.integration_timeout, crew.paths.root, config.environment
+    has_paths = any(gate.paths for gate in config.gates)
+    changed = merge_refs.list_changed_paths(crew.git, run.base, run.commit) if has_paths else ()
+    if run.base == run.commit:
+        return config.all_gates  # the branch alone: nothing is changed, and all of it counts
+    chosen = gates.applicable_gates(config, changed)
+    return chosen if run.gates is None else tuple(gate for gate in chosen if gate.name in run.gates)
+
+
+def _list_commits_made(crew: Crew, slots: Sequence[str]) -> frozenset[str]:
+    return frozenset().union(*(merge_refs.list_commits_made(crew.worktrees.slot_git(slot)) for slot in slots))
+
+
+def _record_start(crew: Crew, run: CandidateRun, gate: str) -> None:
+    """Record that a gate runs, for `liza queue`. A failure only hides it there."""
+    with suppress(LizaError, OSError):
+        timing = gate_runner.GateTiming(gate, GateOutcome.RUNNING, 0.0)
+        gate_log.append_run(crew.paths, _to_gate_run(crew, run, timing))
+
+
+def _to_gate_run(crew: Crew, run: CandidateRun, timing: gate_runner.GateTiming) -> GateRun:
+    return GateRun(
+        time=crew.clock.now(),
+        gate=timing.gate,
+        candidate=run.commit,
+        subject=run.name,
+        tasks=run.tasks,
+        seconds=round(timing.seconds, 2),
+        outcome=timing.outcome,
     )
-    if result.passed:
-        return None
-    outcome = "did not end in time" if result.exit_status is None else f"exit {result.exit_status}"
-    return merge_failures.format_failure(
-        f"{command}: {outcome} on the merge with {onto}", _display_path(crew, log), result.tail(12)
-    )
-
-
-def _display_path(crew: Crew, log: Path) -> str:
-    return str(log.relative_to(crew.paths.root))
-
-
-def set_up_slot(crew: Crew, slot: str) -> str | None:
-    """Copy files into a slot and run the set-up command if it is due. Return the failure message, or None."""
-    config = crew.board.read().config
-    path, slot_git = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
-    if not slot_setup.bring(crew.paths.root, slot_git, config) or not config.sandbox_setup:
-        return None
-    log = crew.paths.logs / f"setup-{slot}.log"
-    result = commands.run_command(
-        config.sandbox_setup, path, log, config.integration_timeout, crew.paths.root, config.environment
-    )
-    if not result.passed:
-        summary = f"set-up failed: {config.sandbox_setup}: exit {result.exit_status}"
-        return merge_failures.format_failure(summary, _display_path(crew, log), result.tail(12))
-    slot_setup.mark_setup_done(slot_git, config.sandbox_setup, config.sandbox_setup_files)
-    return None

@@ -9,7 +9,8 @@ from liza.crew.project import commands
 from liza.repo import symbolic_refs
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import GitFailed
-from liza.rules.merging import merge_rules
+from liza.rules.merging import merge_batches, merge_rules
+from liza.rules.merging.merge_batches import Batch
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import FINAL_STATUSES, MergeInProgress, State, Status, Task
 
@@ -25,10 +26,8 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
     branch = crew.board.read().config.integration_branch
     candidates = merges.recover_merges(crew.git, branch)
     _restore_integration(crew)
-    state = crew.board.read()
-    for task in state.tasks:
-        if task.merging is not None:
-            _recover_merge(crew, by, task, task.merging)
+    for batch in merge_batches.find_batches(crew.board.read().tasks):
+        _recover_batch(crew, by, batch)
     if candidates:
         _delete_unused_candidates(crew, by)
 
@@ -44,9 +43,7 @@ def _restore_integration(crew: Crew) -> None:
         return
     if integration.commit is None:
         expected_tips = {
-            task.merging.expected
-            for task in state.tasks
-            if task.merging and _is_genuine_candidate(crew, state, task, task.merging)
+            batch.expected for batch in merge_batches.find_batches(state.tasks) if _is_genuine(crew, state, batch)
         }
         if len(expected_tips) == 1 and drift.is_last_tip(crew, *expected_tips):
             crew.append_alert_log(
@@ -55,22 +52,30 @@ def _restore_integration(crew: Crew) -> None:
     drift.require_integration(crew, state)
 
 
-def _recover_merge(crew: Crew, by: str, task: Task, merging: MergeInProgress) -> None:
+def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
     state = crew.board.read()
-    branch = state.config.integration_branch
-    is_genuine = _is_genuine_candidate(crew, state, task, merging)
-    if is_genuine and _is_recorded_tested(crew, task, merging):
-        if merges.contains(crew.git, branch, merging.candidate):
-            merge_outcomes.finish_merge(crew, by, task, merging)
+    is_waiting = any(member.merging.waiting for member in batch.members)
+    is_genuine = _is_genuine(crew, state, batch)
+    if is_genuine and _is_recorded_tested(crew, batch):
+        if merges.contains(crew.git, state.config.integration_branch, batch.tip):
+            merge_outcomes.finish_batch(crew, by, batch)
         return
-    if is_genuine and not merging.waiting:
-        outcome = merge_outcomes.undo_untested_move(crew, task, merging)
-        message = f"its merger died before the tests of {merging.candidate[:10]} had passed" + (
+    if is_genuine and not is_waiting:
+        outcome = merge_outcomes.undo_untested_move(crew, batch)
+        message = f"its merger died before the tests of {batch.tip[:10]} had passed" + (
             f"; {outcome}" if outcome else ""
         )
-        merge_outcomes.record_failure(crew, by, task, MergeFailure(MergeFailureKind.DIED, message))
-    with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", task.id) as tx:
-        tx.state = merge_rules.drop_candidate(tx.state, task.id)
+        for task in batch.tasks:
+            merge_outcomes.record_failure(crew, by, task, MergeFailure(MergeFailureKind.DIED, message))
+    with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", batch.ids[0]) as tx:
+        tx.state = merge_batches.drop_candidates(tx.state, batch.ids)
+
+
+def _is_genuine(crew: Crew, state: State, batch: Batch) -> bool:
+    """Return whether each candidate of the batch is genuine. A tip that is not its last candidate is forged."""
+    return batch.members[-1].merging.candidate == batch.tip and all(
+        _is_genuine_candidate(crew, state, member.task, member.merging) for member in batch.members
+    )
 
 
 def _is_genuine_candidate(crew: Crew, state: State, task: Task, merging: MergeInProgress) -> bool:
@@ -84,9 +89,10 @@ def _is_genuine_candidate(crew: Crew, state: State, task: Task, merging: MergeIn
         return False
 
 
-def _is_recorded_tested(crew: Crew, task: Task, merging: MergeInProgress) -> bool:
-    """Return whether the candidate is recorded as tested. Board and ref must agree: agents can write each."""
-    return merging.tested is not None and merge_refs.list_tested(crew.git).get(task.id) == merging.candidate
+def _is_recorded_tested(crew: Crew, batch: Batch) -> bool:
+    """Return whether the batch is recorded as tested. Board and refs must agree: agents can write each."""
+    refs = merge_refs.list_tested(crew.git)
+    return all(member.merging.tested is not None and refs.get(member.task.id) == batch.tip for member in batch.members)
 
 
 def _delete_unused_candidates(crew: Crew, by: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from liza.crew import draft_specs
 from liza.crew.crew import Crew
@@ -17,13 +18,15 @@ from liza.rules.errors import (
     LockTimeout,
     Missing,
     NotRegularFile,
+    Refused,
     SharedPathBlocked,
     SystemRefused,
 )
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import merge_alarms, merge_rules
+from liza.rules.merging import merge_alarms, merge_batches, merge_rules
+from liza.rules.merging.merge_batches import Batch
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import MergeInProgress, Status, Task
+from liza.rules.model import Status, Task
 from liza.rules.paths import is_person
 from liza.rules.reports.narration import LIZA
 from liza.rules.transitions import Invocation, add_event
@@ -40,36 +43,39 @@ def merge_actor(by: str) -> str:
     return by if is_person(by) else LIZA
 
 
-def finish_merge(crew: Crew, by: str, task: Task, merging: MergeInProgress) -> None:
-    """Record a task as merged and clean up: integration has the candidate.
+def finish_batch(crew: Crew, by: str, batch: Batch) -> None:
+    """Record the tasks of a batch as merged and clean up: integration has their candidates.
 
     A failed clean-up is reported and left to recovery.
     """
-    invocation = Invocation(now=crew.clock.now(), by=by, commit=merging.candidate)
-    with crew.change(merge_actor(by), "merge", task.id) as tx:
-        tx.state = merge_rules.record_merge(tx.state, task.id, invocation, bool(merging.tested))
+    with crew.change(merge_actor(by), "merge", batch.ids[0]) as tx:
+        tx.state = merge_batches.record_merged(tx.state, batch, Invocation(now=crew.clock.now(), by=by))
     crash_points.point("merge", "merged")
 
     def record_tip() -> None:
-        message = drift.record_merged_tip(crew, task, merging.expected, merging.candidate)
+        message = drift.record_merged_tip(crew, batch.tasks[-1], batch.expected, batch.tip)
         if message:
             crew.append_alert_log([message])
 
-    def release_slot() -> None:
-        if task.worktree:
-            crew.worktrees.release(task.worktree, task.id, task.run or by)
-
     # The board is written first: recovery completes the clean-up of a MERGED task.
-    steps: tuple[Callable[[], None], ...] = (
-        record_tip,
-        release_slot,
-        lambda: merges.delete_candidate(crew.git, task.id, closed=True),
-    )
+    steps: list[Callable[[], None]] = [record_tip]
+    for task in batch.tasks:
+        steps += [
+            partial(_release_slot, crew, by, task),
+            partial(merges.delete_candidate, crew.git, task.id, closed=True),
+        ]
     for step in steps:
         try:
             step()
         except CAUGHT_ERRORS as error:
-            crew.append_alert_log([f"after_merge  {task.id} is merged; {_error_text(error)}. Next: liza doctor --fix"])
+            crew.append_alert_log(
+                [f"after_merge  {batch.title} is merged; {_error_text(error)}. Next: liza doctor --fix"]
+            )
+
+
+def _release_slot(crew: Crew, by: str, task: Task) -> None:
+    if task.worktree:
+        crew.worktrees.release(task.worktree, task.id, task.run or by)
 
 
 def reconsidered(crew: Crew, what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -91,6 +97,36 @@ def named(error: LizaError | OSError, hint: str) -> LizaError:
     if isinstance(error, LizaError):
         return error
     return to_write_failed(error) or SystemRefused(f"the merge could not be carried out: {error}", hint)
+
+
+class SharedFailure(Refused):
+    """Changes of integration from outside prevent the merge for now; no task is to blame."""
+
+    def __init__(self, task_id: str, kind: MergeFailureKind, message: str) -> None:
+        super().__init__(message, f"liza merge {task_id}")
+        self.merge_failure = MergeFailure(kind, message)
+
+
+def record_errors(crew: Crew, by: str, tasks: Sequence[Task], error: LizaError | OSError) -> bool:
+    """Record a failed merge on each of its tasks. Return whether the error may be caused by them and was recorded.
+
+    Which of several tasks caused it is unknown: each is then merged alone.
+    """
+    if not is_task_error(crew, error):
+        return False
+    is_recorded = False
+    for task in tasks:
+        if isinstance(error, SharedFailure):
+            failure = error.merge_failure
+        elif len(tasks) > 1:
+            hint = error.hint if isinstance(error, LizaError) else ""
+            failure = MergeFailure(MergeFailureKind.BATCH, _error_text(error), hint)
+        else:
+            failure = classify_error(crew, task, error)
+        with suppress(Refused):
+            record_failure(crew, by, task, failure)
+            is_recorded = True
+    return is_recorded
 
 
 def return_to_coder(crew: Crew, by: str, task: Task, detail: str) -> None:
@@ -176,19 +212,21 @@ def restore_integration(crew: Crew, commit: str) -> str:
     return f"{branch} could not be put back to {commit[:10]}"
 
 
-def undo_untested_move(crew: Crew, task: Task, merging: MergeInProgress) -> str:
-    """Move integration back from a candidate whose tests have not passed. Return a sentence about it, or an empty
-    string if it is not there.
+def undo_untested_move(crew: Crew, batch: Batch) -> str:
+    """Move integration back from a candidate of the batch that must not be published now. Return a sentence about it,
+    or an empty string if it is at none of them.
     """
     branch = crew.board.read().config.integration_branch
-    if not merges.contains(crew.git, branch, merging.candidate):
+    if not merges.contains(crew.git, branch, batch.members[0].merging.candidate):
         return ""
-    event = f"{branch} was moved onto {merging.candidate[:10]}, the candidate of {task.id}, which no test has passed"
-    if merges.move_branch_back(crew.git, branch, merging.candidate, merging.expected):
-        message = f"{event}; it was put back to {merging.expected[:10]}"
+    member = next(last for last in reversed(batch.members) if merges.contains(crew.git, branch, last.merging.candidate))
+    commit, task_id = member.merging.candidate, member.task.id
+    event = f"{branch} was moved onto {commit[:10]}, the candidate of {task_id}, which no test has passed"
+    if merges.move_branch_back(crew.git, branch, commit, batch.expected):
+        message = f"{event}; it was put back to {batch.expected[:10]}"
     else:
         message = f"{event}, and it could not be put back"
-    crew.append_alert_log([f"untested_integration  {message}. Next: liza task show {task.id}"])
+    crew.append_alert_log([f"untested_integration  {message}. Next: liza task show {task_id}"])
     return message
 
 

@@ -50,6 +50,7 @@ def run_command(
     root: Path,
     keep: str | None = None,
     more: Mapping[str, str] = MappingProxyType({}),
+    cancelled: threading.Event | None = None,
 ) -> CommandOutcome:
     """Run a shell command in ``directory`` with its output in ``log``; end it after ``limit`` seconds.
 
@@ -58,13 +59,25 @@ def run_command(
     environment, except ``keep`` (``config.environment``); ``more`` is added.
 
     A run killed from outside is inconclusive; it is retried once. Raises OSError if the log cannot be written.
+
+    With ``cancelled`` the command is one of several that run at the same time: it ends soon after the event is set, and
+    the caller handles one that was killed from outside.
     """
     env = {**command_environment(root, keep), **more}
-    outcome = _run_once(command, directory, log, limit, env)
+    outcome = _run_once(command, directory, log, limit, env, cancelled)
+    if cancelled is not None:
+        return outcome
     return _run_once(command, directory, log, limit, env) if outcome.exit_status in EXTERNAL_KILL_STATUSES else outcome
 
 
-def _run_once(command: str, directory: Path, log: Path, limit: float, env: Mapping[str, str]) -> CommandOutcome:
+def _run_once(
+    command: str,
+    directory: Path,
+    log: Path,
+    limit: float,
+    env: Mapping[str, str],
+    cancelled: threading.Event | None = None,
+) -> CommandOutcome:
     import time
 
     log.parent.mkdir(mode=0o700, exist_ok=True)
@@ -73,24 +86,27 @@ def _run_once(command: str, directory: Path, log: Path, limit: float, env: Mappi
         command_run = guarded_command.start_guarded(["/bin/sh", "-c", command], directory, out, env)
         crash_points.point("spawned", "command")
         try:
-            with _exit_on_signals():
-                code: int | None = _wait(command_run.process, log, started + limit)
+            with exit_on_signals():
+                code: int | None = _wait(command_run.process, log, started + limit, cancelled)
         except subprocess.TimeoutExpired:
             code = None
         finally:
             command_run.terminate()
-            if command_run.process.returncode == -signal.SIGKILL:
+            if command_run.process.returncode == -signal.SIGKILL and cancelled is None:
                 # Either the command or its guard was killed. Without its guard, its processes still run.
                 kill_orphan_commands(Path(env["LIZA_ROOT"]))
     return CommandOutcome(code, time.monotonic() - started, log)
 
 
-def _wait(process: subprocess.Popen[bytes], log: Path, end: float) -> int:
-    """Wait for the exit status and cap the log meanwhile. Raises TimeoutExpired at ``end`` (monotonic seconds)."""
+def _wait(process: subprocess.Popen[bytes], log: Path, end: float, cancelled: threading.Event | None) -> int:
+    """Wait for the exit status and cap the log meanwhile. Raises TimeoutExpired at ``end`` (monotonic seconds), and
+    within LOG_CHECK_INTERVAL after ``cancelled`` is set."""
     import time
 
     while True:
         remaining = end - time.monotonic()
+        if cancelled is not None and cancelled.is_set():
+            remaining = 0.0
         try:
             return process.wait(timeout=max(0.0, min(remaining, LOG_CHECK_INTERVAL)))
         except subprocess.TimeoutExpired:
@@ -100,7 +116,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path, end: float) -> int:
 
 
 @contextmanager
-def _exit_on_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into SystemExit, so that this process first ends the processes that it started."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from liza.repo.runner import Git
 from liza.rules.merging.merge_rules import RefChange
 
@@ -36,6 +38,17 @@ def delete_review_ref(git: Git, task: str) -> None:
 def write_tested_ref(git: Git, task: str, candidate: str) -> None:
     """Record that this candidate may be published. Must happen before the branch moves. Raises GitFailed."""
     git.out("update-ref", tested_ref(task), candidate)
+
+
+def write_tested_refs(git: Git, tasks: Iterable[str], commit: str) -> None:
+    """Record, in one transaction of git, that this commit may be published for each of the tasks. Must happen before
+    the branch moves. Raises GitFailed."""
+    git.out("update-ref", "--stdin", stdin="".join(f"update {tested_ref(task)} {commit}\n" for task in tasks))
+
+
+def list_changed_paths(git: Git, before: str, after: str) -> tuple[str, ...]:
+    """Return the paths of the files that differ between two commits. Raises GitFailed."""
+    return tuple(git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after))
 
 
 def list_tested(git: Git) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 
 from liza.repo import stale_locks, symbolic_refs
@@ -176,7 +177,7 @@ def sync_checkout(git: Git, branch: str, candidate: str, expected: str) -> Advan
         return AdvanceResult(MoveOutcome.MOVED)
     outcome, reason = branch_moves.catch_up_checkout(git.at(checkout), BranchMove(branch, expected, candidate))
     if outcome is MoveOutcome.WAITING:
-        files = _find_blocking_files(git.at(checkout), candidate, expected)
+        files = find_blocking_files(git.at(checkout), list_changed_files(git.at(checkout)), candidate, expected)
         return AdvanceResult(MoveOutcome.WAITING, files, reason, checkout)
     return AdvanceResult(MoveOutcome.MOVED, checkout=checkout)
 
@@ -244,8 +245,11 @@ def recover_merges(git: Git, branch: str) -> dict[str, str]:
             branch_moves.recover_move(git.at(checkout))
     tip = branch_tip(git, branch) if candidates else None
     if tip is not None and tip in candidates.values():
-        # Agents can write candidate refs: a root commit has no parent and is not a candidate.
+        # Agents can write candidate refs: a root commit has no parent and is not a candidate. A batch is published with
+        # its last candidate.
         expected = git.find_commit(f"{tip}^1")
+        while expected in candidates.values():
+            expected = git.find_commit(f"{expected}^1")
         if expected:
             sync_checkout(git, branch, tip, expected)
     return candidates
@@ -266,12 +270,12 @@ def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, 
     if tip != expected:
         return sync_checkout(git, branch, candidate, expected) if tip == candidate else AdvanceResult(MoveOutcome.LOST)
     # git would restore a file that the person has deleted.
-    blocking = _find_blocking_files(checkout_git, candidate, expected)
+    blocking = find_blocking_files(checkout_git, list_changed_files(checkout_git), candidate, expected)
     if blocking:
         return AdvanceResult(MoveOutcome.WAITING, blocking, "changed in the checkout", checkout)
     outcome, reason = branch_moves.move_branch(checkout_git, BranchMove(branch, expected, candidate))
     if outcome is MoveOutcome.WAITING:
-        files = _find_blocking_files(checkout_git, candidate, expected)
+        files = find_blocking_files(checkout_git, list_changed_files(checkout_git), candidate, expected)
         if not files:
             message = f"{branch} is checked out in {checkout}, and its files could not be updated"
             raise GitFailed(f"{message}: {reason}", f"git -C {shlex.quote(str(checkout))} status")
@@ -281,11 +285,13 @@ def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, 
     return AdvanceResult(MoveOutcome.MOVED, checkout=checkout)
 
 
-def _find_blocking_files(checkout_git: Git, candidate: str, expected: str) -> tuple[str, ...]:
-    """Return the files that the merge changes and that are changed, untracked or ignored in the checkout."""
+def find_blocking_files(checkout_git: Git, changed: Collection[str], candidate: str, expected: str) -> tuple[str, ...]:
+    """Return the files that the merge changes and that are changed, untracked or ignored in the checkout.
+
+    ``changed`` is what ``list_changed_files`` returns for it. Raises GitFailed.
+    """
     fields = checkout_git.names("diff-tree", "-r", "-z", "--name-status", "--no-renames", expected, candidate)
     change_kinds = dict(zip(fields[1::2], fields[::2], strict=True))
-    changed = list_changed_files(checkout_git)
     folders = tuple(name for name in changed if name.endswith("/"))
     return tuple(
         sorted(

@@ -34,6 +34,7 @@ class MergeFailureKind(StrEnum):
     MOVING = "integration moves"
     DIED = "merger died"
     BASE_RED = "integration is red"
+    BATCH = "batch failed"
     FAILED = "failed"
 
 
@@ -60,31 +61,39 @@ def is_for_coder(kind: MergeFailureKind, deaths: int) -> bool:
 def retry_delay(kind: MergeFailureKind, tries: int, first: float) -> float:
     """Return the seconds until the next automatic try: doubled from ``first`` on, at most MAX_RETRY_DELAY.
 
-    The first death of a merger causes no delay.
+    The first death of a merger causes no delay, and neither does the first failure of a batch: the task is tried alone.
     """
-    if kind is MergeFailureKind.DIED:
+    if kind in (MergeFailureKind.DIED, MergeFailureKind.BATCH):
         tries -= 1
     return 0.0 if tries < 1 else min(max(first, SHORTEST_PAUSE) * 2.0 ** min(tries - 1, 60), MAX_RETRY_DELAY)
 
 
 def next_to_merge(state: State, now: datetime) -> Task | None:
-    """Return the APPROVED task to merge next, by priority and then age; None if there is none.
+    """Return the APPROVED task to merge next, the head of the queue; None if there is none.
 
-    Its dependencies are met, it waits for no files of a person, and its retry is due. None also while the tests are
-    known to test another checkout: the candidate would not be tested.
+    It is not held, its dependencies are met, it waits for no files of a person, and its retry is due. None also while
+    the tests are known to test another checkout: the candidate would not be tested.
     """
     if test_proof.tested_instead(state.config) is not None:
         return None
     waiting = [
         task
         for task in tasks_with(state, S.APPROVED)
-        if task.history and not (task.merging and task.merging.waiting) and not is_paused(task, now)
+        if task.history
+        and task.merge_hold is None
+        and not (task.merging and task.merging.waiting)
+        and not is_paused(task, now)
     ]
     # Hundreds of approved tasks may wait: most are looked at only if those before them cannot be merged.
-    in_order = sorted(waiting, key=lambda task: (task.priority, task.history[-1].time))
+    in_order = sorted(waiting, key=queue_key)
     return next(
         (task for task in in_order if not unmet_dependencies(state, task) and merge_obstacle(state, task) is None), None
     )
+
+
+def queue_key(task: Task) -> tuple[int, int, datetime]:
+    """Return the sort key of an approved task in the queue: a person's order, then priority, then waiting time."""
+    return (-task.merge_rank, task.priority, task.history[-1].time)
 
 
 def is_paused(task: Task, now: datetime) -> bool:
@@ -171,6 +180,8 @@ def record_merge(state: State, task_id: str, invocation: Invocation, tested: boo
         merge_commit=invocation.commit,
         tested=tested,
         merging=None,
+        merge_hold=None,
+        merge_rank=0,
     )
     return state.with_task(done)
 
@@ -198,6 +209,7 @@ def retry_or_fail(state: State, task_id: str, failure: MergeFailure, invocation:
         kind=failure.kind, reason=failure.message, hint=failure.hint, tries=tries, deaths=deaths, until=until
     )
     is_tested = task.merging is not None and task.merging.tested is not None
+    is_tested = is_tested and failure.kind is not MergeFailureKind.BATCH  # it is tested again, alone
     return state.with_task(replace(task, merging=task.merging if is_tested else None, set_aside=retry))
 
 

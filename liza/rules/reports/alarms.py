@@ -280,6 +280,9 @@ def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iter
             f"{task.id} is tested and waits for files of your checkout: {', '.join(task.merging.waiting)}",
             "git status",
         )
+    if task.merge_hold is not None:
+        message = f"{task.id} is approved and held: {_short(task.merge_hold)}"
+        yield Alarm(AlarmKind.MERGE_HELD, task.id, message, f"liza queue release {task.id}")
     yield from merge_alarms.retry_alarms(task)
 
 
@@ -394,9 +397,9 @@ def _untested(state: State) -> Iterator[Alarm]:
     untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
-        wanted = "" if state.config.has_tests else "; set config.integration_command"
+        wanted = "" if state.config.all_gates else "; set config.integration_command"
         yield Alarm(AlarmKind.UNTESTED_MERGES, "config", f"merged without a test: {names}{wanted}", "liza edit")
-    elif not state.config.has_tests:
+    elif not state.config.all_gates:
         message = "no test command (config.integration_command): merges will be recorded as untested"
         yield Alarm(AlarmKind.UNTESTED_MERGES, "config", message, "liza edit")
 

@@ -226,7 +226,7 @@ def _has_role_after_person(task: Task, roles: frozenset[str]) -> bool:
 
 
 def _can_progress(state: State, task: Task, roles: frozenset[str]) -> bool:
-    if task.status is S.APPROVED and task.merging is not None and task.merging.waiting:
+    if task.status is S.APPROVED and (task.merge_hold is not None or (task.merging and task.merging.waiting)):
         return False
     if task.status in CLAIMABLE_STATUSES and (unmet_dependencies(state, task) or failed_by_every_coder(state, task)):
         return False

@@ -1,0 +1,82 @@
+"""Build a batch: a chain of candidates, and what becomes of tasks that conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from liza.crew.crew import Crew
+from liza.crew.merging import merge_outcomes
+from liza.repo.merge import conflicts, merges
+from liza.repo.survey import list_changed_files
+from liza.rules.errors import MergeConflict
+from liza.rules.merging.merge_batches import Batch, Member
+from liza.rules.model import MergeInProgress, Task
+
+
+def build_batch(crew: Crew, by: str, tasks: Sequence[Task], base: str) -> Batch | None:
+    """Build a candidate for each task on top of the one before, the first on ``base``. Return None if none is left.
+
+    A task that conflicts with ``base`` goes back to its coder. One that only conflicts with another task of the batch
+    is left out and stays APPROVED. A failure of git is recorded on its task, and the others go on; with one task it is
+    raised. Raises LizaError, OSError.
+    """
+    chain = _Chain(crew, base)
+    for task in tasks:
+        try:
+            chain.add(task)
+        except MergeConflict as conflict:
+            _resolve_conflict(crew, by, task, conflict, base, is_first=not chain.members)
+        except merge_outcomes.CAUGHT_ERRORS as error:
+            if len(tasks) == 1 or not merge_outcomes.record_errors(crew, by, [task], error):
+                raise
+        if chain.is_closed:
+            break
+    if not chain.members:
+        return None
+    return Batch(tuple(chain.members)).prefix(len(chain.members))
+
+
+class _Chain:
+    """The candidates so far. ``is_closed``: no other task may be added."""
+
+    def __init__(self, crew: Crew, base: str) -> None:
+        self.members: list[Member] = []
+        self.is_closed = False
+        self._git = crew.git
+        self._tip = base
+        checkout = crew.find_integration_checkout()
+        self._checkout = None if checkout is None else crew.git.at(checkout)
+        self._changed = () if self._checkout is None else list_changed_files(self._checkout)
+
+    def add(self, task: Task) -> None:
+        """Add the candidate of a task. One that a person's changed files block is left out, unless it is the first: it
+        is alone then, so that it holds up no other. Raises MergeConflict, GitFailed."""
+        assert task.review_commit is not None
+        title = task.description.strip().splitlines()[0][:72] if task.description.strip() else task.id
+        commit = merges.build_candidate(self._git, task.review_commit, self._tip, f"Merge {task.id}: {title}", task.id)
+        if self._is_blocked(commit):
+            if self.members:
+                merges.delete_candidate(self._git, task.id)
+                return
+            self.is_closed = True
+        self.members.append(Member(task, MergeInProgress(candidate=commit, expected=self._tip)))
+        self._tip = commit
+
+    def _is_blocked(self, commit: str) -> bool:
+        if self._checkout is None or not self._changed:
+            return False
+        return bool(merges.find_blocking_files(self._checkout, self._changed, commit, self._tip))
+
+
+def _resolve_conflict(crew: Crew, by: str, task: Task, conflict: MergeConflict, base: str, *, is_first: bool) -> None:
+    assert task.review_commit is not None
+    branch = crew.board.read().config.integration_branch
+    files = conflict.files
+    if not is_first:
+        files = merges.merge_trees(crew.git.with_environment(GIT_ATTR_SOURCE=base), base, task.review_commit)[1]
+        if not files:
+            return
+    hunks = conflicts.read_conflict_hunks(crew.git, base, task.review_commit, files)
+    merge_outcomes.return_to_coder(
+        crew, by, task, f"conflict with {branch} in {', '.join(files)}" + (f"\n{hunks}" if hunks else "")
+    )

@@ -1,0 +1,225 @@
+"""Merge a batch: build its chain, test its tip, bisect a red one, publish the green prefix, return the culprit.
+
+The board and the tested refs are written before integration moves, so that recovery (`dead_mergers.py`) can complete or
+undo the batch after a crash at any point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.crew.merging import batch_chain, candidate, gate_log, merge_outcomes
+from liza.crew.merging.candidate import CandidateRun
+from liza.repo.merge import merge_refs, merges
+from liza.repo.merge.branch_moves import MoveOutcome
+from liza.rules.errors import Refused
+from liza.rules.merging import gates, merge_batches, merge_rules
+from liza.rules.merging.batch_search import PrefixResult, PublishPrefix, next_batch_step
+from liza.rules.merging.merge_batches import Batch
+from liza.rules.merging.merge_rules import MergeFailureKind
+from liza.rules.model import Task
+from liza.rules.value_classes import Value
+from liza.system import crash_points
+
+
+class BatchResult(Value):
+    """What the tests of a batch showed: ``passed`` may be published, which is None if nothing passed. ``culprit`` is
+    red on top of it, with this ``failure``. ``tested``: whether there are tests."""
+
+    passed: Batch | None
+    tested: bool
+    culprit: Task | None = None
+    failure: str = ""
+
+
+def merge_batch(crew: Crew, by: str, tasks: Sequence[Task]) -> None:
+    """Merge tasks together, and return to its coder the one that makes the tests fail. Tasks that are neither merged
+    nor returned stay APPROVED. Raises LizaError, OSError."""
+    tips = []
+    for _ in range(merge_rules.MAX_CANDIDATES):
+        tips.append(require_tip(crew))
+        batch = batch_chain.build_batch(crew, by, tasks, tips[-1])
+        if batch is None:
+            return
+        crash_points.point("merge", "candidate")
+        with crew.change(merge_outcomes.merge_actor(by), "candidate made", batch.ids[0]) as tx:
+            tx.state = merge_batches.begin_batch(tx.state, batch)
+        crash_points.point("merge", "begun")
+        verdict = _Search(crew, by, batch).run()
+        if _carry_out(crew, by, batch, verdict):
+            return
+    raise _moving_branch_error(crew, tasks[0].id, [*tips, require_tip(crew)])
+
+
+def require_tip(crew: Crew) -> str:
+    """Return the commit of integration. Raises Missing."""
+    return drift.require_integration(crew, crew.board.read())
+
+
+def _moving_branch_error(crew: Crew, title: str, tips: list[str]) -> merge_outcomes.SharedFailure:
+    """Build the error for an integration branch that moved during each test run."""
+    branch, path = crew.board.read().config.integration_branch, " → ".join(tip[:10] for tip in tips)
+    message = f"{branch} moved {len(tips) - 1} times while the tests of {title} ran ({path})"
+    return merge_outcomes.SharedFailure(title, MergeFailureKind.MOVING, message)
+
+
+def _carry_out(crew: Crew, by: str, batch: Batch, verdict: BatchResult) -> bool:
+    """Publish what passed and return the culprit; False if integration has moved and a new batch is needed."""
+    if verdict.passed is not None:
+        recorded = _record_tested(crew, by, batch, verdict.passed, tested=verdict.tested)
+        if not publish_batch(crew, by, recorded):
+            return False
+    if verdict.culprit is not None:
+        if verdict.passed is None:
+            _drop_candidates(crew, by, [task_id for task_id in batch.ids if task_id != verdict.culprit.id])
+        merge_outcomes.return_to_coder(crew, by, verdict.culprit, verdict.failure)
+    return True
+
+
+def _record_tested(crew: Crew, by: str, batch: Batch, passed: Batch, *, tested: bool) -> Batch:
+    """Record the green prefix, as refs and on the board, before the branch moves: recovery requires both."""
+    merge_refs.write_tested_refs(crew.git, passed.ids, passed.tip)
+    crash_points.point("merge", "noted")
+    event = "tests passed" if tested else "no tests to run"
+    dropped = [task_id for task_id in batch.ids if task_id not in passed.ids]
+    with crew.change(merge_outcomes.merge_actor(by), event, passed.ids[0]) as tx:
+        tx.state = merge_batches.record_tested(tx.state, passed, dropped, tested)
+    crash_points.point("merge", "passed")
+    for task_id in dropped:
+        merges.delete_candidate(crew.git, task_id)
+    recorded = [tx.state.task(task_id) for task_id in passed.ids]
+    return merge_batches.find_batches(task for task in recorded if task is not None)[0]
+
+
+def _drop_candidates(crew: Crew, by: str, tasks: Sequence[str]) -> None:
+    if not tasks:
+        return
+    with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", tasks[0]) as tx:
+        tx.state = merge_batches.drop_candidates(tx.state, tasks)
+    for task_id in tasks:
+        merges.delete_candidate(crew.git, task_id)
+
+
+def drop_batch(crew: Crew, by: str, tasks: Sequence[str]) -> None:
+    """Remove the candidates of a merger that is stopped on purpose: it must not count as a crash. Errors are left to
+    recovery."""
+    with suppress(*merge_outcomes.CAUGHT_ERRORS):
+        _drop_candidates(crew, by, tasks)
+
+
+def publish_batch(crew: Crew, by: str, batch: Batch) -> bool:
+    """Advance integration to a tested batch; return False if it has moved and a new batch is needed.
+
+    If a person's changed files block a batch of several, its tasks are merged alone: only those that need these files
+    wait. Raises LizaError, OSError.
+    """
+    branch = crew.board.read().config.integration_branch
+    advance = merges.advance_branch(crew.git, branch, batch.tip, batch.expected)
+    crash_points.point("merge", "advanced")
+    if advance.outcome is MoveOutcome.MOVED:
+        merge_outcomes.finish_batch(crew, by, batch)
+        return True
+    waiting = advance.outcome is MoveOutcome.WAITING
+    if waiting and len(batch.members) > 1:
+        files = ", ".join(advance.files) or "files"
+        raise Refused(f"changed files of a checkout block a batch of {batch.title}: {files}", "git status")
+    event = "waits for files" if waiting else "candidate dropped"
+    with crew.change(merge_outcomes.merge_actor(by), event, batch.ids[0]) as tx:
+        if waiting:
+            tx.state = merge_batches.wait_for_files(tx.state, batch, advance.files)
+        else:
+            tx.state = merge_batches.drop_candidates(tx.state, batch.ids)
+    return waiting
+
+
+class _RedPrefix(Value):
+    """A red prefix: the message for the coder of its last task, and the gates that failed."""
+
+    failure: str
+    gates: tuple[str, ...]
+
+
+class _Search:
+    """Test prefixes of a batch until it is known what can be published."""
+
+    def __init__(self, crew: Crew, by: str, batch: Batch) -> None:
+        self.crew, self.by, self.batch = crew, by, batch
+        self.config = crew.board.read().config
+        self.past_runs = gate_log.read_or_report(crew)
+        self.results: list[PrefixResult] = []
+        self.red: dict[int, _RedPrefix] = {}
+        self.tested = False
+
+    def run(self) -> BatchResult:
+        """Return what may be published, and the culprit. Raises LizaError, OSError."""
+        while True:
+            step = next_batch_step(len(self.batch.members), self.results, self._retries())
+            if isinstance(step, PublishPrefix):
+                return self._conclude(step)
+            if self.results:
+                # Tests that moved integration to their own candidate published it early.
+                merge_outcomes.undo_untested_move(self.crew, self.batch)
+            self._run_prefix(step.length)
+
+    def _retries(self) -> int:
+        return gates.allowed_retries(
+            self.config, self.past_runs, {gate for red in self.red.values() for gate in red.gates}
+        )
+
+    def _run_prefix(self, length: int) -> None:
+        prefix = self.batch.prefix(length)
+        task = prefix.members[-1].task
+        again = self.red[length].gates if length in self.red else ()
+        run = CandidateRun(
+            task.id, prefix.tip, self.batch.expected, self.config.integration_branch, length, again or None
+        )
+        result = candidate.run_candidate_tests(self.crew, run)
+        crash_points.point("merge", "tested")
+        merge_outcomes.report_moved_refs(self.crew, self.by, task, result)
+        self.past_runs = gate_log.record(self.crew, self.past_runs, result.runs)
+        self.tested = result.tested
+        if result.rewound_from is not None:
+            restored = merge_outcomes.restore_integration(self.crew, result.rewound_from)
+            message = f"{result.told(task.id)}; {restored} (if you moved it, move it again while nothing is merged)"
+            failure = message if result.failure is None else f"{message}\n{result.failure}"
+            self.red[length] = _RedPrefix(failure, result.red_gates)
+        elif result.failure is not None:
+            merge_outcomes.undo_untested_move(self.crew, prefix)
+            if not self.red:
+                refuse_red_base(self.crew, prefix)
+            self.red[length] = _RedPrefix(result.failure, result.red_gates)
+        is_red = result.failure is not None or result.rewound_from is not None
+        self.results.append(PrefixResult(length, not is_red, certain=result.rewound_from is not None))
+
+    def _conclude(self, step: PublishPrefix) -> BatchResult:
+        passed = self.batch.prefix(step.length) if step.length else None
+        if step.culprit is None:
+            return BatchResult(passed, self.tested)
+        if self.results[-1] != PrefixResult(step.length, True):
+            merge_outcomes.undo_untested_move(self.crew, self.batch)
+        culprit = self.batch.members[step.culprit].task
+        return BatchResult(passed, True, culprit, self.red[step.culprit + 1].failure)
+
+
+def refuse_red_base(crew: Crew, batch: Batch) -> None:
+    """Test integration alone if it was moved from outside: if it is red, no task is to blame. Raises SharedFailure."""
+    if drift.is_last_tip(crew, batch.expected):
+        return
+    branch, title = crew.board.read().config.integration_branch, batch.members[-1].task.id
+    result = candidate.run_candidate_tests(
+        crew, CandidateRun(f"{branch}-alone", batch.expected, batch.expected, branch, 0)
+    )
+    if result.moved_refs:
+        crew.append_alert_log([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
+    if result.rewound_from is not None:
+        restored = merge_outcomes.restore_integration(crew, result.rewound_from)
+        message = f"{result.told(f'{branch} without {title}')}; {restored}"
+        raise merge_outcomes.SharedFailure(
+            title, MergeFailureKind.BASE_RED, message if result.failure is None else f"{message}\n{result.failure}"
+        )
+    if result.failure is not None:
+        message = f"{branch} is red without {title}: others moved it to {batch.expected[:10]}; {result.failure}"
+        raise merge_outcomes.SharedFailure(title, MergeFailureKind.BASE_RED, message)

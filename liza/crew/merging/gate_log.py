@@ -1,0 +1,85 @@
+"""``.liza/gates.jsonl``: one line per run of a gate, from which retries of flaky gates and estimates are derived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from liza.crew.crew import Crew
+from liza.programs.session import log_file
+from liza.rules.errors import LizaError
+from liza.rules.merging import gates
+from liza.rules.merging.gates import GateRun
+from liza.rules.paths import Paths
+from liza.system import atomic, untrusted_files
+
+REMAINING_LINES = 2000
+"""Number of lines that remain when the file has become twice as long."""
+
+
+def read_runs(paths: Paths) -> tuple[GateRun, ...]:
+    """Return the recorded runs, oldest first. An incomplete last line was cut by a crash and is skipped.
+
+    Raises LizaError if a line cannot be read, NotRegularFile if the path is not a regular file.
+    """
+    data = untrusted_files.read_if_exists(paths.gates) or b""
+    runs = []
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            runs.append(msgspec.json.decode(line, type=GateRun))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise LizaError(
+                f"{paths.gates}:{number} cannot be read: {error}", f"sed -i {number}d {paths.gates}"
+            ) from error
+    return tuple(runs)
+
+
+def append_run(paths: Paths, run: GateRun) -> None:
+    """Append one run; safe from several threads. Raises OSError, NotRegularFile."""
+    with log_file.open_for_append(paths.gates) as log:
+        log.write(msgspec.json.encode(run).decode() + "\n")
+
+
+def append_runs(paths: Paths, runs: Iterable[GateRun]) -> None:
+    """Append runs, and shorten a long file. The caller holds the merge lock, and no gate runs.
+
+    Raises OSError, LizaError.
+    """
+    lines = [msgspec.json.encode(run) + b"\n" for run in runs]
+    if not lines:
+        return
+    data = untrusted_files.read_if_exists(paths.gates) or b""
+    whole = data[: data.rfind(b"\n") + 1]
+    if whole == data and data.count(b"\n") < 2 * REMAINING_LINES:
+        with log_file.open_for_append(paths.gates) as log:
+            log.write(b"".join(lines).decode())
+        return
+    atomic.write(paths.gates, b"".join([*whole.splitlines(keepends=True)[-REMAINING_LINES:], *lines]), sync=False)
+
+
+def read_or_report(crew: Crew) -> tuple[GateRun, ...]:
+    """Return the recorded runs, for a merger: it goes on without them, and the alert log names a file that cannot be
+    read."""
+    try:
+        return read_runs(crew.paths)
+    except (LizaError, OSError) as error:
+        _report(crew, error)
+        return ()
+
+
+def record(crew: Crew, past: Sequence[GateRun], runs: Sequence[GateRun]) -> tuple[GateRun, ...]:
+    """Append the runs of a candidate and report flaky gates in the alert log. Return ``past`` with ``runs``."""
+    for run in gates.newly_flaky(past, runs):
+        line = f"{run.gate} failed and then passed on {run.candidate[:10]} ({run.subject}), without a change"
+        crew.append_alert_log([f"flaky_gate  {line}. Next: liza queue"])
+    try:
+        append_runs(crew.paths, runs)
+    except (LizaError, OSError) as error:
+        _report(crew, error)
+    return (*past, *runs)
+
+
+def _report(crew: Crew, error: LizaError | OSError) -> None:
+    hint = error.hint if isinstance(error, LizaError) else "liza doctor"
+    crew.append_alert_log([f"gate_log  retries and estimates do not know earlier runs: {error}. Next: {hint}"])

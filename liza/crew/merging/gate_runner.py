@@ -1,0 +1,189 @@
+"""Run gates of a candidate in merge slots: set-up first, then each gate in a slot that no other gate uses meanwhile.
+
+One gate runs in the calling process. Several are distributed over as many slots as run at the same time: a gate never
+sees files that another one wrote.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from liza.crew.crew import Crew
+from liza.crew.project import commands
+from liza.repo.slots import slot_setup
+from liza.rules.merging import merge_failures
+from liza.rules.merging.gates import GateOutcome
+from liza.rules.model import TESTS_GATE, Gate
+from liza.rules.value_classes import Value
+
+MERGE_SLOT = "merge"
+
+
+class GateJob(Value):
+    """Gates to run on ``commit``, a merge with ``branch``, in ``slots``, which are prepared. ``name`` is part of the
+    names of the logs. ``on_start`` is called with the name of each gate that starts, from any thread."""
+
+    name: str
+    commit: str
+    branch: str
+    gates: tuple[Gate, ...]
+    slots: tuple[str, ...]
+    on_start: Callable[[str], None]
+
+
+class GateTiming(Value):
+    """How a gate ended, and after how many seconds."""
+
+    gate: str
+    outcome: GateOutcome
+    seconds: float
+    failure: str | None = None
+    is_killed: bool = False
+
+
+class GatesOutcome(Value):
+    """Result of all gates of a job. ``failure`` is the message for the coder; None: all are green."""
+
+    failure: str | None
+    timings: tuple[GateTiming, ...]
+
+
+def prepare_slots(crew: Crew, name: str, commit: str, gates: int) -> tuple[str, ...]:
+    """Put as many merge slots at ``commit`` as ``gates`` can use at the same time. Return their names.
+
+    Raises GitFailed, OSError.
+    """
+    count = max(1, min(gates, crew.board.read().config.queue.parallel))
+    slots = tuple(MERGE_SLOT if number == 1 else f"{MERGE_SLOT}-{number}" for number in range(1, count + 1))
+    for slot in slots:
+        _prepare_slot(crew, slot, name, commit)
+    return slots
+
+
+def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> None:
+    config = crew.board.read().config
+    crew.worktrees.detach(slot, commit, f"merge-{_file_name(name)}")
+    crew.worktrees.clean(slot, config.merge_clean, config.sandbox_keep)
+    slot_setup.mark_tests_started(crew.worktrees.slot_git(slot))
+
+
+def run_gates(crew: Crew, job: GateJob) -> GatesOutcome:
+    """Run all gates of a job, also after one is red. Raises GitFailed, OSError."""
+    for slot in job.slots:
+        failure = set_up_slot(crew, slot)
+        if failure is not None:
+            return GatesOutcome(failure, ())
+    timings = _run_in_turn(crew, job) if len(job.slots) == 1 else _run_side_by_side(crew, job)
+    failures = [timing.failure for timing in timings if timing.failure is not None]
+    if not failures:
+        for slot in job.slots:
+            slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot))
+    return GatesOutcome("\n".join(failures) or None, timings)
+
+
+def _run_in_turn(crew: Crew, job: GateJob, gates: Sequence[Gate] | None = None) -> tuple[GateTiming, ...]:
+    timings: list[GateTiming] = []
+    for number, gate in enumerate(job.gates if gates is None else gates):
+        if number or gates is not None:
+            _prepare_slot(crew, MERGE_SLOT, job.name, job.commit)
+            failure = set_up_slot(crew, MERGE_SLOT)
+            if failure is not None:
+                return (*timings, GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
+        timings.append(_run_gate(crew, job, gate, MERGE_SLOT))
+    return tuple(timings)
+
+
+def _run_side_by_side(crew: Crew, job: GateJob) -> tuple[GateTiming, ...]:
+    """Run the gates, one at a time in each slot. A gate that was killed from outside is run again, alone."""
+    waiting: queue.SimpleQueue[Gate] = queue.SimpleQueue()
+    for gate in job.gates:
+        waiting.put(gate)
+    cancelled = threading.Event()
+
+    def work(slot: str) -> list[GateTiming]:
+        timings: list[GateTiming] = []
+        while not cancelled.is_set():
+            try:
+                gate = waiting.get_nowait()
+            except queue.Empty:
+                break
+            if timings:
+                _prepare_slot(crew, slot, job.name, job.commit)
+                failure = set_up_slot(crew, slot)
+                if failure is not None:
+                    timings.append(GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
+                    continue
+            timings.append(_run_gate(crew, job, gate, slot, cancelled))
+        return timings
+
+    timings = {timing.gate: timing for timing in _in_threads(work, job.slots, cancelled)}
+    killed = [gate for gate in job.gates if timings[gate.name].is_killed]
+    if killed:
+        commands.kill_orphan_commands(crew.paths.root)
+        timings |= {timing.gate: timing for timing in _run_in_turn(crew, job, killed)}
+    return tuple(timings[gate.name] for gate in job.gates)
+
+
+def _in_threads(
+    work: Callable[[str], list[GateTiming]], slots: Sequence[str], cancelled: threading.Event
+) -> list[GateTiming]:
+    """Return the results of ``work`` for each slot. If one fails or this process is told to exit, end all commands."""
+    with commands.exit_on_signals(), ThreadPoolExecutor(len(slots), "gates") as pool:
+        futures = [pool.submit(work, slot) for slot in slots]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [timing for future in futures for timing in future.result()]
+        finally:
+            cancelled.set()
+
+
+def _run_gate(crew: Crew, job: GateJob, gate: Gate, slot: str, cancelled: threading.Event | None = None) -> GateTiming:
+    config = crew.board.read().config
+    own = "" if gate.name == TESTS_GATE else f"-{gate.name}"
+    log = crew.paths.logs / f"merge-{_file_name(job.name)}{own}.log"
+    limit = config.integration_timeout if gate.timeout is None else gate.timeout
+    job.on_start(gate.name)
+    result = commands.run_command(
+        gate.command, crew.paths.slot(slot), log, limit, crew.paths.root, config.environment, cancelled=cancelled
+    )
+    if result.passed:
+        return GateTiming(gate.name, GateOutcome.GREEN, result.seconds)
+    is_late = result.exit_status is None
+    outcome = "did not end in time" if is_late else f"exit {result.exit_status}"
+    failure = merge_failures.format_failure(
+        f"{gate.command}: {outcome} on the merge with {job.branch}", _display_path(crew, log), result.tail(12)
+    )
+    is_killed = cancelled is not None and result.exit_status in commands.EXTERNAL_KILL_STATUSES
+    return GateTiming(
+        gate.name, GateOutcome.TIMEOUT if is_late else GateOutcome.RED, result.seconds, failure, is_killed
+    )
+
+
+def _file_name(name: str) -> str:
+    """Return ``name``, which may contain the name of a branch, as part of a file name."""
+    return name.replace("/", "-")
+
+
+def _display_path(crew: Crew, log: Path) -> str:
+    return str(log.relative_to(crew.paths.root))
+
+
+def set_up_slot(crew: Crew, slot: str) -> str | None:
+    """Copy files into a slot and run the set-up command if it is due. Return the failure message, or None."""
+    config = crew.board.read().config
+    path, slot_git = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
+    if not slot_setup.bring(crew.paths.root, slot_git, config) or not config.sandbox_setup:
+        return None
+    log = crew.paths.logs / f"setup-{slot}.log"
+    result = commands.run_command(
+        config.sandbox_setup, path, log, config.integration_timeout, crew.paths.root, config.environment
+    )
+    if not result.passed:
+        summary = f"set-up failed: {config.sandbox_setup}: exit {result.exit_status}"
+        return merge_failures.format_failure(summary, _display_path(crew, log), result.tail(12))
+    slot_setup.mark_setup_done(slot_git, config.sandbox_setup, config.sandbox_setup_files)
+    return None

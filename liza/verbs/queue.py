@@ -1,0 +1,124 @@
+"""queue: show the merge queue, and let a person change its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from liza.crew.archive import archived_tasks
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.merging import gate_log, merge_turn
+from liza.crew.result import Result, make_result
+from liza.rules.merging import gates, merge_batches, merge_queue
+from liza.rules.merging.gates import GateOutcome, GateRun
+from liza.rules.merging.merge_batches import Batch
+from liza.rules.model import Gate, State
+from liza.rules.value_classes import replace
+
+
+def show_queue(crew: Crew) -> dict[str, Any]:
+    """Return the approved tasks in their order, the batch that is being merged, and the gates. Times are in seconds.
+
+    Raises LizaError if a file cannot be read.
+    """
+    state, runs = crew.board.read(), gate_log.read_runs(crew.paths)
+    is_merging = merge_turn.is_merger_running(crew.paths)
+    batches = merge_batches.find_batches(state.tasks)
+    return {
+        "queue": _queue_rows(crew, state, runs),
+        "batches": [_batch_row(crew, batch, runs, is_merging=is_merging) for batch in batches],
+        "gates": [_gate_row(state, runs, gate) for gate in state.config.all_gates],
+        "merging": is_merging,
+    }
+
+
+def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> list[dict[str, Any]]:
+    now = crew.clock.now()
+    seconds = gates.estimate_batch_seconds(state.config, runs)
+    rows, ready = [], 0
+    for position, entry in enumerate(merge_queue.ordered_queue(state, now), start=1):
+        why, step = entry.obstacle or (None, None)
+        batch = None if why else ready // state.config.queue.batch + 1
+        ready += why is None
+        rows.append(
+            {
+                "position": position,
+                "id": entry.task.id,
+                "priority": entry.task.priority,
+                "waiting": int((now - entry.task.history[-1].time).total_seconds()),
+                "batch": batch,
+                "estimate": None if batch is None or seconds is None else round(batch * seconds, 1),
+                "why": why,
+                "next": step,
+            }
+        )
+    return rows
+
+
+def _batch_row(crew: Crew, batch: Batch, runs: tuple[GateRun, ...], *, is_merging: bool) -> dict[str, Any]:
+    first = batch.members[0].merging
+    return {
+        "tasks": list(batch.ids),
+        "candidate": batch.tip,
+        "base": batch.expected,
+        "tested": first.tested,
+        "waiting": list(first.waiting),
+        "runs": [
+            _run_row(crew, run)
+            for member in batch.members
+            for run in gates.last_gate_runs(runs, member.merging.candidate)
+            if is_merging or run.outcome is not GateOutcome.RUNNING
+        ],
+    }
+
+
+def _run_row(crew: Crew, run: GateRun) -> dict[str, Any]:
+    is_running = run.outcome is GateOutcome.RUNNING
+    seconds = (crew.clock.now() - run.time).total_seconds() if is_running else run.seconds
+    return {"gate": run.gate, "tasks": run.tasks, "outcome": run.outcome.value, "seconds": seconds}
+
+
+def _gate_row(state: State, runs: tuple[GateRun, ...], gate: Gate) -> dict[str, Any]:
+    recent = gates.recent_runs(runs, gate.name)
+    return {
+        "name": gate.name,
+        "command": gate.command,
+        "paths": list(gate.paths),
+        "timeout": gate.timeout or state.config.integration_timeout,
+        "runs": len(recent),
+        "red": sum(run.outcome is not GateOutcome.GREEN for run in recent),
+        "flaky": gates.count_flaky(recent),
+        "seconds": gates.estimate_seconds(recent),
+    }
+
+
+def move(crew: Crew, task_id: str, position: int) -> Result:
+    """Put an approved task at a position of the queue, counted from 1. Raises Refused, UsageError."""
+    return _change(
+        crew, task_id, f"{task_id} is number {position} in the queue", partial(merge_queue.move, position=position)
+    )
+
+
+def hold(crew: Crew, task_id: str, reason: str) -> Result:
+    """Keep a task out of the queue until ``release``. Raises Refused, UsageError."""
+    return _change(crew, task_id, f"{task_id} is held", partial(merge_queue.hold, reason=reason))
+
+
+def release(crew: Crew, task_id: str) -> Result:
+    """Let a held task be merged again. Raises Refused."""
+    return _change(crew, task_id, f"{task_id} is not held", merge_queue.release)
+
+
+def retry(crew: Crew, task_id: str) -> Result:
+    """End the pause of a task whose merge failed. Raises Refused."""
+    return _change(crew, task_id, f"{task_id} is merged in its turn", merge_queue.retry)
+
+
+def _change(crew: Crew, task_id: str, message: str, change: Callable[[State, str], State]) -> Result:
+    by = require_person(crew, planner=False)
+    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
+    with crew.change(by, "queue", task_id) as tx:
+        tx.state = change(tx.state, task_id)
+    return replace(make_result(tx.before, tx.state, task_id, "liza queue"), message=message)
