@@ -19,6 +19,7 @@ from liza.rules.model import State, Status, Task
 from liza.rules.paths import is_person, parse_agent_id
 from liza.rules.project import test_proof
 from liza.rules.tasks import claims
+from liza.rules.tasks.task_groups import changed_tasks
 from liza.rules.value_classes import replace
 
 
@@ -101,7 +102,12 @@ def _merge_result(before: State, after: State, task_id: str) -> Result:
         step = merge_failures.inspect_command(task)
     else:
         step = f"liza task show {task_id}"
-    return make_result(before, after, task_id, step, merge_commit=task.merge_commit, tested=task.tested)
+    merged, returned = (
+        [changed.id for changed in changed_tasks(before, after) if changed.status is status]
+        for status in (Status.MERGED, Status.INTEGRATION_FAILED)
+    )
+    details = {"merge_commit": task.merge_commit, "tested": task.tested, "merged": merged, "returned": returned}
+    return make_result(before, after, task_id, step, **details)
 
 
 def _mark_next_task(crew: Crew, by: str, task_id: str | None, error: LizaError | OSError) -> bool:

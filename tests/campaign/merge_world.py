@@ -272,12 +272,16 @@ class World:
     def _in_git(self, wanted: dict[str, int]) -> list[str]:
         rows = git(self.root, "log", "--first-parent", "--format=%H %s", f"{self.base}..integration").splitlines()
         made = [row.partition(" ")[::2] for row in rows]
-        tested = self._tested()
+        green = {commit for commit, said in self._tested().items() if said == "green"}
+        moves = git(self.root, "log", "--walk-reflogs", "--format=%H %s", "integration").splitlines()
         found = [
-            f"{subject} on integration was never green: {tested.get(commit)}"
-            for commit, subject in made
-            if subject != "mine" and tested.get(commit) != "green"
+            f"integration was at {subject}, which was never green"
+            for commit, _, subject in (row.partition(" ") for row in moves)
+            if subject.startswith("Merge") and commit not in green and not self.setting.hostile
         ]
+        # The members of a batch are published with its tip, which was tested.
+        published = next((number for number, (commit, _) in enumerate(made) if commit in green), len(made))
+        found += [f"{subject} is the tip, and was never green" for _, subject in made[:published] if subject != "mine"]
         counted = Counter(subject.split(":")[0] for _, subject in made)
         return found + ([] if counted == wanted else [f"on integration: {dict(counted)}"])
 

@@ -104,7 +104,7 @@ def _record_start(crew: Crew, run: CandidateRun, gate: str) -> None:
     """Record that a gate runs, for `liza queue`. A failure only hides it there."""
     with suppress(LizaError, OSError):
         timing = gate_runner.GateTiming(gate, GateOutcome.RUNNING, 0.0)
-        gate_log.append_run(crew.paths, _to_gate_run(crew, run, timing))
+        gate_log.append_runs(crew.paths, [_to_gate_run(crew, run, timing)])
 
 
 def _to_gate_run(crew: Crew, run: CandidateRun, timing: gate_runner.GateTiming) -> GateRun:

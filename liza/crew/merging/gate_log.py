@@ -35,33 +35,25 @@ def read_runs(paths: Paths) -> tuple[GateRun, ...]:
     return tuple(runs)
 
 
-def append_run(paths: Paths, run: GateRun) -> None:
-    """Append one run; safe from several threads. Raises OSError, NotRegularFile."""
-    with log_file.open_for_append(paths.gates) as log:
-        log.write(msgspec.json.encode(run).decode() + "\n")
-
-
 def append_runs(paths: Paths, runs: Iterable[GateRun]) -> None:
-    """Append runs, and shorten a long file. The caller holds the merge lock, and no gate runs.
+    """Append runs; safe from several threads. Raises OSError, NotRegularFile."""
+    with log_file.open_for_append(paths.gates) as log:
+        log.write("".join(msgspec.json.encode(run).decode() + "\n" for run in runs))
 
-    Raises OSError, LizaError.
-    """
-    lines = [msgspec.json.encode(run) + b"\n" for run in runs]
-    if not lines:
-        return
+
+def _repair(paths: Paths) -> None:
+    """Remove an incomplete last line, and the oldest lines of a long file. No gate runs meanwhile. Raises OSError."""
     data = untrusted_files.read_if_exists(paths.gates) or b""
-    whole = data[: data.rfind(b"\n") + 1]
-    if whole == data and data.count(b"\n") < 2 * REMAINING_LINES:
-        with log_file.open_for_append(paths.gates) as log:
-            log.write(b"".join(lines).decode())
-        return
-    atomic.write(paths.gates, b"".join([*whole.splitlines(keepends=True)[-REMAINING_LINES:], *lines]), sync=False)
+    lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
+    if (data and not data.endswith(b"\n")) or len(lines) >= 2 * REMAINING_LINES:
+        atomic.write(paths.gates, b"".join(lines[-REMAINING_LINES:]), sync=False)
 
 
 def read_or_report(crew: Crew) -> tuple[GateRun, ...]:
     """Return the recorded runs, for a merger: it goes on without them, and the alert log names a file that cannot be
-    read."""
+    read. The caller holds the merge lock."""
     try:
+        _repair(crew.paths)
         return read_runs(crew.paths)
     except (LizaError, OSError) as error:
         _report(crew, error)
