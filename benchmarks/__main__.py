@@ -22,6 +22,7 @@ GROUPS = {
     "board": "board_rows",
     "writers": "writer_rows",
     "worktrees": "worktree_rows",
+    "queue": "queue_rows",
     "commands": "command_rows",
     "waiting": "waiting_rows",
     "crew": "crew_rows",
