@@ -35,6 +35,7 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "sync": "steer_commands",
     "merge": "steer_commands",
     "queue": "queue",
+    "slots": "slots",
     "ready": "session_commands",
     "submit": "session_commands",
     "verdict": "session_commands",
@@ -106,6 +107,10 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "queue hold",
             "queue release",
             "queue retry",
+            "slots",
+            "slots prune",
+            "slots repair",
+            "slots nuke",
         ),
     ),
     (

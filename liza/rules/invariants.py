@@ -197,6 +197,10 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
             yield Violation(entry=key, field=f"queue.{name}", actual=actual, expected="1 or more")
     if config.queue.retries < 0:
         yield Violation(entry=key, field="queue.retries", actual=str(config.queue.retries), expected="0 or more")
+    for name in config.slots.__struct_fields__:
+        most = getattr(config.slots, name)
+        if most is not None and most < 1:
+            yield Violation(entry=key, field=f"slots.{name}", actual=str(most), expected="1 or more, or no such line")
     for name in config.budget.__struct_fields__:
         limit = getattr(config.budget, name)
         # "not limit > 0" instead of "limit <= 0", because NaN must be refused too.

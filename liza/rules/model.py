@@ -388,6 +388,17 @@ class QueueSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
     retries: int = 1
 
 
+class SlotLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits of the slots; None: no limit.
+
+    ``max``: the most slots that tasks have at the same time. ``max_bytes``: with more bytes on disk than that, free
+    slots are removed after a merge, the one that was not used for the longest time first.
+    """
+
+    max: int | None = None
+    max_bytes: int | None = None
+
+
 TESTS_GATE = "tests"
 """Name of the gate that runs ``config.integration_command``."""
 
@@ -432,6 +443,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     guards: GuardSettings = GuardSettings()
     queue: QueueSettings = QueueSettings()
     gates: tuple[Gate, ...] = ()
+    slots: SlotLimits = SlotLimits()
 
     @property
     def has_tests(self) -> bool:

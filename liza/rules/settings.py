@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.rules.model import Budget, Config, Delivery, GuardSettings, LoopLimits, QueueSettings, TestProof
+from liza.rules.model import Budget, Config, Delivery, GuardSettings, LoopLimits, QueueSettings, SlotLimits, TestProof
 
 NESTED_SETTINGS: Final = {
     "budget": Budget,
@@ -21,6 +21,7 @@ NESTED_SETTINGS: Final = {
     "loop": LoopLimits,
     "proof": TestProof,
     "queue": QueueSettings,
+    "slots": SlotLimits,
 }
 """The settings that are mappings of settings."""
 

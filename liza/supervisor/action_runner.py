@@ -153,7 +153,7 @@ class ActionRunner:
             argv=["/bin/sh", "-c", set_up.command],
             directory=self.crew.paths.slot(set_up.slot),
             log=self.crew.paths.logs / f"setup-{set_up.slot}.log",
-            env=self.launcher.set_up_environment(set_up.run),
+            env=self.launcher.set_up_environment(set_up.run, set_up.slot),
             guarded=True,
             limit=self.crew.board.read().config.integration_timeout,
         )

@@ -30,6 +30,7 @@ from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
+from liza.rules.project.slot_states import slot_variables
 from liza.rules.reports import ref_moves
 from liza.rules.sessions.message_rules import LIZA
 from liza.rules.tasks import claims
@@ -109,12 +110,15 @@ class Launcher:
         acp = acp_session.find_settings(self.preset, terminal=self.terminal)
         if acp is not None:
             self._order_sidecar(state, directory, worktree, acp, conversation)
-            env = account.apply_to({**self._session_environment(work), **acp.env}) | token
+            env = account.apply_to({**self._session_environment(work, worktree), **acp.env}) | token
             return session_process.start(directory.path, sidecar_argv(directory.path), worktree, env, inputs.prompt)
         resume_args = command_line.build_resume_args(self.preset, conversation) if conversation else ()
         command = self._build_command(state, inputs, directory, worktree, resume_args)
         argv = (str(preset_table.require_executable(self.preset)), *command.argv[1:])
-        env = account.apply_to(inputs.hooks.apply_to({**self._session_environment(work), **command.env})) | token
+        env = (
+            account.apply_to(inputs.hooks.apply_to({**self._session_environment(work, worktree), **command.env}))
+            | token
+        )
         if not self.terminal:
             return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
         if command_line.choose_carriers(self.preset, interactive=True).work is TextCarrier.TERMINAL:
@@ -319,7 +323,7 @@ class Launcher:
             commit=self.crew.worktrees.head_commit(worktree.name),
         )
 
-    def _session_environment(self, work: CurrentWork) -> dict[str, str]:
+    def _session_environment(self, work: CurrentWork, worktree: Path) -> dict[str, str]:
         environment = session_environment.compose_environment(
             self.preset,
             self.environ,
@@ -330,6 +334,7 @@ class Launcher:
             identity=self._git_identity(),
             keep=self.crew.board.read().config.environment,
         )
+        environment |= slot_variables(worktree.name)
         name = environment.get("GIT_COMMITTER_NAME")
         # With this name the reflogs show which session moved a ref that is not its own.
         return {**environment, "GIT_COMMITTER_NAME": ref_moves.session_author(name, work.run)} if name else environment
@@ -348,8 +353,8 @@ class Launcher:
             for field, value in zip(("NAME", "EMAIL"), identity, strict=True)
         }
 
-    def set_up_environment(self, run: str) -> dict[str, str]:
-        """Return the environment of the set-up: the session's, so that its processes can be found and ended."""
+    def set_up_environment(self, run: str, slot: str) -> dict[str, str]:
+        """Return the environment of the set-up of a slot: the session's, so that its processes are found and ended."""
         environment = session_environment.compose_environment(
             self.preset,
             self.environ,
@@ -359,4 +364,4 @@ class Launcher:
             liza=liza_path(),
             keep=self.crew.board.read().config.environment,
         )
-        return self.accounts.hide_credentials(environment)
+        return self.accounts.hide_credentials({**environment, **slot_variables(slot)})

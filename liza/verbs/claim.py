@@ -115,12 +115,13 @@ def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> t
     evidence = crew.gather_evidence(before)
     now = crew.clock.now()
     chosen = task_id or _pick(before, agent, now, evidence)
+    last_slots = crew.worktrees.slots_of(agent)
     with crew.change(agent, "reserve", chosen) as tx:
         state = claims.ensure_agent(tx.state, agent)
         if or_next:
             tx.task = chosen = _claimable_now(state, chosen, agent, now, evidence)
         task = claims.get_task(state, chosen)
-        slot = picking.free_slot(state, task)
+        slot = picking.free_slot(state, task, last_slots)
         claimant = claims.Claimant(agent, processes.identify_self())
         tx.state, run = claims.reserve(state, chosen, claimant, slot, now, evidence)
     return TaskClaim(chosen, run, slot, None, claims.takeover_reason(task, agent, evidence)), evidence

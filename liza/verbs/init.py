@@ -59,6 +59,7 @@ class InitOptions(Value):
     integration_branch: str = "integration"
     worktrees: Path | None = None
     no_proof: bool = False
+    copied_files: tuple[str, ...] = ()
 
     def typed(self) -> list[tuple[str, ...]]:
         """Options as words of a command line. Defaults are left out."""
@@ -76,6 +77,7 @@ class InitOptions(Value):
         return [
             *((name, text) for name, text in texts.items() if text is not None),
             *((name,) for name, is_set in flags.items() if is_set),
+            *(("--copy", name) for name in self.copied_files),
         ]
 
 
@@ -137,7 +139,12 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             (crew.paths.root / spec).write_text(layout.default_goal_text(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         baseline_options = BaselineOptions(
-            options.test, options.setup, options.no_test, options.no_proof, options.accept_red
+            options.test,
+            options.setup,
+            options.no_test,
+            options.no_proof,
+            options.accept_red,
+            options.copied_files,
         )
         baseline = run_baseline(
             crew, Worktrees(crew.paths, crew.git, options.integration_branch), baseline_options, tip, say
@@ -337,6 +344,8 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
     if baseline.setup is not None:
         lines.append(f"  sandbox_setup: {json.dumps(baseline.setup.text, ensure_ascii=False)}")
         lines.append(f"  sandbox_setup_files: {json.dumps(list(baseline.setup.source_files))}")
+    if options.copied_files:
+        lines.append(f"  sandbox_copy: {json.dumps(list(options.copied_files), ensure_ascii=False)}")
     if baseline.environment is not None:
         lines.append(f"  environment: {json.dumps(baseline.environment, ensure_ascii=False)}    # first on PATH")
     if baseline.proof.outcome:

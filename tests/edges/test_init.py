@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from liza.cli import entry_points
+from liza.crew.crew import find_crew
 from liza.crew.project.commands import COMMAND_RUN
 from liza.repo.slots import slots_directory
 from liza.rules.errors import Missing, Refused, UsageError
@@ -105,3 +106,22 @@ def test_the_next_command_of_an_init_whose_tests_do_not_start_keeps_the_test_com
     with pytest.raises(Missing, match="no-such-runner is missing") as refused:
         init(repo, InitOptions("Goal", test="no-such-runner --all"))
     assert refused.value.hint == 'liza init Goal --setup CMD --test "no-such-runner --all"'
+
+
+def test_an_env_file_that_git_ignores_is_named_and_copied_where_the_person_wants_that(repo: Path) -> None:
+    (repo / ".git" / "info" / "exclude").write_text(".env*\n")
+    (repo / ".env").write_text("KEY=1\n")
+    (repo / "api").mkdir()
+    (repo / "api" / ".env.local").write_text("KEY=2\n")
+    facts: list[tuple[str, str]] = []
+    init(repo, InitOptions(goal="g", test="cat .env", copied_files=(".env",)), lambda *fact: facts.append(fact))
+    told = dict(facts)
+    assert told["files"] == (
+        'api/.env.local: git ignores it, so no worktree has it: liza init "…" --copy api/.env.local'
+    )
+    assert told["baseline"].startswith("cat .env: ok")
+    state = find_crew(repo).board.read()
+    assert state.config.sandbox_copy == (".env",)
+    (finding,) = [finding for finding in doctor(repo).findings if finding.about == "files"]
+    assert (finding.ok, finding.hint) == (True, "liza edit")
+    assert finding.text.startswith("api/.env.local: git ignores it")

@@ -36,6 +36,10 @@ def init(
     test: Annotated[str | None, typer.Option("--test", help="The project's test command; default: detected.")] = None,
     no_test: Annotated[bool, typer.Option("--no-test", help="Merge without tests; recorded as untested.")] = False,
     setup: Annotated[str | None, typer.Option("--setup", help="A command that runs once in each new worktree.")] = None,
+    copy: Annotated[
+        list[str] | None,
+        typer.Option("--copy", metavar="FILE", help="A file that git ignores and each worktree needs; repeatable."),
+    ] = None,
     no_proof: Annotated[
         bool, typer.Option("--no-proof", help="Do not prove that the tests use the code of their worktree.")
     ] = False,
@@ -79,6 +83,7 @@ def init(
         program=program,
         integration_branch=integration_branch,
         worktrees=worktrees,
+        copied_files=tuple(copy or ()),
     )
     result = verb(Path.cwd(), options, _print_nothing if as_json else _print_fact)
     if as_json:

@@ -20,7 +20,7 @@ from liza.rules.merging import gates, merge_batches, merge_rules
 from liza.rules.merging.batch_search import PrefixResult, PublishPrefix, next_batch_step
 from liza.rules.merging.merge_batches import Batch
 from liza.rules.merging.merge_rules import MergeFailureKind
-from liza.rules.model import Task
+from liza.rules.model import Status, Task
 from liza.rules.value_classes import Value
 from liza.system import crash_points
 
@@ -41,17 +41,34 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task]) -> None:
     tips = []
     for _ in range(merge_rules.MAX_CANDIDATES):
         tips.append(require_tip(crew))
-        batch = batch_chain.build_batch(crew, by, tasks, tips[-1])
+        batch = batch_chain.build_batch(crew, by, _still_approved(crew, tasks), tips[-1])
         if batch is None:
             return
         crash_points.point("merge", "candidate")
         with crew.change(merge_outcomes.merge_actor(by), "candidate made", batch.ids[0]) as tx:
             tx.state = merge_batches.begin_batch(tx.state, batch)
         crash_points.point("merge", "begun")
-        verdict = _Search(crew, by, batch).run()
+        verdict = _search(crew, by, batch)
         if _carry_out(crew, by, batch, verdict):
             return
     raise _moving_branch_error(crew, tasks[0].id, [*tips, require_tip(crew)])
+
+
+def _still_approved(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks of a batch that can be merged: in an earlier round one may have gone back to its coder."""
+    state = crew.board.read()
+    current = [state.task(task.id) for task in tasks]
+    return [task for task in current if task is not None and task.status is Status.APPROVED]
+
+
+def _search(crew: Crew, by: str, batch: Batch) -> BatchResult:
+    """Search the batch. If that fails, integration does not stay at a candidate to which its tests moved it."""
+    try:
+        return _Search(crew, by, batch).run()
+    except BaseException:
+        with suppress(*merge_outcomes.CAUGHT_ERRORS):
+            merge_outcomes.undo_untested_move(crew, batch)
+        raise
 
 
 def require_tip(crew: Crew) -> str:

@@ -31,6 +31,7 @@ class BaselineOptions(Value):
     no_test: bool = False
     no_proof: bool = False
     accept_red: bool = False
+    copied_files: tuple[str, ...] = ()
 
 
 class Baseline(Value):
@@ -53,8 +54,8 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     setup = ProjectCommand(options.setup, _setup_files(project)) if options.setup else project.setup
     keep, why_not = usable_environment(root, setup)
     _report_environment(root, keep, why_not, say)
-    for note in find_worktree_gaps(crew.paths, crew.git, setup.text if setup else None):
-        say(note.about, note.text)
+    for note in find_worktree_gaps(crew.paths, crew.git, setup.text if setup else None, options.copied_files):
+        say(note.about, f"{note.text}: {note.hint}" if note.about == "files" else note.text)
     if command is None:
         reason = "--no-test was given" if options.no_test else "no test command was found; --test CMD sets one"
         say("baseline", f"{reason}: merges will be recorded as untested")
@@ -62,6 +63,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     plan = proof.ProofPlan(
         command,
         setup.text if setup else None,
+        options.copied_files,
         environment=keep,
         limit=BASELINE_LIMIT,
         hint=suggest_init_command(project, command),

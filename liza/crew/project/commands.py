@@ -14,6 +14,7 @@ from types import MappingProxyType
 from liza.programs.session import guarded_command, log_file
 from liza.rules.formatting.redaction import redact
 from liza.rules.project import clean_environment
+from liza.rules.project.slot_states import slot_variables
 from liza.rules.value_classes import Value
 from liza.system import ancestors, crash_points, processes
 
@@ -63,7 +64,7 @@ def run_command(
     With ``cancelled`` the command is one of several that run at the same time: it ends soon after the event is set, and
     the caller handles one that was killed from outside.
     """
-    env = {**command_environment(root, keep), **more}
+    env = {**command_environment(root, keep), **slot_variables(directory.name), **more}
     outcome = _run_once(command, directory, log, limit, env, cancelled)
     if cancelled is not None:
         return outcome

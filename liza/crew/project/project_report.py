@@ -7,15 +7,17 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from liza.crew.project import commands, detect, environments
+from liza.crew.project import commands, detect, environments, local_files
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.findings import Finding
+from liza.repo import disk_usage
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError
 from liza.rules.formatting.counts import count_noun
+from liza.rules.formatting.sizes import format_bytes
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.project import clean_environment, project_kinds, test_proof
@@ -44,7 +46,7 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
             yield Finding("python", text, True, baseline.suggest_init_command(project, test))
     yield from _check_commands(paths, git, config)
     yield from _check_environment(paths.root, config)
-    yield from find_worktree_gaps(paths, git, setup)
+    yield from find_worktree_gaps(paths, git, setup, config.sandbox_copy)
     yield from _disk(paths)
 
 
@@ -158,9 +160,19 @@ def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
         yield Finding("left out", text)
 
 
-def find_worktree_gaps(paths: Paths, git: Git, setup: str | None) -> Iterator[Finding]:
-    """Findings about files that a new worktree lacks, or that it finds outside itself. Raises GitFailed."""
+def find_worktree_gaps(paths: Paths, git: Git, setup: str | None, copied: Sequence[str]) -> Iterator[Finding]:
+    """Findings about files that a new worktree lacks, or that it finds outside itself. Raises GitFailed.
+
+    ``copied``: the patterns of ``config.sandbox_copy``.
+    """
     root = paths.root
+    local = local_files.find_local_files(git, copied)
+    if local:
+        text = f"{', '.join(local)}: git ignores it, so no worktree has it"
+        if paths.state.exists():
+            yield Finding("files", f"{text}; add it to config.sandbox_copy", True, "liza edit")
+        else:
+            yield Finding("files", text, True, f'liza init "…" {local_files.copy_options(local)}')
     modules = detect.find_submodules(git) if (root / ".gitmodules").is_file() else ()
     if modules and "submodule" not in (setup or ""):
         text = f"{', '.join(modules)}: empty in each worktree, because no set-up fetches it"
@@ -207,38 +219,22 @@ def _node_modules(paths: Paths) -> Iterator[Finding]:
 def _disk(paths: Paths) -> Iterator[Finding]:
     slots = paths.slot("x").parent
     sizes = (
-        {path.name: _disk_usage(path) for path in sorted(slots.iterdir()) if _is_real_directory(path)}
+        {path.name: disk_usage.measure_bytes(path) for path in sorted(slots.iterdir()) if _is_real_directory(path)}
         if _is_real_directory(slots)
         else {}
     )
     if sizes:
         largest = ", ".join(
-            f"{name} {_format_size(size)}" for name, size in sorted(sizes.items(), key=lambda entry: -entry[1])[:4]
+            f"{name} {format_bytes(size)}" for name, size in sorted(sizes.items(), key=lambda entry: -entry[1])[:4]
         )
         more = f" and {len(sizes) - 4} more" if len(sizes) > 4 else ""
-        total = f"{_format_size(sum(sizes.values()))} in {count_noun(len(sizes), 'worktree')}"
+        total = f"{format_bytes(sum(sizes.values()))} in {count_noun(len(sizes), 'worktree')}"
         yield Finding("disk", f"{total} below {slots}: {largest}{more}")
 
 
 def _is_real_directory(path: Path) -> bool:
     """Whether the path is a directory and not a link to one."""
     return path.is_dir() and not path.is_symlink()
-
-
-def _disk_usage(top: Path) -> int:
-    """Bytes on disk of all files below a directory; hard links count each time, links are not followed."""
-    total = 0
-    for directory, _, names in os.walk(top):
-        for name in names:
-            try:
-                total += os.lstat(f"{directory}/{name}").st_blocks * 512
-            except OSError:
-                continue  # an agent that works there may have deleted the file
-    return total
-
-
-def _format_size(size: int) -> str:
-    return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
 
 
 def project_findings(paths: Paths, git: Git, config: Config) -> list[Finding]:

@@ -53,7 +53,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
     repairs = [
         *map(Repair, separate_slots(crew)),
         *undo_dead_reservations(crew),
-        *_repair_worktrees(crew, by),
+        *repair_worktrees(crew, by),
         *_repair_reviews(crew, by),
         *_repair_review_refs(crew),
         *_recover_merges(crew, by),
@@ -125,7 +125,7 @@ def _is_claimer_dead(crew: Crew, reservation: Reservation) -> bool:
     return dead if dead is not None else reservation.expires < crew.clock.now()
 
 
-def _repair_worktrees(crew: Crew, by: str) -> list[Repair]:
+def repair_worktrees(crew: Crew, by: str) -> list[Repair]:
     """Recreate the worktrees of claimed tasks that have none.
 
     Tasks of an agent with another living supervisor are left to that supervisor.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from liza.repo import symbolic_refs
 from liza.repo.merge.merges import Branch, find_branches
@@ -20,7 +20,7 @@ from liza.repo.slots.salvage_submodules import salvage_submodules
 from liza.repo.slots.slot_emptying import SlotEmptying
 from liza.repo.slots.slot_records import SlotOwner
 from liza.repo.worktree_records import list_worktrees
-from liza.rules.errors import GitFailed, Missing, NotOwner, Refused
+from liza.rules.errors import GitFailed, Missing, NotOwner, Refused, SharedPathBlocked
 from liza.rules.paths import branch_of
 from liza.rules.value_classes import Value, replace
 from liza.system.flock import lock_path
@@ -58,8 +58,8 @@ class Worktrees(SlotEmptying):
             branches = find_branches(self.git, branch, self.integration)
         self._refuse_foreign_checkout(branch, branches)
         base = self._start_commit(branches, branch)
-        self._ensure_slot(slot, base)
-        with self._lock_slot(slot):
+        with self.lock_slot(slot):
+            self._ensure_slot(slot, base)
             git_dir, owner = self._open_slot(slot)
             if owner is not None and (owner.task, owner.run) == (task, run):
                 return PreparedSlot(branch, owner.commit or base, owner.salvage is not None)
@@ -92,6 +92,7 @@ class Worktrees(SlotEmptying):
                 restore_salvage(self.slot_git(slot), owner.salvage)
                 mark_restored(self.git, task, owner.salvage)
             slot_records.unlink_others(self.paths, task, slot)
+            slot_records.write_last_run(git_dir, run)
             # `done` is written last: a killed `finish` is repeated from its start.
             slot_records.write_owner(git_dir, replace(owner, done=True, before=None))
         slot_records.link_task(self.paths, task, slot)
@@ -125,7 +126,7 @@ class Worktrees(SlotEmptying):
 
     def undo(self, slot: str, task: str, run: str) -> None:
         """Return a prepared slot to its previous owner, if it belongs to this run. Idempotent. Raises GitFailed."""
-        with self._lock_slot(slot):
+        with self.lock_slot(slot):
             git_dir = self._git_dir(slot)
             owner = slot_records.find_owner(git_dir) if git_dir is not None else None
             if git_dir is not None and owner is not None and (owner.task, owner.run, owner.done) == (task, run, False):
@@ -137,14 +138,14 @@ class Worktrees(SlotEmptying):
         Content that exists nowhere else is saved first. Raises GitFailed.
         """
         commit_id = self.git.out("rev-parse", "--verify", f"{commit}^{{commit}}")
-        with self._lock_slot(slot):
+        with self.lock_slot(slot):
             self._retry_if_stuck(slot, lambda: self._detach(slot, commit_id, run))
 
     def clean(self, slot: str, when: str, keep: Sequence[str]) -> None:
         """Remove ignored files from a slot as ``config.merge_clean`` (``when``) says, except ``keep``, and reset its
         submodules. Raises GitFailed, OSError.
         """
-        with self._lock_slot(slot):
+        with self.lock_slot(slot):
             self._retry_if_stuck(slot, lambda: slot_setup.empty_submodules(self.slot_git(slot)))
             if slot_setup.is_clean_due(self.slot_git(slot), when):
                 self._retry_if_stuck(slot, lambda: slot_setup.remove_ignored_files(self.slot_git(slot), keep))
@@ -154,7 +155,7 @@ class Worktrees(SlotEmptying):
 
         Return whether anything was done. Raises GitFailed.
         """
-        with self._lock_slot(slot):
+        with self.lock_slot(slot):
             if self.is_finished(slot, slot, run):
                 return False
             self._retry_if_stuck(slot, lambda: self._detach(slot, commit, run))
@@ -167,6 +168,7 @@ class Worktrees(SlotEmptying):
         git_dir, owner = self._open_slot(slot)
         current_owner = owner or SlotOwner(slot, run, commit)
         self._empty_at(slot, git_dir, current_owner, commit)
+        slot_records.write_last_run(git_dir, run)
         slot_records.write_owner(git_dir, SlotOwner(slot, run, commit, done=True))
 
     def discard(self, slot: str) -> None:
@@ -193,7 +195,7 @@ class Worktrees(SlotEmptying):
         Does nothing if the slot belongs to another task or is missing. Idempotent. Raises GitFailed.
         """
         slot_records.unlink_task(self.paths, task, slot)
-        with self._lock_slot(slot):
+        with self.lock_slot(slot):
             git_dir = self._git_dir(slot)
             owner = slot_records.find_owner(git_dir) if git_dir is not None else None
             if git_dir is None or owner is None or owner.task != task:
@@ -217,7 +219,7 @@ class Worktrees(SlotEmptying):
         if self._git_dir(slot) is None and path.is_dir() and any(path.iterdir()):
             self.add(slot, commit)
             return True
-        with self._lock_slot(slot):
+        with self.lock_slot(slot):
             git_dir = self._git_dir(slot)
             if git_dir is None:
                 return False
@@ -246,29 +248,46 @@ class Worktrees(SlotEmptying):
         A slot that cannot be saved is not removed. Commits on a task's branch count as saved: the branches stay.
         """
         saved: list[str] = []
-        for slot, git_dir in slot_records.git_dirs_below(self._slots_directory, self._common_dir).items():
-            path = self.paths.slot(slot)
-            if slot == PROOF_SLOT:
-                self.discard(slot)
-                continue
-            if path.is_dir() and not slot_records.is_half_made(git_dir):
-                git_dir, owner = self._open_slot(slot)
-                branch = () if owner is None else (f"refs/heads/{branch_of(owner.task)}",)
-                ref = self._save(slot, owner, slot, None, branch)
-                name = (slot, "unknown") if owner is None else (owner.task, owner.run)
-                saved += [saved_ref for saved_ref in (ref, salvage_submodules(self.slot_git(slot), *name)) if saved_ref]
-            with lock_path(self.paths.worktree_lock):
-                if slot_records.is_half_made(git_dir):
-                    slot_records.remove_half_made(self.git, path, git_dir)
-                else:
-                    self.git.out("worktree", "remove", "--force", "--force", str(path), timeout=600)
+        for slot in slot_records.git_dirs_below(self._slots_directory, self.common_dir):
+            saved += self._remove_slot(slot)
         slot_records.remove_links(self.paths)
         slots_directory.remove_directory(self.paths)
         return tuple(saved)
 
+    def remove(self, slot: str, refuse_used: Callable[[], None]) -> tuple[str, ...]:
+        """Save and remove one slot, which the next claim creates again. Return the refs of the salvages.
+
+        ``refuse_used`` is called under the lock of the slot, which a claim needs to use it, and raises if the slot is
+        in use. Raises what it raises, and GitFailed if the content cannot be saved; then nothing is removed.
+        """
+        with self.lock_slot(slot):
+            refuse_used()
+            return self._remove_slot(slot)
+
+    def _remove_slot(self, slot: str) -> tuple[str, ...]:
+        path, git_dir = self.paths.slot(slot), self._git_dir(slot)
+        if slot == PROOF_SLOT:
+            self.discard(slot)
+            return ()
+        if git_dir is None:
+            raise SharedPathBlocked(f"{path} is not a worktree of {self.paths.root}", f"liza slots repair {slot}")
+        saved: tuple[str | None, ...] = ()
+        if path.is_dir() and not slot_records.is_half_made(git_dir):
+            git_dir, owner = self._open_slot(slot)
+            branch = () if owner is None else (f"refs/heads/{branch_of(owner.task)}",)
+            ref = self._save(slot, owner, slot, None, branch)
+            name = (slot, "unknown") if owner is None else (owner.task, owner.run)
+            saved = (ref, salvage_submodules(self.slot_git(slot), *name))
+        with lock_path(self.paths.worktree_lock):
+            if slot_records.is_half_made(git_dir):
+                slot_records.remove_half_made(self.git, path, git_dir)
+            else:
+                self.git.out("worktree", "remove", "--force", "--force", str(path), timeout=600)
+        return tuple(ref for ref in saved if ref is not None)
+
     def earlier(self) -> tuple[Worktrees, ...]:
         """Return the slots that earlier crews of this repository left in directories of their own. Raises OSError."""
-        worktrees = list_worktrees(self._common_dir).items()
+        worktrees = list_worktrees(self.common_dir).items()
         recorded = {gitfile.parent.parent for git_dir, gitfile in worktrees if slot_records.has_owner(git_dir)}
         directories = slots_directory.list_directories(self.paths.root, recorded, os.environ)
         others = [path for path in directories if path in recorded and path != self._slots_directory]
@@ -278,7 +297,7 @@ class Worktrees(SlotEmptying):
         """Save the content of a slot and detach it from its branch; its files stay. Return the ref of the salvage, or
         None. Raises GitFailed.
         """
-        with self._lock_slot(slot):
+        with self.lock_slot(slot):
             git_dir, owner = self._open_slot(slot)
             ref = self._save(slot, owner, slot, None)
             self._detach_head(git_dir)

@@ -15,7 +15,7 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.merge.merges import find_branches
 from liza.repo.runner import Git
 from liza.repo.slots import reset, slot_records, slots_directory, stuck_slots
-from liza.repo.slots.slot_records import SlotOwner
+from liza.repo.slots.slot_records import LastUse, SlotOwner
 from liza.repo.survey import WorkTreeState
 from liza.rules.errors import SharedPathBlocked
 from liza.rules.paths import Paths, branch_of
@@ -48,7 +48,7 @@ class SlotAccess(Value, dict=True):
                 slot_records.remove_half_made(self.git, path, git_dir)
             elif path.is_dir() and any(path.iterdir()):
                 # git's record is missing, the files are not: keep them, the next user of the slot saves them.
-                slot_records.repair_gitfile(path, slot_records.recreate_record(path, self._common_dir, commit))
+                slot_records.repair_gitfile(path, slot_records.recreate_record(path, self.common_dir, commit))
                 self.slot_git(slot).out("read-tree", "HEAD")
                 return
             slots_directory.ensure_directory(self.paths)
@@ -84,7 +84,7 @@ class SlotAccess(Value, dict=True):
 
     def recorded_slots(self) -> tuple[str, ...]:
         """Return the slots that git has a record of, including those whose directory is missing."""
-        return tuple(sorted(slot_records.git_dirs_below(self._slots_directory, self._common_dir)))
+        return tuple(sorted(slot_records.git_dirs_below(self._slots_directory, self.common_dir)))
 
     def retired_slots(self) -> tuple[Path, ...]:
         """Return the slots that could not be emptied and were replaced. Raises OSError."""
@@ -92,7 +92,21 @@ class SlotAccess(Value, dict=True):
 
     def owner(self, slot: str) -> tuple[str, str] | None:
         """Return the task and run that own the slot. For a reviewer or planner the task is the slot's name."""
-        return slot_records.slot_owner(self.paths.slot(slot), self._common_dir)
+        return slot_records.slot_owner(self.paths.slot(slot), self.common_dir)
+
+    def last_use(self, slot: str) -> LastUse | None:
+        """Return the run that used a slot last, and since when; None if that is unknown. Raises OSError."""
+        git_dir = self._git_dir(slot)
+        return None if git_dir is None else slot_records.read_last_use(git_dir)
+
+    def slots_of(self, agent: str) -> tuple[str, ...]:
+        """Return the slots whose last run was of this agent, the newest first. Raises OSError."""
+        uses = {
+            slot: use
+            for slot, git_dir in slot_records.git_dirs_below(self._slots_directory, self.common_dir).items()
+            if (use := slot_records.read_last_use(git_dir)) is not None and use.agent == agent
+        }
+        return tuple(sorted(uses, key=lambda slot: uses[slot].since, reverse=True))
 
     def exists(self, slot: str) -> bool:
         """Return whether the slot's directory and git's record of it both exist."""
@@ -107,9 +121,9 @@ class SlotAccess(Value, dict=True):
                 f"{self.paths.slot(slot)} is not a worktree of {self.paths.root}", "liza doctor --fix"
             )
         slot_records.repair_commondir(git_dir)
-        return self.git.with_git_dir(self.paths.slot(slot), git_dir, self._common_dir)
+        return self.git.with_git_dir(self.paths.slot(slot), git_dir, self.common_dir)
 
-    def _lock_slot(self, slot: str) -> AbstractContextManager[int]:
+    def lock_slot(self, slot: str) -> AbstractContextManager[int]:
         """Lock a slot. The board frees a slot before it is cleared, so the next claim and the clearing must not
         overlap.
         """
@@ -120,15 +134,15 @@ class SlotAccess(Value, dict=True):
         return self.paths.slots
 
     @cached_property
-    def _common_dir(self) -> Path:
+    def common_dir(self) -> Path:
         return git_dirs(self.git)[1]
 
     def _git_dir(self, slot: str) -> Path | None:
-        return slot_records.find_git_dir(self.paths.slot(slot), self._common_dir)
+        return slot_records.find_git_dir(self.paths.slot(slot), self.common_dir)
 
     def _ensure_slot(self, slot: str, commit: str) -> None:
         """Create a slot if it is missing or half-made. Raise Refused if the slots directory is not Liza's."""
-        error = slots_directory.foreign_error(self.paths, self._common_dir)
+        error = slots_directory.foreign_error(self.paths, self.common_dir)
         if error is not None:
             raise error
         git_dir = self._git_dir(slot)
@@ -146,5 +160,5 @@ class SlotAccess(Value, dict=True):
     def _detach_head(self, git_dir: Path) -> None:
         """Detach HEAD of a slot in git's records only. Its files are not changed and may be missing."""
         slot_records.repair_commondir(git_dir)
-        git = self.git.with_git_dir(self.paths.root, git_dir, self._common_dir)
+        git = self.git.with_git_dir(self.paths.root, git_dir, self.common_dir)
         git.out("update-ref", "HEAD", git.out("rev-parse", "--verify", "HEAD^{commit}"))

@@ -22,6 +22,7 @@ from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
 
 _OWNER_FILE = "liza"
+_LAST_RUN_FILE = "liza-last"
 _COMMON_DIR = b"../.."
 """Path of the shared git directory, relative to the git directory of a worktree."""
 _TASK_HEAD = "ref: refs/heads/task/"
@@ -275,6 +276,34 @@ def find_owner(git_dir: Path) -> SlotOwner | None:
     if owner is not None or not head.startswith(_TASK_HEAD):
         return owner
     return SlotOwner(head.removeprefix(_TASK_HEAD), "unknown", done=True)
+
+
+class LastUse(Value):
+    """The run that used a slot last, and when its use began, in seconds since the epoch."""
+
+    run: str
+    since: float
+
+    @property
+    def agent(self) -> str | None:
+        """The agent of the run; None for a merger."""
+        agent, dot, number = self.run.rpartition(".")
+        return agent if dot and number.isdecimal() else None
+
+
+def read_last_use(git_dir: Path) -> LastUse | None:
+    """Return who used a slot last; None if that was not recorded. Raises OSError."""
+    path = git_dir / _LAST_RUN_FILE
+    try:
+        run = untrusted_files.read_record(path).decode(errors="replace").strip()
+        return LastUse(run, path.stat().st_mtime)
+    except (FileNotFoundError, NotRegularFile):
+        return None
+
+
+def write_last_run(git_dir: Path, run: str) -> None:
+    """Record the run that uses a slot from now on. It stays when the slot has no owner any more. Raises OSError."""
+    atomic.write(git_dir / _LAST_RUN_FILE, f"{run}\n".encode(), sync=False)
 
 
 def recreate_record(slot: Path, common: Path, commit: str) -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime, timedelta
 
 from liza.rules import invariants
 from liza.rules.history_events import HistoryEvent
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
@@ -17,6 +18,7 @@ from liza.rules.value_classes import Value
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
 _RETURNED_STATUSES = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
+_TASK_SLOT = lazy_pattern(r"s[1-9][0-9]*")
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for a time that the board does not have."""
 
@@ -131,6 +133,9 @@ def claim_obstacle(state: State, task: Task, agent: str, now: datetime, evidence
     broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
         return f"it breaks a rule: {broken[0]}"
+    limit = state.config.slots.max
+    if limit is not None and task.worktree is None and len(used_slots(state, but=task.id)) >= limit:
+        return f"all {limit} slots are in use (config.slots.max)"
     return None
 
 
@@ -207,12 +212,22 @@ def _why_it_came_back(task: Task) -> str:
     return f"; it {'was rejected' if rejected else 'does not merge'}: {why}" if why else ""
 
 
-def free_slot(state: State, task: Task) -> str:
-    """Return the task's own slot; otherwise the first of s1, s2, … that no task and no reservation uses."""
+def free_slot(state: State, task: Task, preferred: Sequence[str] = ()) -> str:
+    """Return the task's own slot; otherwise one that no task and no reservation uses: the first of ``preferred``, or
+    of s1, s2, …"""
     if task.worktree:
         return task.worktree
-    used = {task.worktree for task in state.tasks} | {task.reservation.slot for task in state.tasks if task.reservation}
-    return next(name for name in (f"s{number}" for number in range(1, len(state.tasks) + 2)) if name not in used)
+    used = used_slots(state)
+    own = next((name for name in preferred if _TASK_SLOT.fullmatch(name) and name not in used), None)
+    return own or next(name for name in (f"s{number}" for number in range(1, len(state.tasks) + 2)) if name not in used)
+
+
+def used_slots(state: State, but: str = "") -> frozenset[str]:
+    """Return the slots that tasks have, or are being claimed into, except those of the task ``but``."""
+    tasks = [task for task in state.tasks if task.id != but]
+    slots = [task.worktree for task in tasks]
+    slots += [task.reservation.slot for task in tasks if task.reservation]
+    return frozenset(slot for slot in slots if slot is not None)
 
 
 def _lease_obstacle(task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:

@@ -1,0 +1,88 @@
+"""The state of a slot, derived from facts, and the ports that belong to a slot. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.model import FINAL_STATUSES, State, Task
+from liza.rules.value_classes import Value
+
+FIRST_PORT, PORTS_PER_SLOT = 21000, 20
+"""Ports of slots: 20 for each, from 21000 to below 32768, where Linux begins to give out ports by itself."""
+_SLOT_NAME = lazy_pattern(r"(?P<kind>s|code-reviewer|planner|merge|proof|coder)-?(?P<number>[0-9]*)")
+_FIRST_NUMBERS = {"s": 0, "coder": 200, "code-reviewer": 300, "planner": 400, "merge": 450, "proof": 499}
+_NUMBERS = 500
+
+
+class SlotState(StrEnum):
+    """State of a slot. ``slot_status`` has the facts that make each."""
+
+    BUSY = "busy"
+    FREE = "free"
+    DIRTY = "dirty"
+    DAMAGED = "damaged"
+
+
+class SlotFacts(Value):
+    """Facts about a slot. ``damage``: what is wrong with its directory or records, or None. ``user``: the process or
+    session that uses it now, or None. ``unsaved``: number of changed files and of commits on no branch.
+    """
+
+    name: str
+    damage: str | None = None
+    user: str | None = None
+    unsaved: int = 0
+
+
+class SlotStatus(Value):
+    """State of a slot, the reason, and the one next command; empty if there is nothing to do."""
+
+    state: SlotState
+    why: str
+    next: str = ""
+
+
+def find_user_task(board: State, slot: str) -> Task | None:
+    """Return the open task whose worktree is this slot, or that is being claimed into it."""
+    return next(
+        (
+            task
+            for task in board.tasks
+            if task.status not in FINAL_STATUSES
+            and (task.worktree == slot or (task.reservation is not None and task.reservation.slot == slot))
+        ),
+        None,
+    )
+
+
+def slot_status(facts: SlotFacts, task: Task | None) -> SlotStatus:
+    """Return the state of a slot. ``task``: the open task that has it, or None."""
+    if facts.damage is not None:
+        return SlotStatus(SlotState.DAMAGED, facts.damage, f"liza slots repair {facts.name}")
+    if task is not None:
+        return SlotStatus(SlotState.BUSY, f"{task.id} ({task.status})")
+    if facts.user is not None:
+        return SlotStatus(SlotState.BUSY, facts.user)
+    if facts.unsaved:
+        count = f"{facts.unsaved} change{'' if facts.unsaved == 1 else 's'} that no branch has"
+        return SlotStatus(SlotState.DIRTY, count, f"liza slots nuke {facts.name}")
+    return SlotStatus(SlotState.FREE, "")
+
+
+def slot_variables(slot: str) -> dict[str, str]:
+    """Return the variables by which set-up, tests and sessions find ports and databases of their own.
+
+    The ports of two slots are different as long as their numbers are below the limits of their kinds (200 task slots,
+    100 reviewers); beyond, they repeat.
+    """
+    return {"LIZA_SLOT": slot, "LIZA_PORT_BASE": str(FIRST_PORT + PORTS_PER_SLOT * _slot_number(slot))}
+
+
+def _slot_number(slot: str) -> int:
+    match = _SLOT_NAME.fullmatch(slot)
+    if match is None:
+        return _NUMBERS - 1
+    first = _FIRST_NUMBERS[match["kind"]]
+    following = min((number for number in _FIRST_NUMBERS.values() if number > first), default=_NUMBERS)
+    return first + int(match["number"] or 0) % (following - first)

@@ -1,0 +1,248 @@
+"""liza slots: states, sizes, removal of free slots, repair of damaged ones, and the slot that an agent used last."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.crew.recovery import slot_limits
+from liza.repo import disk_usage
+from liza.rules.errors import Refused, UnknownId
+from liza.rules.model import SlotLimits
+from liza.rules.project.slot_states import slot_variables
+from liza.rules.tasks.backlog import TaskFields
+from liza.verbs import slots as verbs
+from liza.verbs.claim import claim
+from liza.verbs.merge import merge
+from liza.verbs.submit import submit
+from liza.verbs.task import add
+from liza.verbs.verdict import verdict
+from tests.conftest import git
+from tests.edges.merge_crew import Merges, prepared
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a crew, made once and copied for each test."""
+    with prepared(tmp_path_factory, ignored="node_modules/\n") as root:
+        return root
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> Merges:
+    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    (tmp_path / "notes").mkdir()
+    return Merges(tmp_path / "repo", tmp_path / "notes")
+
+
+def rows(crew: Merges) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in verbs.list_slots(crew.crew)["slots"]}
+
+
+def states(crew: Merges) -> dict[str, str]:
+    return {name: row["state"] for name, row in rows(crew).items()}
+
+
+def merged(crew: Merges, *tasks: str) -> None:
+    """Tasks that each had a slot of its own, and are merged."""
+    crew.approved(*tasks)
+    assert crew.merge() == ""
+
+
+def test_slots_are_listed_with_their_task_branch_last_agent_size_and_state(crew: Merges) -> None:
+    merged(crew, "a", "b")
+    crew.claimed("c", "coder-2")
+    listed = rows(crew)
+    assert {name: row["state"] for name, row in listed.items()} == {"merge": "free", "s1": "free", "s2": "busy"}
+    busy, free = listed["s2"], listed["s1"]
+    assert (busy["task"], busy["branch"], busy["agent"], busy["why"]) == ("c", "task/c", "coder-2", "c (CLAIMED)")
+    assert (free["task"], free["branch"], free["agent"]) == (None, None, "coder-1")
+    assert free["age"] >= 0
+    (crew.crew.paths.slot("s1") / "node_modules").mkdir()
+    (crew.crew.paths.slot("s1") / "node_modules" / "big").write_bytes(os.urandom(3_000_000))
+    assert rows(crew)["s1"]["bytes"] - free["bytes"] >= 3_000_000
+
+
+def test_an_agent_gets_the_slot_that_it_used_last(crew: Merges) -> None:
+    merged(crew, "a", "b")
+    crew.claimed("c", "coder-2")
+    assert crew.task("c").worktree == "s2"
+    crew.claimed("d", "coder-3")
+    assert crew.task("d").worktree == "s1"
+
+
+def test_prune_removes_free_slots_only_and_a_later_claim_creates_one_again(crew: Merges) -> None:
+    merged(crew, "a", "b", "c")
+    crew.claimed("d", "coder-1")
+    dirty = crew.crew.paths.slot("s2")
+    (dirty / "notes.txt").write_text("mine\n")
+    assert states(crew) == {"merge": "free", "s1": "busy", "s2": "dirty", "s3": "free"}
+    result = verbs.prune(crew.crew)
+    assert result.details["removed"] == ["merge", "s3"]
+    assert result.details["bytes"] > 0
+    assert states(crew) == {"s1": "busy", "s2": "dirty"}
+    assert verbs.prune(crew.crew).result == "unchanged"
+    assert (dirty / "notes.txt").read_text() == "mine\n"
+    crew.claimed("e", "coder-3")
+    assert crew.task("e").worktree == "s2"
+    crew.claimed("f", "coder-4")
+    assert (crew.crew.paths.slot("s3") / "README.md").exists()
+
+
+def test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use(crew: Merges) -> None:
+    merged(crew, "a")
+    slot = crew.crew.paths.slot("s1")
+    (slot / "notes.txt").write_text("mine\n")
+    result = verbs.nuke(crew.crew, "s1")
+    (saved,) = result.details["saved"]
+    assert git(crew.root, "show", f"{saved}:notes.txt") == "mine"
+    assert result.next == f"git show {saved}"
+    assert not slot.exists()
+    assert "coder-1" in crew.crew.board.read().agents
+    crew.claimed("b")
+    with pytest.raises(Refused, match=r"s1 is in use: b \(CLAIMED\)") as refused:
+        verbs.nuke(crew.crew, "s1")
+    assert refused.value.hint == "liza task show b"
+    with pytest.raises(UnknownId, match="there is no slot s7"):
+        verbs.nuke(crew.crew, "s7")
+
+
+def test_a_commit_on_no_branch_is_unsaved_work(crew: Merges) -> None:
+    merged(crew, "a")
+    slot = crew.crew.paths.slot("s1")
+    git(slot, "commit", "-q", "--allow-empty", "-m", "mine")
+    commit = git(slot, "rev-parse", "HEAD")
+    assert rows(crew)["s1"]["state"] == "dirty"
+    (saved,) = verbs.nuke(crew.crew, "s1").details["saved"]
+    assert git(crew.root, "merge-base", "--is-ancestor", commit, saved) == ""
+
+
+def deleted(slot: Path) -> None:
+    shutil.rmtree(slot)
+
+
+def moved(slot: Path) -> None:
+    slot.rename(slot.parent.parent / "elsewhere")
+
+
+def linked(slot: Path) -> None:
+    moved(slot)
+    slot.symlink_to(slot.parent.parent / "elsewhere")
+
+
+def own_repository(slot: Path) -> None:
+    (slot / ".git").write_text("gitdir: /somewhere/else\n")
+
+
+def unreadable_owner(slot: Path) -> None:
+    git_dir = Path((slot / ".git").read_text().split()[1])
+    (git_dir / "liza").write_text("{")
+
+
+DAMAGES = {
+    deleted: "its directory is missing",
+    moved: "its directory is missing",
+    linked: "a link is in its place",
+    own_repository: "its .git file names another repository",
+    unreadable_owner: "cannot be read",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_slot_is_told_repaired_and_usable_again(crew: Merges, damage: Any) -> None:
+    merged(crew, "a")
+    damage(crew.crew.paths.slot("s1"))
+    row = rows(crew)["s1"]
+    assert (row["state"], row["next"]) == ("damaged", "liza slots repair s1")
+    assert DAMAGES[damage] in row["why"]
+    with pytest.raises(Refused, match="s1 is damaged") as refused:
+        verbs.nuke(crew.crew, "s1")
+    assert refused.value.hint == "liza slots repair s1"
+    assert verbs.prune(crew.crew).details["removed"] == ["merge"]
+    assert verbs.repair(crew.crew, "s1").result == "changed"
+    assert rows(crew).get("s1", {"state": "free"})["state"] == "free"
+    assert verbs.repair(crew.crew).result == "unchanged"
+    assert (crew.claimed("b") / "README.md").exists()
+    assert crew.task("b").worktree == "s1"
+
+
+def test_a_directory_that_a_person_put_among_the_slots_keeps_its_files(crew: Merges) -> None:
+    merged(crew, "a")
+    stranger = crew.crew.paths.slots / "s9"
+    stranger.mkdir()
+    (stranger / "mine.txt").write_text("mine\n")
+    assert rows(crew)["s9"]["why"] == "git has no record of it"
+    verbs.prune(crew.crew)
+    assert (stranger / "mine.txt").exists()
+    verbs.repair(crew.crew, "s9")
+    assert rows(crew)["s9"]["state"] == "dirty"
+    (saved,) = verbs.nuke(crew.crew, "s9").details["saved"]
+    assert git(crew.root, "show", f"{saved}:mine.txt") == "mine"
+
+
+def test_a_claimed_task_whose_directory_was_deleted_gets_it_again(crew: Merges) -> None:
+    there = crew.claimed("a")
+    commit = git(there, "rev-parse", "HEAD")
+    shutil.rmtree(crew.crew.paths.slot("s1"))
+    assert rows(crew)["s1"]["state"] == "damaged"
+    verbs.repair(crew.crew, "s1")
+    assert git(crew.crew.paths.slot("s1"), "rev-parse", "HEAD") == commit
+    assert states(crew)["s1"] == "busy"
+
+
+def test_with_a_limit_of_slots_no_further_task_is_claimed_and_returned_ones_are(crew: Merges) -> None:
+    crew.configure(slots=SlotLimits(max=1))
+    there = crew.claimed("a")
+    add(crew.crew, [TaskFields("b", "Write", "it is there", "b.txt", "README.md")])
+    with pytest.raises(Refused, match=r"all 1 slots are in use \(config\.slots\.max\)"):
+        claim(crew.crew, "coder-2", "b")
+    with chdir(there):
+        submit(crew.crew)
+    verdict(crew.crew, "reject", "1. no", task_id="a")
+    claim(crew.crew, "coder-1", "a")
+    with chdir(there):
+        git(there, "commit", "-q", "--allow-empty", "-m", "again")
+        submit(crew.crew)
+    verdict(crew.crew, "approve", "fine", task_id="a")
+    merge(crew.crew)
+    claim(crew.crew, "coder-2", "b")
+    assert crew.task("b").worktree == "s1"
+
+
+def test_over_the_limit_of_bytes_the_free_slot_that_was_unused_for_the_longest_time_goes(crew: Merges) -> None:
+    merged(crew, "a", "b", "c")
+    for number, slot in enumerate(("s2", "s1", "s3", "merge")):
+        git_dir = Path((crew.crew.paths.slot(slot) / ".git").read_text().split()[1])
+        os.utime(git_dir / "liza-last", (1000 + number, 1000 + number))
+    size = verbs.list_slots(crew.crew)["bytes"]
+    crew.configure(slots=SlotLimits(max_bytes=size - 1))
+    crew.claimed("d", "coder-1")
+    slot_limits.keep_limit(crew.crew)
+    assert states(crew) == {"merge": "free", "s1": "busy", "s3": "free"}
+    crew.configure(slots=SlotLimits(max_bytes=1))
+    slot_limits.keep_limit(crew.crew)
+    assert states(crew) == {"s1": "busy"}
+    assert "slots_too_large  the slots need" in crew.alerts()
+    assert "none is free. Next: liza slots" in crew.alerts()
+
+
+def test_tests_and_their_set_up_have_ports_of_their_slot(crew: Merges, tmp_path: Path) -> None:
+    crew.configure(sandbox_setup=f'echo "$LIZA_SLOT $LIZA_PORT_BASE" > {tmp_path}/set-up')
+    crew.tests(f'echo "$LIZA_SLOT $LIZA_PORT_BASE" > {tmp_path}/tests')
+    merged(crew, "a")
+    wanted = " ".join(slot_variables("merge").values()) + "\n"
+    assert [(tmp_path / name).read_text() for name in ("set-up", "tests")] == [wanted, wanted]
+
+
+def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(os.urandom(1_000_000))
+    size = disk_usage.measure_bytes(tmp_path)
+    (tmp_path / "two").hardlink_to(tmp_path / "one")
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    assert disk_usage.measure_bytes(tmp_path) - size < 100_000
+    assert size >= 1_000_000

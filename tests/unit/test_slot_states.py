@@ -1,0 +1,59 @@
+"""The state of a slot follows from facts, and each slot has ports of its own."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from liza.rules.model import Status, Task
+from liza.rules.project.slot_states import (
+    PORTS_PER_SLOT,
+    SlotFacts,
+    SlotState,
+    find_user_task,
+    slot_status,
+    slot_variables,
+)
+from tests.unit.test_merging import approved, board
+
+TASK = Task(id="t", status=Status.CLAIMED, worktree="s1")
+
+
+@pytest.mark.parametrize(
+    ("facts", "task", "state", "why", "step"),
+    [
+        (SlotFacts("s1"), None, SlotState.FREE, "", ""),
+        (SlotFacts("s1", unsaved=1), None, SlotState.DIRTY, "1 change that no branch has", "liza slots nuke s1"),
+        (SlotFacts("s1", unsaved=2), None, SlotState.DIRTY, "2 changes that no branch has", "liza slots nuke s1"),
+        (SlotFacts("s1", unsaved=2), TASK, SlotState.BUSY, "t (CLAIMED)", ""),
+        (SlotFacts("planner-1", user="planning"), None, SlotState.BUSY, "planning", ""),
+        (SlotFacts("s1", damage="gone"), TASK, SlotState.DAMAGED, "gone", "liza slots repair s1"),
+    ],
+)
+def test_the_state_of_a_slot_has_its_reason_and_one_next_command(
+    facts: SlotFacts, task: Task | None, state: SlotState, why: str, step: str
+) -> None:
+    status = slot_status(facts, task)
+    assert (status.state, status.why, status.next) == (state, why, step)
+
+
+def test_a_slot_belongs_to_its_open_task_only() -> None:
+    state = board(approved("a", worktree="s2"), Task(id="b", status=Status.MERGED, worktree="s3"))
+    task = find_user_task(state, "s2")
+    assert task is not None
+    assert task.id == "a"
+    assert find_user_task(state, "s3") is None
+
+
+def test_no_two_slots_share_a_port_and_all_are_below_those_that_linux_gives_out() -> None:
+    names = [f"s{number}" for number in range(1, 200)]
+    names += [f"{role}-{number}" for role in ("coder", "code-reviewer") for number in range(1, 100)]
+    names += [f"planner-{number}" for number in range(1, 50)]
+    names += ["merge", *(f"merge-{number}" for number in range(2, 40)), "proof"]
+    ports = {name: int(slot_variables(name)["LIZA_PORT_BASE"]) for name in names}
+    first = sorted(ports.values())
+    assert all(after - before >= PORTS_PER_SLOT for before, after in itertools.pairwise(first))
+    assert first[0] > 1024
+    assert first[-1] + PORTS_PER_SLOT <= 32768
+    assert slot_variables("s3")["LIZA_SLOT"] == "s3"
