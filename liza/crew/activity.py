@@ -1,16 +1,25 @@
-"""Current activity of an agent, and its start time."""
+"""Current activity of an agent with its start time, and its operating state, from the facts that it is derived from."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
+from liza.crew import usage_summary
 from liza.crew.crew import Crew
-from liza.programs.session import session_process, setup_note
+from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError
-from liza.rules.model import State
+from liza.rules.formatting.redaction import redact
+from liza.rules.history_events import HistoryEvent
+from liza.rules.model import State, Status
 from liza.rules.owned_work import CurrentWork, find_current_work
+from liza.rules.paths import agent_of, run_id
+from liza.rules.sessions import agent_states
+from liza.rules.sessions.agent_states import AgentFacts, Session, SessionPhase, StateReport, Work
+from liza.rules.tasks import picking
+from liza.rules.tasks.task_groups import tasks_with
+from liza.rules.transitions import has_done
 from liza.rules.value_classes import Value
 from liza.rules.work_kinds import WorkKind
 
@@ -87,3 +96,93 @@ def _manual_activity(state: State, work: CurrentWork) -> Activity | None:
     task = state.task(work.task) if work.task else None
     times = [event.time for event in task.history if event.run == work.run] if task is not None else []
     return Activity(_KIND_LABELS[work.kind], times[0]) if times else None
+
+
+def find_state(crew: Crew, state: State, agent: str, signals: tuple[str, ...]) -> StateReport:
+    """Return the state of an agent of the board, with its evidence. ``signals``: the active ones.
+
+    Raises LizaError, OSError if the files of its session cannot be read.
+    """
+    return agent_states.derive_state(gather_facts(crew, state, agent, signals))
+
+
+def gather_facts(crew: Crew, state: State, agent: str, signals: tuple[str, ...]) -> AgentFacts:
+    """Return the facts about an agent of the board. Raises LizaError, OSError."""
+    held = find_current_work(state, agent)
+    session = _find_session(crew, state, agent, held)
+    gauge = usage_summary.read_gauge(crew, state, agent)
+    question = crew.run_dir(session.run).read_question() if session.phase is SessionPhase.READY else None
+    return AgentFacts(
+        agent=agent,
+        is_supervised=crew.is_supervised(agent),
+        work=_find_work(state, agent, held),
+        session=session,
+        halt=_find_halt(crew, agent, signals),
+        question=None if question is None else redact(" ".join(question.split())),
+        no_progress=None if gauge is None or gauge.stuck is None else redact(gauge.stuck),
+        blocked=tuple(
+            Work(task.id, task.history[-1].time if task.history else None)
+            for task in tasks_with(state, Status.BLOCKED)
+            if task.assigned_to == agent
+        ),
+    )
+
+
+def _find_work(state: State, agent: str, held: CurrentWork | None) -> Work | None:
+    name = picking.occupation(state, agent)
+    if name is None:
+        return None
+    task = state.task(held.task) if held is not None and held.task is not None else None
+    times = [event.time for event in task.history if held and event.run == held.run] if task is not None else []
+    return Work(name, times[0] if times else None)
+
+
+def _find_session(crew: Crew, state: State, agent: str, held: CurrentWork | None) -> Session:
+    run = held.run if held is not None else run_id(agent, state.agents[agent].runs)
+    directory = crew.run_dir(run)
+    is_of_work = held is not None
+    if not directory.exists():
+        note = setup_note.read_setup_note(crew.paths, run)
+        if note is not None:
+            return Session(run, SessionPhase.SET_UP, note.started, is_of_work)
+        phase = SessionPhase.BY_HAND if held is not None and _is_by_hand(crew, state, held) else SessionPhase.NONE
+        return Session(run, phase, None, is_of_work)
+    return _living_session(directory, is_of_work=is_of_work)
+
+
+def _living_session(directory: RunDir, *, is_of_work: bool) -> Session:
+    closed_at = _closing_time(directory)
+    process = session_process.read_state(directory.path)
+    if isinstance(process, session_process.RunningSession):
+        phase = SessionPhase.READY if directory.is_ready() else SessionPhase.STARTING
+        return Session(directory.run, phase, process.time, is_of_work, closed_at)
+    if isinstance(process, session_process.ShimStarting):
+        return Session(directory.run, SessionPhase.STARTING, None, is_of_work, closed_at)
+    return Session(directory.run, SessionPhase.NONE, None, is_of_work, closed_at)
+
+
+def _closing_time(directory: RunDir) -> datetime | None:
+    if directory.closing_code() is None:
+        return None
+    written = (directory.path / run_directory.CLOSING_FILE).stat().st_mtime
+    return datetime.fromtimestamp(int(written), UTC)
+
+
+def _is_by_hand(crew: Crew, state: State, held: CurrentWork) -> bool:
+    is_supervised = crew.is_supervised(agent_of(held.run))
+    return held.kind is WorkKind.WORK and not is_supervised and not is_given_back(state, held)
+
+
+def is_given_back(state: State, held: CurrentWork) -> bool:
+    """Return whether the work was given back when its supervisor ended: then no person does it by hand."""
+    task = state.task(held.task) if held.task else None
+    return task is not None and has_done(task, HistoryEvent.STOP, held.run)
+
+
+def _find_halt(crew: Crew, agent: str, signals: tuple[str, ...]) -> str | None:
+    if signals:
+        return f"{signals[0]} is set"
+    wait = run_directory.read_usage_wait(crew.paths, agent)
+    if wait is None or wait.until <= crew.clock.now():
+        return None
+    return f"no session is started until {wait.until:%H:%M:%SZ}: {redact(wait.reason)}"

@@ -28,7 +28,6 @@ from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
 from liza.rules.tasks.planning import is_crew_done
-from liza.rules.transitions import has_done
 from liza.rules.value_classes import asdict as fields_of
 from liza.rules.work_kinds import WorkKind
 from liza.verbs.show_task import task_rows
@@ -144,6 +143,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         "lease_expires": agent.lease_expires,
         "program": agent.program,
         "why": why,
+        **_state_row(crew, state, name, signal_names),
         **activity.activity_row(crew, state, name if shown not in _AT_REST else ""),
         **activity.reported_row(crew, state, name if shown not in _AT_REST else ""),
         "calls": gauge.calls if gauge else None,
@@ -151,6 +151,15 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         "tokens": gauge.used.tokens if gauge and gauge.used else None,
         "unmeasured": usage_summary.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
     }
+
+
+def _state_row(crew: Crew, state: State, name: str, signal_names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the operating state of an agent; all values are null if the files of its session cannot be read."""
+    try:
+        report = activity.find_state(crew, state, name, signal_names)
+    except (LizaError, OSError):
+        return {"state": None, "evidence": None, "state_since": None}
+    return {"state": report.state.value, "evidence": report.evidence, "state_since": report.since}
 
 
 def _question_hint(crew: Crew, state: State, name: str) -> str | None:
@@ -268,15 +277,9 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
         return AgentStatus.OFFLINE, f"its supervisor left: {exit_note.reason}"
     if holds is None:
         return AgentStatus.OFFLINE, "no supervisor runs"
-    if work is not None and not crew.run_dir(work.run).exists() and not _was_stopped(state, work):
+    if work is not None and not crew.run_dir(work.run).exists() and not activity.is_given_back(state, work):
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
     return AgentStatus.OFFLINE, f"it holds {holds}, and no supervisor runs: {up_command_for(state, name)}"
-
-
-def _was_stopped(state: State, work: CurrentWork) -> bool:
-    """Whether the work was given back when its supervisor ended: then no person does it by hand."""
-    task = state.task(work.task) if work.task else None
-    return task is not None and has_done(task, HistoryEvent.STOP, work.run)
 
 
 def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> str:

@@ -228,15 +228,21 @@ def format_agents(rows: Sequence[Row], colour: bool) -> str:
             [
                 str(row["id"]),
                 (format_activity(row) or str(row["status"]))
+                + _format_state(row)
                 + _format_source(row)
                 + (", unmeasured" if row.get("unmeasured") else ""),
                 str(row["current_task"] or ""),
                 program_of(row["program"]),
-                paint(str(row["why"] or ""), "dim", colour),
+                paint(str(row["why"] or (row.get("evidence") if _format_state(row) else "") or ""), "dim", colour),
             ]
             for row in rows
         ]
     )
+
+
+def _format_state(row: Row) -> str:
+    """Return the operating state with a comma before it if it needs attention; else empty."""
+    return f", {row['state']}" if row.get("state") in ("stalled", "zombie", "stuck") else ""
 
 
 def _format_source(row: Row) -> str:

@@ -31,6 +31,7 @@ from liza.system import atomic, untrusted_files
 
 CLOSING_CODES = ("0", "1", "42")
 POSTPONED_LIMIT = timedelta(minutes=1)
+CLOSING_FILE = "word"
 PANE_FILE = "pane.json"
 """File in a run's directory that names its tmux pane, if it has one."""
 HOOK_CALLS_FILE = "calls.jsonl"
@@ -99,11 +100,11 @@ class RunDir:
         """Record the closing code, which outranks the exit code: 0 done, 1 failed, 42 restart. Raises UsageError."""
         if word not in CLOSING_CODES:
             raise UsageError(f"{word!r} is not a closing code: 0 (done), 1 (failed) or 42 (start again)", "liza exit 0")
-        atomic.write(self.path / "word", f"{word}\n".encode())
+        atomic.write(self.path / CLOSING_FILE, f"{word}\n".encode())
 
     def closing_code(self) -> str | None:
         """Return the closing code: 0, 1, 42, or None. Raises LizaError for any other content."""
-        data = untrusted_files.read_if_exists(self.path / "word")
+        data = untrusted_files.read_if_exists(self.path / CLOSING_FILE)
         if data is None:
             return None
         code = data.decode(errors="replace").strip()
