@@ -7,7 +7,6 @@ from typing import Any
 
 from liza.rules.errors import UsageError
 from liza.rules.lazy_pattern import lazy_pattern
-from liza.rules.merging.gates import gate_problems
 from liza.rules.model import FINAL_STATUSES, Agent, ArchiveSummary, Config, State, Status, Task, Violation
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
 from liza.rules.statuses import AgentStatus, GoalStatus, SprintStatus
@@ -189,8 +188,11 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     if config.archive_after < 0:
         yield Violation(entry=key, field="archive_after", actual=str(config.archive_after), expected="0 or more")
-    for problem in gate_problems(config):
-        yield Violation(entry=key, field="gates", actual=problem, expected="gates that can be run")
+    if config.gates:
+        from liza.rules.merging.gates import gate_problems  # every command loads this module, and few crews have gates
+
+        for problem in gate_problems(config):
+            yield Violation(entry=key, field="gates", actual=problem, expected="gates that can be run")
     for name in ("batch", "parallel"):
         if getattr(config.queue, name) < 1:
             actual = str(getattr(config.queue, name))

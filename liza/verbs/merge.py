@@ -12,7 +12,6 @@ from liza.crew.merging import batches, merge_outcomes, merge_turn
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.crew.project import proof_runner
-from liza.crew.recovery import slot_limits
 from liza.crew.result import Result, make_result
 from liza.rules.errors import LizaError, Refused
 from liza.rules.merging import merge_batches, merge_failures, merge_queue, merge_rules
@@ -45,7 +44,10 @@ def _merge_and_archive(crew: Crew, by: str, task_id: str | None, lock: AbstractC
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
     archive_moves.archive_if_due(crew, merge_outcomes.merge_actor(by))
-    slot_limits.keep_limit_after(crew, "the merge")
+    if crew.board.read().config.slots.max_bytes is not None:
+        from liza.crew.recovery import slot_limits  # few crews have that limit
+
+        slot_limits.keep_limit_after(crew, "the merge")
     return replace(result, message="\n".join(filter(None, (result.message, *failed))))
 
 

@@ -1187,7 +1187,7 @@ TABLE: dict[str, Defence] = {
     ),
     "marked failures": Defence(
         "a merge that fails is marked on its task, so that the next one is merged",
-        {"liza.verbs.merge:_mark_failure": gives(False)},
+        {"liza.crew.merging.merge_outcomes:record_errors": gives(False)},
         (
             f"{FAILURES}test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged",
             f"{FAILURES}test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged",

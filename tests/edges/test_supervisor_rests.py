@@ -132,7 +132,7 @@ def test_a_set_up_that_hangs_is_ended_at_its_limit_its_log_is_kept_small_and_sta
     (tmp_path / ".liza" / "state.yaml").write_text(f"{FIRST}config:\n  integration_timeout: 1\n")
     said: list[str] = []
     made.notify = said.append
-    made.launcher.set_up_environment = lambda run: dict(os.environ)  # type: ignore[method-assign]
+    made.launcher.set_up_environment = lambda run, slot: dict(os.environ)  # type: ignore[method-assign]
     monkeypatch.setattr(jobs, "LOOK", 0.01)
     crew = made.crew
     crew.paths.slot("t1").mkdir(parents=True)

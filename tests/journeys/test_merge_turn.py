@@ -27,7 +27,7 @@ def _merger_starts(trace: Path) -> int:
     return sum(line.endswith(" spawned.job") for line in trace.read_text().splitlines())
 
 
-def test_a_crew_starts_one_merger_for_each_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crew_starts_one_merger_for_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = tmp_path / "trace"
     monkeypatch.setenv("LIZA_FAULT_TRACE", str(trace))
     # Without the poll, a wake-up that is lost is not made good: the test then fails.
@@ -36,7 +36,8 @@ def test_a_crew_starts_one_merger_for_each_task(tmp_path: Path, monkeypatch: pyt
         tasks = [f"task-{number}" for number in range(1, 5)]
         crew.add(*tasks)
         crew.wait(lambda state: all(task.status == "MERGED" for task in state.tasks), "all tasks merged")
-        assert _merger_starts(trace) == len(tasks)
+        # Tasks that are approved while a merger works are one batch of the next.
+        assert 1 <= _merger_starts(trace) <= len(tasks)
 
 
 def test_a_supervisor_killed_when_it_started_its_merger_leaves_a_crew_that_merges(

@@ -20,7 +20,7 @@ def build_batch(crew: Crew, by: str, tasks: Sequence[Task], base: str) -> Batch 
     is left out and stays APPROVED. A failure of git is recorded on its task, and the others go on; with one task it is
     raised. Raises LizaError, OSError.
     """
-    chain = _Chain(crew, base)
+    chain = _Chain(crew, base, checks_files=len(tasks) > 1)
     for task in tasks:
         try:
             chain.add(task)
@@ -37,14 +37,15 @@ def build_batch(crew: Crew, by: str, tasks: Sequence[Task], base: str) -> Batch 
 
 
 class _Chain:
-    """The candidates so far. ``is_closed``: no other task may be added."""
+    """The candidates so far. ``is_closed``: no other task may be added. ``checks_files``: whether changed files of a
+    person's checkout decide who is in the batch; a single candidate waits for them when it is tested."""
 
-    def __init__(self, crew: Crew, base: str) -> None:
+    def __init__(self, crew: Crew, base: str, *, checks_files: bool) -> None:
         self.members: list[Member] = []
         self.is_closed = False
         self._git = crew.git
         self._tip = base
-        checkout = crew.find_integration_checkout()
+        checkout = crew.find_integration_checkout() if checks_files else None
         self._checkout = None if checkout is None else crew.git.at(checkout)
         self._changed = () if self._checkout is None else list_changed_files(self._checkout)
 

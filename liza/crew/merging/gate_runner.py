@@ -6,10 +6,9 @@ sees files that another one wrote.
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from liza.crew.crew import Crew
@@ -99,17 +98,15 @@ def _run_in_turn(crew: Crew, job: GateJob, gates: Sequence[Gate] | None = None) 
 
 def _run_side_by_side(crew: Crew, job: GateJob) -> tuple[GateTiming, ...]:
     """Run the gates, one at a time in each slot. A gate that was killed from outside is run again, alone."""
-    waiting: queue.SimpleQueue[Gate] = queue.SimpleQueue()
-    for gate in job.gates:
-        waiting.put(gate)
+    waiting = deque(job.gates)
     cancelled = threading.Event()
 
     def work(slot: str) -> list[GateTiming]:
         timings: list[GateTiming] = []
         while not cancelled.is_set():
             try:
-                gate = waiting.get_nowait()
-            except queue.Empty:
+                gate = waiting.popleft()
+            except IndexError:
                 break
             if timings:
                 _prepare_slot(crew, slot, job.name, job.commit)
@@ -132,6 +129,8 @@ def _in_threads(
     work: Callable[[str], list[GateTiming]], slots: Sequence[str], cancelled: threading.Event
 ) -> list[GateTiming]:
     """Return the results of ``work`` for each slot. If one fails or this process is told to exit, end all commands."""
+    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait  # slow to import; most crews have one gate
+
     with commands.exit_on_signals(), ThreadPoolExecutor(len(slots), "gates") as pool:
         futures = [pool.submit(work, slot) for slot in slots]
         try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from liza.repo import symbolic_refs
 from liza.repo.merge.merges import Branch, find_branches
@@ -58,8 +59,7 @@ class Worktrees(SlotEmptying):
             branches = find_branches(self.git, branch, self.integration)
         self._refuse_foreign_checkout(branch, branches)
         base = self._start_commit(branches, branch)
-        with self.lock_slot(slot):
-            self._ensure_slot(slot, base)
+        with self._lock_existing(slot, base):
             git_dir, owner = self._open_slot(slot)
             if owner is not None and (owner.task, owner.run) == (task, run):
                 return PreparedSlot(branch, owner.commit or base, owner.salvage is not None)
@@ -72,6 +72,19 @@ class Worktrees(SlotEmptying):
             before = None if work_of is None else replace(work_of, before=None)
             slot_records.write_owner(git_dir, SlotOwner(task, run, base, files, before=before))
         return PreparedSlot(branch, base, files is not None)
+
+    @contextmanager
+    def _lock_existing(self, slot: str, base: str) -> Iterator[None]:
+        """Lock a slot that exists: it is created before, at ``base``, and again if it is removed until it is locked.
+
+        It is not created under the lock: that can take minutes, and recovery waits for the lock.
+        """
+        while True:
+            self._ensure_slot(slot, base)
+            with self.lock_slot(slot):
+                if self.exists(slot):
+                    yield
+                    return
 
     def finish(self, slot: str, task: str, run: str) -> None:
         """Finish a slot after its claim is confirmed: empty it, switch to the task's branch, restore unfinished files,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
@@ -40,6 +39,8 @@ class GateRun(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 def applicable_gates(config: Config, changed: Sequence[str]) -> tuple[Gate, ...]:
     """Return the gates that a candidate which changes these files must pass."""
+    import fnmatch  # slow to import, and needed only for gates with paths
+
     return tuple(
         gate
         for gate in config.all_gates
