@@ -143,6 +143,27 @@ def read_newest(git: Git) -> tuple[int, str] | None:
     return None if newest is None else (newest[1], read_board_at(git, newest[0]))
 
 
+class HistoryProof(Value):
+    """The history at one moment: its first and its newest commit, and the newest revision."""
+
+    first: str
+    newest: str
+    revision: int
+
+
+def find_proof(git: Git) -> HistoryProof | None:
+    """Return the ends of the history, which identify a crew at one moment; None without a history. Raises GitFailed."""
+    newest = _newest_commit(git)
+    if newest is None:
+        return None
+    return HistoryProof(git.out("rev-list", "--max-parents=0", newest[0]).splitlines()[-1], *newest)
+
+
+def has_revision(git: Git, commit: str) -> bool:
+    """Return whether the history contains a commit. Raises GitFailed."""
+    return git.run("merge-base", "--is-ancestor", commit, HISTORY_REF, codes=(0, 1, 128)).code == 0
+
+
 def read_goal(git: Git) -> bytes | None:
     """Return the last recorded goal.md, or None. Raises GitFailed."""
     return _read_blob(git, GOAL_FILE)

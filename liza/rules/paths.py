@@ -243,6 +243,11 @@ class Paths(Value):
         return self.liza / name
 
     @property
+    def records(self) -> Path:
+        """Work records of agents that were imported from other crews."""
+        return self.liza / "records"
+
+    @property
     def gates(self) -> Path:
         """Measurements of the gates, one line per run."""
         return self.liza / "gates.jsonl"

@@ -25,7 +25,7 @@ from tests.conftest import GIT_CONFIG, git
 
 
 @contextmanager
-def prepared(factory: pytest.TempPathFactory, ignored: str = "") -> Iterator[Path]:
+def prepared(factory: pytest.TempPathFactory, ignored: str = "", goal: str = "Everything is there") -> Iterator[Path]:
     """The root of a repository with a crew, for a fixture of a module: it has its own HOME and git configuration,
     for those of a test come later. ``ignored`` is the project's ``.gitignore``."""
     root, home = factory.mktemp("made") / "repo", factory.mktemp("home")
@@ -41,7 +41,7 @@ def prepared(factory: pytest.TempPathFactory, ignored: str = "") -> Iterator[Pat
         (root / ".gitignore").write_text(ignored)
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", "first")
-        init(root, InitOptions(goal="Everything is there", no_test=True))
+        init(root, InitOptions(goal=goal, no_test=True))
         yield root
 
 

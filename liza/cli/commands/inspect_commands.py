@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from liza.cli.commands import fast_commands
-from liza.cli.declare import JsonOption, create_app, declare_command, parse_duration, split_names
+from liza.cli.declare import JsonOption, create_app, declare_command, parse_duration, read_text, split_names
 from liza.cli.render import printing, render_crew, render_metrics, render_patch, render_task
 from liza.cli.render.columns import paint, strip_controls
 from liza.cli.render.pager import page_text
@@ -234,13 +234,31 @@ def _show_stream(crew: Crew, session: StreamAttachment, *, read_only: bool) -> N
 
 @declare_command(app, "agents", "liza agents coder-1")
 def agents(
-    agent: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this agent, with its history.")] = None,
+    agent: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Only this agent, with its work record and its history.")
+    ] = None,
+    export: Annotated[bool, typer.Option("--export", help="Print the agent's work record for another crew.")] = False,
+    import_: Annotated[
+        str | None,
+        typer.Option("--import", metavar="FILE", help="Add a record that another crew exported; - is stdin."),
+    ] = None,
+    origin: Annotated[
+        Path | None, typer.Option("--origin", metavar="DIR", help="With --import: verify it against this repository.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the agents, what each does, and why an idle one is idle."""
+    """Show the agents, what each does, and why an idle one is idle. With ID: its work record, too."""
     from liza.verbs import agents as verbs
 
     crew = find_crew()
+    if import_ is not None:
+        printing.print_result(verbs.import_agent(crew, read_text(import_).encode(), origin), as_json)
+        return
+    if export:
+        if agent is None:
+            raise UsageError("--export needs the agent whose record it prints", "liza agents coder-1 --export")
+        printing.print_text(verbs.export_agent(crew, agent).decode().rstrip("\n"))
+        return
     if agent is not None:
         details = verbs.show_agent(crew, agent)
         printing.print_json(details) if as_json else printing.print_wrapped(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from liza.cli.render import render_record
 from liza.cli.render.columns import align_columns, paint
 from liza.cli.render.render_crew import STATUS_COLOURS, format_activity
 from liza.cli.render.text_formats import format_fields, format_local_time, shorten_line
@@ -18,8 +19,9 @@ def format_agent(row: Row, colour: bool) -> str:
     """Return one agent: its fields, then its history, newest first."""
     head = _labelled_fields({**row, "now": format_activity(row)}, _AGENT_LABELS)
     notes = [f"note: {note}" for note in row["notes"]]
+    record = render_record.format_record(row["record"], colour)
     work = align_columns([_work_cells(line) for line in row["work"][:30]])
-    return "\n".join([head, *notes, *(["", work] if work else [])])
+    return "\n".join([head, *notes, *(["", record] if record else []), *(["", work] if work else [])])
 
 
 def _work_cells(line: Row) -> list[str]:

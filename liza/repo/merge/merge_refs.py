@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from liza.repo.runner import Git
 from liza.rules.merging.merge_rules import RefChange
@@ -49,6 +49,19 @@ def write_tested_refs(git: Git, tasks: Iterable[str], commit: str) -> None:
 def list_changed_paths(git: Git, before: str, after: str) -> tuple[str, ...]:
     """Return the paths of the files that differ between two commits. Raises GitFailed."""
     return tuple(git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after))
+
+
+def list_merged_paths(git: Git, merges: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the paths that each merge commit changed on its branch, by commit. Commits that are gone are left out.
+
+    Raises GitFailed.
+    """
+    if not merges:
+        return {}
+    words = ("-m", "--first-parent", "--name-only", "-z", "--no-renames", "--ignore-missing", "--no-walk=unsorted")
+    text = git.out("log", *words, "--format=%x01%H", "--stdin", stdin="\n".join(dict.fromkeys(merges)) + "\n")
+    rows = [row.partition("\0")[::2] for row in text.split("\1") if row]
+    return {commit: tuple(name.strip("\n") for name in names.split("\0") if name.strip("\n")) for commit, names in rows}
 
 
 def list_tested(git: Git) -> dict[str, str]:

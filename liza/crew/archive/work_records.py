@@ -1,0 +1,166 @@
+"""Gather the work record of an agent: tasks of the board and the archive, usage, and the files that its merges changed.
+
+Records that were imported from other crews are files of their own: ``.liza/records/<agent>/<crew>.json``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from liza.crew import usage_summary
+from liza.crew.archive import archived_tasks
+from liza.crew.crew import Crew
+from liza.crew.recovery.recorder import record_history
+from liza.repo import board_history
+from liza.repo.merge import merge_refs
+from liza.rules.errors import BoardInconsistent, LizaError, Refused, UsageError
+from liza.rules.model import FrozenStruct, State, Task
+from liza.rules.paths import parse_agent_id
+from liza.rules.reports import work_record
+from liza.rules.reports.work_record import ReviewRecord, TaskRecord
+from liza.rules.value_classes import replace
+from liza.system import atomic, untrusted_files
+
+FORMAT = 1
+MAX_BYTES = 10_000_000
+"""Maximum size of an imported record, in bytes: 10,000 tasks have some 3 MB."""
+
+
+class ExportedRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The work record of an agent in one crew, for another crew.
+
+    ``crew`` names the crew: the first commit of its history. ``proof`` is the commit of that history at which
+    the record was made, of the revision ``revision``.
+    """
+
+    format: int
+    agent: str
+    crew: str
+    repository: str
+    revision: int
+    proof: str
+    tasks: tuple[TaskRecord, ...] = ()
+    reviews: ReviewRecord = ReviewRecord()
+
+
+def own_record(crew: Crew, state: State, agent: str) -> tuple[tuple[TaskRecord, ...], ReviewRecord]:
+    """Return what an agent did in this crew. Raises LizaError, OSError."""
+    tasks = [*state.tasks, *_archived(crew, state)]
+    entries = usage_summary.read_usage(crew, state)
+    records = [record for task in tasks if (record := work_record.task_record(task, agent, entries)) is not None]
+    commits = [record.merge_commit for record in records if record.merge_commit is not None]
+    paths = merge_refs.list_merged_paths(crew.git, commits)
+    return (
+        tuple(replace(record, paths=paths.get(record.merge_commit or "", ())) for record in records),
+        work_record.review_record(tasks, agent),
+    )
+
+
+def _archived(crew: Crew, state: State) -> list[Task]:
+    """Return the tasks of the archive that are not on the board. A damaged entry is left out; `validate` names it."""
+    index = archived_tasks.open_index(crew)
+    tasks = []
+    for task_id in index.ids() if index is not None else ():
+        if state.task(task_id) is None:
+            try:
+                tasks.append(index.read_task(task_id))  # type: ignore[union-attr]
+            except BoardInconsistent:
+                continue
+    return tasks
+
+
+def export_record(crew: Crew, agent: str) -> ExportedRecord:
+    """Return an agent's record in this crew, with the commit of the history that proves it. Raises LizaError."""
+    agent = parse_agent_id(agent)
+    record_history(crew)
+    state = crew.board.read()
+    proof = board_history.find_proof(crew.git)
+    if proof is None:
+        raise Refused("the history has no commit yet that could prove a record", "liza history")
+    tasks, reviews = own_record(crew, state, agent)
+    if not tasks and reviews == ReviewRecord():
+        raise Refused(f"{agent} has no work record in this crew", "liza agents")
+    return ExportedRecord(
+        format=FORMAT,
+        agent=agent,
+        crew=proof.first,
+        repository=crew.paths.root.name,
+        revision=proof.revision,
+        proof=proof.newest,
+        tasks=tasks,
+        reviews=reviews,
+    )
+
+
+def parse_record(data: bytes) -> ExportedRecord:
+    """Return the record that ``liza agents export`` wrote. Raises UsageError for anything else."""
+    hint = "liza agents coder-1 --export"
+    try:
+        record = msgspec.json.decode(data, type=ExportedRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"this is not a work record of an agent: {error}", hint) from error
+    if record.format != FORMAT:
+        raise UsageError(f"the record has format {record.format}, expected {FORMAT}", hint)
+    parse_agent_id(record.agent)
+    if not _is_commit(record.crew) or not _is_commit(record.proof):
+        raise UsageError("the record names no commit of a history", hint)
+    if len({task.task for task in record.tasks}) != len(record.tasks):
+        raise UsageError("the record has a task twice", hint)
+    return record
+
+
+def _is_commit(text: str) -> bool:
+    return len(text) in (40, 64) and set(text) <= set("0123456789abcdef")
+
+
+def read_imported(crew: Crew, agent: str) -> tuple[ExportedRecord, ...]:
+    """Return the records of an agent that were imported, in the order of their crews. Raises LizaError."""
+    directory = crew.paths.records / agent
+    paths = sorted(directory.glob("*.json")) if directory.is_dir() else []
+    records = []
+    for path in paths:
+        try:
+            records.append(parse_record(untrusted_files.read(path, MAX_BYTES)))
+        except (UsageError, OSError) as error:
+            raise LizaError(f"{path} cannot be read: {error}", f"rm {path}") from error
+    return tuple(records)
+
+
+def import_record(crew: Crew, record: ExportedRecord) -> bool:
+    """Keep a record of another crew; return False if it is here already, or a newer one of that crew.
+
+    Raises Refused for a record of this crew, and for one that contradicts the kept one of the same revision.
+    """
+    own = board_history.find_proof(crew.git)
+    if own is not None and own.first == record.crew:
+        raise Refused(f"{record.agent} made this record in this crew", f"liza agents {record.agent}")
+    path = crew.paths.records / record.agent / f"{record.crew[:16]}.json"
+    kept = {earlier.crew: earlier for earlier in read_imported(crew, record.agent)}.get(record.crew)
+    if kept is not None and kept.revision == record.revision and kept != record:
+        message = f"{path} has another record of {record.agent} at revision {record.revision} of the same crew"
+        raise Refused(message, f"diff {path} FILE")
+    if kept is not None and kept.revision >= record.revision:
+        return False
+    atomic.make_directory(crew.paths.root, path.parent)
+    atomic.write(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    return True
+
+
+def find_doubts(crew: Crew, record: ExportedRecord) -> tuple[str, ...]:
+    """Return why ``crew``, the origin of a record, does not prove it, a phrase each; empty if it does.
+
+    The record is derived again from the crew's present tasks: what was closed at the revision of the proof has not
+    changed since. Raises LizaError, OSError.
+    """
+    own = board_history.find_proof(crew.git)
+    if own is None or own.first != record.crew:
+        return ("it was made in another crew",)
+    if not board_history.has_revision(crew.git, record.proof):
+        return (f"the history has no commit {record.proof[:12]}",)
+    tasks, _ = own_record(crew, crew.board.read(), record.agent)
+    now = {task.task: task for task in tasks}
+    return tuple(
+        f"{task.task} is not what the crew has"
+        for task in record.tasks
+        if task.outcome is work_record.TaskOutcome.MERGED and now.get(task.task) != task
+    )

@@ -1,0 +1,122 @@
+"""An agent's work record: kept when its tasks are archived and it has left the board, and brought to another crew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from liza.crew.archive.archive_moves import archive_closed
+from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
+from liza.verbs import agents
+from tests.edges.merge_crew import Merges, prepared
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a crew, made once and copied for each test."""
+    with prepared(tmp_path_factory) as root:
+        return root
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> Merges:
+    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    (tmp_path / "notes").mkdir()
+    return Merges(tmp_path / "repo", tmp_path / "notes")
+
+
+@pytest.fixture
+def other(tmp_path_factory: pytest.TempPathFactory) -> Merges:
+    """Another crew, with a history of its own."""
+    with prepared(tmp_path_factory, goal="Another goal") as root:
+        (root.parent / "notes").mkdir()
+        return Merges(root, root.parent / "notes")
+
+
+def test_a_record_outlives_the_archive_and_the_agents_place_on_the_board(crew: Merges) -> None:
+    crew.approved("a", "b")
+    assert crew.merge() == ""
+    before = agents.show_agent(crew.crew, "coder-1")["record"]
+    assert (before["counts"], before["areas"], before["languages"]) == ({"merged": 1}, {".": 1}, {".txt": 1})
+    assert before["tasks"][0]["paths"] == ("a.txt",)
+    assert before["rates"]["approved_at_once"] == 1.0
+    archive_closed(crew.crew, "human:test")
+    assert crew.crew.board.read().tasks == ()
+    with crew.crew.change("human:test", "edit") as tx:
+        tx.state = replace(tx.state, agents={})
+    shown = agents.show_agent(crew.crew, "coder-1")
+    assert (shown["status"], shown["record"]) == (None, before)
+    with pytest.raises(UnknownId, match="there is no agent coder-9"):
+        agents.show_agent(crew.crew, "coder-9")
+
+
+def test_a_record_is_brought_to_another_crew_once_and_verified_against_its_origin(crew: Merges, other: Merges) -> None:
+    crew.approved("a", "b")
+    assert crew.merge() == ""
+    first = agents.export_agent(crew.crew, "coder-1")
+    result = agents.import_agent(other.crew, first, crew.root)
+    assert (result.result, result.details["verified"]) == ("changed", True)
+    assert agents.import_agent(other.crew, first, None).result == "unchanged"
+    (imported,) = agents.show_agent(other.crew, "coder-1")["record"]["imported"]
+    assert (imported["repository"], imported["counts"]) == ("repo", {"merged": 1})
+    crew.approved("c")
+    assert crew.merge() == ""
+    newer = agents.export_agent(crew.crew, "coder-1")
+    assert agents.import_agent(other.crew, newer, None).result == "changed"
+    assert agents.import_agent(other.crew, first, None).result == "unchanged"
+    (imported,) = agents.show_agent(other.crew, "coder-1")["record"]["imported"]
+    assert imported["counts"] == {"merged": 2}
+
+
+def test_a_record_that_was_changed_or_comes_from_elsewhere_is_refused(crew: Merges, other: Merges) -> None:
+    crew.approved("a")
+    assert crew.merge() == ""
+    data = agents.export_agent(crew.crew, "coder-1")
+    forged = json.loads(data)
+    forged["tasks"][0] |= {"rejections": 0, "reviews": 5}
+    with pytest.raises(Refused, match="a is not what the crew has"):
+        agents.import_agent(other.crew, json.dumps(forged).encode(), crew.root)
+    with pytest.raises(Refused, match="made in another crew"):
+        agents.import_agent(other.crew, data, other.root)
+    with pytest.raises(Refused, match="made this record in this crew"):
+        agents.import_agent(crew.crew, data, None)
+    agents.import_agent(other.crew, data, None)
+    with pytest.raises(Refused, match="has another record of coder-1"):
+        agents.import_agent(other.crew, json.dumps(forged).encode(), None)
+    with pytest.raises(Refused, match="no work record"):
+        agents.export_agent(crew.crew, "coder-9")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2},
+        {"agent": "../../x"},
+        {"crew": "x"},
+        {"unknown": 1},
+        {"tasks": [{"task": "a", "outcome": "great"}]},
+        {"tasks": [{"task": "a", "outcome": "merged"}] * 2},
+    ],
+)
+def test_a_file_that_is_no_record_is_refused_and_nothing_is_kept(
+    crew: Merges, other: Merges, change: dict[str, object]
+) -> None:
+    crew.approved("a")
+    record = json.loads(agents.export_agent(crew.crew, "coder-1")) | change
+    with pytest.raises(UsageError):
+        agents.import_agent(other.crew, json.dumps(record).encode(), None)
+    assert not other.crew.paths.records.exists()
+
+
+def test_an_imported_record_that_was_damaged_is_named(crew: Merges, other: Merges) -> None:
+    crew.approved("a")
+    agents.import_agent(other.crew, agents.export_agent(crew.crew, "coder-1"), None)
+    (path,) = other.crew.paths.records.glob("*/*.json")
+    path.write_text("{")
+    with pytest.raises(LizaError, match="cannot be read") as refused:
+        agents.show_agent(other.crew, "coder-1")
+    assert refused.value.hint == f"rm {path}"
