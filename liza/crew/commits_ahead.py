@@ -18,7 +18,7 @@ class CommitsAhead(Value):
     @property
     def next(self) -> str:
         """Command that merges them; without any, the commands that end or continue the crew."""
-        return f"git merge {self.integration}" if self.commits else "liza down --purge, or go on: liza task add"
+        return "liza land --merge" if self.commits else "liza down --purge, or go on: liza task add"
 
     @property
     def summary(self) -> str:

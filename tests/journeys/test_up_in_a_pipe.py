@@ -123,7 +123,7 @@ def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_b
     with log.open("wb") as out:
         child = subprocess.Popen(words, cwd=crew.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     crew.children.append(child)
-    ahead = "the goal is COMPLETED; integration is 2 commits ahead of main: git merge integration"
+    ahead = "the goal is COMPLETED; integration is 2 commits ahead of main: liza land --merge"
     crew.wait(lambda _: "Ctrl+C stops it" in log.read_text(), "the word that it may be stopped")
     clock = r"(?m)^\d\d:\d\d:\d\d  "
     assert re.search(clock + f"liza {{12}}{ahead}$", log.read_text())
@@ -139,7 +139,7 @@ def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_b
     told = crew.liza("up", "--exit-when-done", "--program", program)
     took = r"\d sessions?"
     assert re.search(clock + rf"liza {{12}}t2 merged as [0-9a-f]{{10}}, untested; {took}$", told)
-    assert "COMPLETED; integration is 2 commits ahead of main: git merge integration" in told
+    assert "COMPLETED; integration is 2 commits ahead of main: liza land --merge" in told
     assert crew.living() == []
     assert "Go on:" in told
     again = crew.liza("up", "--exit-when-done", "--program", program)

@@ -66,7 +66,7 @@ def test_a_planners_decision_and_the_end_of_the_goal_are_told() -> None:
     after = replace(before, goal=replace(before.goal, status="COMPLETED", alignment_history=(note,)))
     assert told(before, after) == [
         ("planner-1", "decided: enough"),
-        ("planner-1", "the goal is COMPLETED: git merge integration brings it into your branch"),
+        ("planner-1", "the goal is COMPLETED: liza land --merge brings it into your branch"),
     ]
 
 

@@ -238,7 +238,7 @@ def test_the_end_says_how_far_integration_is_ahead_and_the_next_command() -> Non
     goal = asdict(Goal(id="goal", description="g", status="COMPLETED"))
     ahead = {"integration": "integration", "branch": "main", "commits": 3}
     lines = render_crew.format_status(summary(goal=goal, ahead=ahead), False).splitlines()
-    assert lines[1] == "the goal is COMPLETED; integration is 3 commits ahead of main: git merge integration"
+    assert lines[1] == "the goal is COMPLETED; integration is 3 commits ahead of main: liza land --merge"
     assert "integration is 1 commit ahead" in render_crew.format_status(
         summary(goal=goal, ahead={**ahead, "commits": 1}), False
     )

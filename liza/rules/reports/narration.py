@@ -72,9 +72,7 @@ def _ended(before: State, after: State) -> Iterator[NewsItem]:
         notes = after.goal.alignment_history
         who = notes[-1].event.rpartition(".")[0] if notes else ""
         next_step = (
-            f": git merge {after.config.integration_branch} brings it into your branch"
-            if after.goal.status == GoalStatus.COMPLETED
-            else ""
+            ": liza land --merge brings it into your branch" if after.goal.status == GoalStatus.COMPLETED else ""
         )
         yield NewsItem(who, f"the goal is {after.goal.status}{next_step}")
 

@@ -1,0 +1,146 @@
+"""land: bring integration to a branch of the person, when the person says so."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from typing import Any
+
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.crew.merging import candidate, merge_outcomes
+from liza.crew.merging.dead_mergers import recover_dead_merger
+from liza.crew.merging.merge_lock import hold_merge_lock
+from liza.crew.result import Result
+from liza.repo.merge import merges
+from liza.repo.merge.branch_moves import MoveOutcome
+from liza.rules.errors import Refused, UnknownId
+from liza.rules.formatting.counts import count_noun
+from liza.rules.model import Status
+from liza.rules.value_classes import Value
+
+_NAME = "land"
+"""Name of the landing in logs."""
+
+
+class Landing(Value):
+    """The branch that a person lands on, its tip, and the tip of integration."""
+
+    branch: str
+    before: str
+    integration: str
+    tip: str
+
+
+def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
+    """Return what a landing on ``branch``, by default the current one, would bring. Nothing is changed or tested.
+
+    ``behind``: how many commits of the branch integration does not have; only without any it can be landed. Raises
+    Missing, Refused, UnknownId, GitFailed.
+    """
+    landing = _find_landing(crew, branch)
+    ahead, behind = _count(crew, landing.before, landing.tip), _count(crew, landing.tip, landing.before)
+    forward = "liza land --merge" if ahead else "liza status"
+    return {
+        "branch": landing.branch,
+        "integration": landing.integration,
+        "commit": landing.tip,
+        "ahead": ahead,
+        "behind": behind,
+        "tasks": _landed_tasks(crew, landing),
+        "open": [task.id for task in crew.board.read().tasks if task.status is Status.APPROVED],
+        "next": f"liza sync {shlex.quote(landing.branch)}" if behind else forward,
+    }
+
+
+def land_merge(crew: Crew, branch: str | None = None) -> Result:
+    """Move ``branch``, by default the current one, forward to integration, after all gates passed on that commit.
+
+    The branch moves by compare-and-swap, together with its checkout. Raises Refused if it has commits that integration
+    does not have, if a gate is red, or if changed files are in the way; then the branch is unchanged. Also raises
+    Missing, UnknownId, GitFailed.
+    """
+    by = require_person(crew, planner=False)
+    with hold_merge_lock(crew) as locked:
+        recover_dead_merger(locked, by)
+        landing = _find_landing(locked, branch)
+        again = "liza land --merge" + (f" {shlex.quote(branch)}" if branch else "")
+        if _count(locked, landing.tip, landing.before):
+            missing = f"{landing.branch} has commits that {landing.integration} does not have"
+            raise Refused(f"{missing}: they were never tested together", f"liza sync {landing.branch} && {again}")
+        if landing.before == landing.tip:
+            message = f"{landing.branch} has all of {landing.integration} already"
+            return Result("unchanged", None, None, "liza status", _details(landing, [], tested=None), message)
+        tasks = _landed_tasks(locked, landing)
+        tested = _test(locked, landing)
+        _advance(locked, landing, again)
+        with suppress(*merge_outcomes.CAUGHT_ERRORS):
+            locked.append_alert_log([f"landed  {by} brought {landing.tip[:10]} to {landing.branch}. Next: git log"])
+    test_note = "its gates passed" if tested else "untested: there is no gate"
+    message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {test_note}"
+    return Result("changed", None, None, f"git log {landing.branch}", _details(landing, tasks, tested=tested), message)
+
+
+def _details(landing: Landing, tasks: list[str], *, tested: bool | None) -> dict[str, Any]:
+    return {
+        "branch": landing.branch,
+        "before": landing.before,
+        "commit": landing.tip,
+        "tasks": tasks,
+        "tested": tested,
+    }
+
+
+def _find_landing(crew: Crew, branch: str | None) -> Landing:
+    state = crew.board.read()
+    integration = state.config.integration_branch
+    tip = drift.require_integration(crew, state)
+    if branch is None:
+        head = crew.git.run("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1)).stdout.decode().strip()
+        if not head or head == integration:
+            which = f"{integration} itself is" if head else "no branch is"
+            raise Refused(f"{which} checked out: name the branch to land on", "liza land main")
+        branch = head
+    before = merges.branch_tip(crew.git, branch)
+    if before is None or branch == integration:
+        raise UnknownId(f"there is no branch {branch!r} to land on", "git branch")
+    moved = drift.find_integration_drift(crew)
+    if moved is not None:
+        raise Refused(moved.message, drift.recovery_commands(crew, moved))
+    return Landing(branch, before, integration, tip)
+
+
+def _count(crew: Crew, without: str, commit: str) -> int:
+    return int(crew.git.out("rev-list", "--count", f"{without}..{commit}"))
+
+
+def _landed_tasks(crew: Crew, landing: Landing) -> list[str]:
+    """Return the merged tasks of the board whose commits the branch does not have yet."""
+    commits = set(crew.git.out("rev-list", f"{landing.before}..{landing.tip}").split())
+    return [task.id for task in crew.board.read().tasks if task.merge_commit in commits]
+
+
+def _test(crew: Crew, landing: Landing) -> bool:
+    """Run all gates on the tip of integration; return whether there are any. Raises Refused if one is red."""
+    run = candidate.CandidateRun(_NAME, landing.tip, landing.tip, landing.integration, 0)
+    result = candidate.run_candidate_tests(crew, run)
+    if result.moved_refs:
+        crew.append_alert_log([f"tests_moved_refs  {result.told('the landing')}. Next: git reflog"])
+    log = f"less {shlex.quote(str(crew.paths.logs / f'merge-{_NAME}.log'))}"
+    if result.rewound_from is not None:
+        restored = merge_outcomes.restore_integration(crew, result.rewound_from)
+        raise Refused(f"nothing was landed: {result.told('the landing')}; {restored}", log)
+    if result.failure is not None:
+        raise Refused(f"nothing was landed: {landing.integration} is red: {result.failure}", log)
+    return result.tested
+
+
+def _advance(crew: Crew, landing: Landing, again: str) -> None:
+    """Move the branch and its checkout. Raises Refused if it has moved, or if changed files are in the way."""
+    advance = merges.advance_branch(crew.git, landing.branch, landing.tip, landing.before)
+    if advance.outcome is MoveOutcome.WAITING:
+        files = ", ".join(advance.files) or advance.reason
+        raise Refused(f"nothing was landed: {landing.branch} is checked out, and {files} is in the way", "git status")
+    if advance.outcome is MoveOutcome.LOST:
+        raise Refused(f"nothing was landed: {landing.branch} moved while the tests ran", again)

@@ -1,0 +1,150 @@
+"""liza land: a branch of the person moves forward to integration, only after its gates passed, and only by itself."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from liza.crew.recovery.recover import recover_crew
+from liza.rules.errors import LizaError, Refused, UnknownId
+from liza.verbs.land import describe_landing, land_merge
+from liza.verbs.sync import sync
+from tests.campaign import forks
+from tests.conftest import git
+from tests.edges.merge_crew import Merges, prepared
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a crew, made once and copied for each test."""
+    with prepared(tmp_path_factory) as root:
+        return root
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> Merges:
+    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    (tmp_path / "notes").mkdir()
+    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    crew.approved("a", "b")
+    assert crew.merge() == ""
+    return crew
+
+
+def landed(crew: Merges, branch: str | None = None) -> str:
+    """``liza land --merge``; what it failed with, or nothing."""
+    try:
+        land_merge(crew.crew, branch)
+    except LizaError as error:
+        return f"{error.message} → {error.hint}"
+    return ""
+
+
+def test_the_checked_out_branch_and_its_files_follow_to_the_tested_tip(crew: Merges) -> None:
+    (crew.root / "mine.txt").write_text("mine\n")
+    shown = describe_landing(crew.crew)
+    assert (shown["branch"], shown["ahead"], shown["behind"], shown["tasks"]) == ("main", 4, 0, ["a", "b"])
+    assert shown["next"] == "liza land --merge"
+    result = land_merge(crew.crew)
+    assert (result.details["tasks"], result.details["tested"]) == (["a", "b"], True)
+    assert crew.tip("main") == crew.tip()
+    assert {path.name for path in crew.root.glob("*.txt")} == {"a.txt", "b.txt", "mine.txt"}
+    assert git(crew.root, "status", "--porcelain") == "?? mine.txt"
+    assert land_merge(crew.crew).result == "unchanged"
+    assert describe_landing(crew.crew)["next"] == "liza status"
+
+
+def test_a_branch_with_commits_of_its_own_is_synced_first(crew: Merges) -> None:
+    (crew.root / "own.txt").write_text("own\n")
+    git(crew.root, "add", "own.txt")
+    git(crew.root, "commit", "-q", "-m", "own")
+    before = crew.tip("main")
+    assert describe_landing(crew.crew)["next"] == "liza sync main"
+    told = landed(crew)
+    assert told == (
+        "main has commits that integration does not have: they were never tested together → "
+        "liza sync main && liza land --merge"
+    )
+    assert crew.tip("main") == before
+    sync(crew.crew, "main")
+    assert landed(crew) == ""
+    assert crew.tip("main") == crew.tip()
+    assert (crew.root / "own.txt").exists()
+    assert (crew.root / "a.txt").exists()
+
+
+def test_a_red_integration_is_not_landed(crew: Merges) -> None:
+    before = crew.tip("main")
+    crew.tests("echo it is red; exit 1")
+    assert "nothing was landed: integration is red: " in landed(crew)
+    assert crew.tip("main") == before
+    assert not (crew.root / "a.txt").exists()
+
+
+def test_changed_files_in_the_way_are_kept_and_named(crew: Merges) -> None:
+    (crew.root / "a.txt").write_text("mine\n")
+    told = landed(crew)
+    assert told == "nothing was landed: main is checked out, and a.txt is in the way → git status"
+    assert (crew.root / "a.txt").read_text() == "mine\n"
+    assert crew.tip("main") != crew.tip()
+
+
+def test_a_branch_that_moves_while_the_tests_run_is_left_alone(crew: Merges) -> None:
+    git(crew.root, "branch", "release", "main")
+    tip = git(crew.root, "commit-tree", "-p", "release", "-m", "other", "release^{tree}")
+    crew.tests(f"git -C {crew.root} update-ref refs/heads/release {tip}")
+    assert landed(crew, "release") == (
+        "nothing was landed: release moved while the tests ran → liza land --merge release"
+    )
+    assert crew.tip("release") == tip
+    crew.tests("exit 0")
+    assert "has commits that integration does not have" in landed(crew, "release")
+
+
+def test_an_integration_that_others_moved_and_a_branch_that_does_not_exist_are_refused(crew: Merges) -> None:
+    with pytest.raises(UnknownId, match="there is no branch 'nowhere'"):
+        land_merge(crew.crew, "nowhere")
+    with pytest.raises(UnknownId):
+        land_merge(crew.crew, "integration")
+    git(crew.root, "switch", "-q", "--detach")
+    with pytest.raises(Refused, match="no branch is checked out"):
+        land_merge(crew.crew)
+    git(crew.root, "switch", "-q", "main")
+    git(crew.root, "update-ref", "refs/heads/integration", "main")
+    with pytest.raises(Refused, match="integration was moved outside of liza") as refused:
+        land_merge(crew.crew)
+    assert "liza sync" in refused.value.hint
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("checkout", ["main", "release"])
+def test_a_landing_killed_anywhere_leaves_the_branch_where_it_was_or_at_the_tested_tip(
+    crew: Merges, tmp_path: Path, checkout: str
+) -> None:
+    git(crew.root, "branch", "release", "main")
+    git(crew.root, "switch", "-q", checkout)
+    (crew.root / "mine.txt").write_text("mine\n")
+    before, tip = crew.tip("release"), crew.tip()
+    template = tmp_path / "template"
+    trace = tmp_path / "trace"
+    crew.root.rename(template)
+    shutil.copytree(template, crew.root, symlinks=True)
+    quiet = tmp_path / "said"
+    assert forks.run(lambda: land_merge(crew.crew, "release"), trace=trace, quiet=quiet) == 0, quiet.read_text()
+    points = forks.passed(trace)
+    killed = 0
+    for point in points:
+        shutil.rmtree(crew.root)
+        shutil.copytree(template, crew.root, symlinks=True)
+        killed += forks.run(lambda: land_merge(crew.crew, "release"), point, quiet=quiet) == -signal.SIGKILL
+        recover_crew(crew.crew, "doctor")
+        assert crew.tip("release") in (before, tip), point
+        assert git(crew.root, "status", "--porcelain") == "?? mine.txt", point
+        assert landed(crew, "release") == "", point
+        assert crew.tip("release") == tip, point
+        assert (crew.root / "a.txt").exists() == (checkout == "release"), point
+    print(f"{killed} of {len(points)} points, {checkout} checked out")
+    assert killed >= 20
