@@ -54,6 +54,10 @@ class StopRequest(Value):
     force: bool
 
 
+class RetireRequest(Value):
+    """Event of SIGUSR1: exit as soon as the agent holds no work."""
+
+
 class SessionOver(Value):
     """Event: the session of ``run`` has ended."""
 
@@ -372,6 +376,8 @@ class Supervisor:
     def _handle_event(self, event: object) -> None:
         if isinstance(event, StopRequest):
             self.memory.leaving, self.memory.force = True, event.force or self.memory.force
+        if isinstance(event, RetireRequest):
+            self.memory.retiring = True
         if isinstance(event, events.WatchLost) or (
             isinstance(event, events.FileChanged) and event.path.parent in self.watched_directories[1:]
         ):

@@ -30,7 +30,7 @@ from liza.rules.sessions.actions import Exit
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import claims
 from liza.rules.value_classes import Value, replace
-from liza.supervisor.loop import StopRequest, Supervisor
+from liza.supervisor.loop import RetireRequest, StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
 from liza.system import file_lock
 from liza.system.file_lock import Lock
@@ -210,7 +210,8 @@ def _stop_at_eof(supervisor: Supervisor) -> None:
 
 
 def _install_signal_handlers(supervisor: Supervisor) -> None:
-    """Turn SIGINT, SIGTERM and SIGHUP into StopRequest events; the second signal forces the stop."""
+    """Turn SIGINT, SIGTERM and SIGHUP into StopRequest events; the second signal forces the stop. SIGUSR1 asks it to
+    leave when its agent has no work."""
     received, repeats = {"count": 0}, Repeats()
 
     def handle(number: int, frame: object) -> None:
@@ -221,3 +222,4 @@ def _install_signal_handlers(supervisor: Supervisor) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, handle)
+    signal.signal(signal.SIGUSR1, lambda number, frame: supervisor.events.put(RetireRequest()))

@@ -62,6 +62,7 @@ class Memory(Mutable):
 
     clock: ClockWatch
     leaving: bool = False
+    retiring: bool = False
     force: bool = False
     streak: FailureStreak = field(default_factory=FailureStreak)
     merges: MergeTries = field(default_factory=MergeTries)

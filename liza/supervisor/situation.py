@@ -77,6 +77,7 @@ def gather_situation(
         job=f"{memory.job.name} runs" if memory.job else None,
         supervisor=SupervisorFacts(
             leaving=memory.leaving,
+            retiring=memory.retiring,
             crashes=memory.streak.crash_ages(monotonic_time),
             rest_seconds=max(memory.streak.rest_seconds(monotonic_time), account_rest),
             unusable_reason=_unusable_reason(memory, preset, wait),

@@ -29,6 +29,7 @@ from liza.rules.tasks.planning import find_stalled_tasks, is_crew_done
 from liza.system import processes
 from liza.system.signal_repeats import Repeats
 from liza.up.crew_options import UpOptions, start_supervisor
+from liza.up.elastic_coders import ElasticCoders
 from liza.up.feed import Feed
 from liza.up.supervisor_exits import NEXT_SIGNAL_HINTS, SupervisorWait, UpCallbacks, UpEvent, UpEventKind
 from liza.up.waiting_lines import WaitingLines
@@ -66,13 +67,17 @@ def _stay(
     up_events: queue.SimpleQueue[UpEvent],
     children: dict[str, subprocess.Popen[str]],
 ) -> int:
-    for agent in agents:
-        children[agent] = start_supervisor(crew, agent, options)
-    for agent, child in children.items():
+    def start(agent: str) -> None:
+        child = children[agent] = start_supervisor(crew, agent, options)
         threading.Thread(target=_wait_for_supervisor, args=(agent, child, feed, up_events), daemon=True).start()
+
+    for agent in agents:
+        start(agent)
     threading.Thread(target=_watch_goal, args=(crew, options, up_events), daemon=True).start()
 
-    exit_watch = ExitWatch(crew, agents)
+    exit_watch = ExitWatch(
+        crew, [*agents, *(agent for agent in options.agents() if agent not in options.first_agents())]
+    )
 
     def is_there(role: str) -> bool:
         return exit_watch.has_reason() or any(
@@ -97,7 +102,14 @@ def _stay(
             feed("", reason)
         return reason is not None
 
-    calls = UpCallbacks(feed, is_there, when_done, is_stuck)
+    elastic = ElasticCoders(crew, options, children, start, feed)
+
+    def resize(running: Collection[str]) -> Collection[str]:
+        if options.coders_limit is None or exit_watch.has_reason():
+            return ()
+        return elastic.update(running, up_events)
+
+    calls = UpCallbacks(feed, is_there, when_done, is_stuck, resize)
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
     if was_asked:
         # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.

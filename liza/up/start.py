@@ -27,11 +27,11 @@ from liza.rules.reports.narration import LIZA
 from liza.rules.tasks.planning import is_crew_done
 from liza.rules.value_classes import Value
 from liza.up import foreground
-from liza.up.crew_options import UpOptions, parse_programs, start_supervisor, supervisor_log
+from liza.up.crew_options import UpOptions, parse_coders, parse_programs, start_supervisor, supervisor_log
 from liza.up.feed import Feed, PrintTimedLine
 from liza.up.foreground import PrintLine
 
-__all__ = ["UpOptions", "parse_programs", "up"]
+__all__ = ["UpOptions", "parse_coders", "parse_programs", "up"]
 START_LIMIT = 60.0  # seconds for a detached supervisor to be ready
 PRINT_LIMIT = 2.0  # seconds to print the last lines
 
@@ -48,9 +48,13 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         tmux.require_tmux()
     layout.refuse_damaged(crew, crew.board.read(), options.agents())
     programs = _check_programs(crew, options)
-    wanted = [agent for agent in options.agents() if not crew.is_supervised(agent)]
+    wanted = [agent for agent in options.first_agents() if not crew.is_supervised(agent)]
     if not wanted:
-        raise Refused(f"already running: {', '.join(options.agents())}", "liza status")
+        raise Refused(f"already running: {', '.join(options.first_agents())}", "liza status")
+    if options.coders_limit is not None and options.detached:
+        raise UsageError(
+            "--coders auto needs a crew in this terminal; it cannot be used with -d", "liza up --coders auto"
+        )
     if options.exit_when_done and options.detached:
         raise UsageError(
             "--exit-when-done needs a crew in this terminal; it cannot be used with -d", "liza up --exit-when-done"

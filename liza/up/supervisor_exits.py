@@ -40,13 +40,14 @@ class UpCallbacks(NamedTuple):
 
     ``tell``: print a line of an agent. ``is_there``: whether a role has a running agent. ``when_done``: report that the
     goal is reached; true if the crew is to stop then. ``is_stuck``: true if the crew is to stop because the agents that
-    are running can do nothing more.
+    are running can do nothing more. ``resize``: start or retire agents; it returns those that were started.
     """
 
     tell: Callable[[str, str], None]
     is_there: Callable[[str], bool]
     when_done: Callable[[], bool] = lambda: False
     is_stuck: Callable[[Collection[str]], bool] = lambda running: False
+    resize: Callable[[Collection[str]], Collection[str]] = lambda running: ()
 
 
 class SupervisorWait:
@@ -73,8 +74,10 @@ class SupervisorWait:
             case UpEventKind.SUPERVISOR_EXITED:
                 self._remove(event.agent)
                 self._stop_if_stuck()
+                self._resize()
             case UpEventKind.BOARD_CHANGED:
                 self._stop_if_stuck()
+                self._resize()
             case UpEventKind.PROGRAM_UNUSABLE:
                 self._stop_alike(event.agent)
             case UpEventKind.GOAL_DONE:
@@ -91,6 +94,11 @@ class SupervisorWait:
         # is_stuck reports the reason, also if no supervisor is left to stop.
         if not self._requests and self._calls.is_stuck(self._running) and self._running:
             self._stop_all()
+
+    def _resize(self) -> None:
+        # A crew whose last supervisor has exited ends; it is not started again.
+        if self._running and not self._requests:
+            self._running |= set(self._calls.resize(frozenset(self._running)))
 
     def _stop_alike(self, agent: str) -> None:
         """Stop the supervisors of the same program: they would fail in the same way, one after the other."""

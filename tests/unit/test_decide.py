@@ -40,6 +40,15 @@ def test_a_claim_without_a_session_starts_its_first_and_after_that_resumes() -> 
     assert at(state) == actions.Resume("task-1", run)
 
 
+def test_a_coder_that_is_to_retire_finishes_its_work_first_and_takes_no_other() -> None:
+    assert at(board(task()), retiring=True) == actions.Exit(0, "retired: no task waited for it")
+    state, run = claimed(board(task()))
+    assert isinstance(at(state, session=living(run), retiring=True), actions.Wait)
+    assert at(state, session=SessionFacts(run=run, state=OVER), retiring=True) == actions.ConcludeSession(run)
+    assert at(state, retiring=True) == actions.Resume("task-1", run)
+    assert isinstance(at(board(task()), retiring=True, job="a merge runs"), actions.Wait)
+
+
 def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() -> None:
     state, run = claimed(board(task()))
     assert isinstance(at(state, session=living(run)), actions.Wait)

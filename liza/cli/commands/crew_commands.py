@@ -165,7 +165,14 @@ def doctor(
 
 @declare_command(app, "up", "liza up --coders 2 --program coder=script:./agent.sh")
 def up(
-    coders: Annotated[int, typer.Option("--coders", min=0, help="Number of coders.")] = 1,
+    coders: Annotated[
+        str,
+        typer.Option(
+            "--coders",
+            metavar="N|auto[:MIN-MAX]",
+            help="Number of coders; auto: start and retire them as tasks wait, by default 1 to 4.",
+        ),
+    ] = "1",
     reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="Number of reviewers.")] = 1,
     planners: Annotated[int, typer.Option("--planners", min=0, help="Number of planners.")] = 1,
     program: Annotated[
@@ -193,9 +200,11 @@ def up(
     from liza.up import start as crews
 
     default_program, programs = crews.parse_programs(program or [])
+    number_of_coders, coders_limit = crews.parse_coders(coders)
     options = crews.UpOptions(
         planners=planners,
-        coders=coders,
+        coders=number_of_coders,
+        coders_limit=coders_limit,
         reviewers=reviewers,
         program=default_program,
         programs=programs,

@@ -63,8 +63,11 @@ def another_coder_command(state: State) -> str:
     return _format_with_roles(state, agents, agents)
 
 
-def format_up_command(counts: Mapping[str, int], programs: Mapping[str, str], *, terminal: bool = False) -> str:
-    """Return `liza up` for that many agents of each role. Keys of ``programs``: an agent, a role, or ``""`` for all."""
+def format_up_command(counts: Mapping[str, int | str], programs: Mapping[str, str], *, terminal: bool = False) -> str:
+    """Return `liza up` for that many agents of each role. Keys of ``programs``: an agent, a role, or ``""`` for all.
+
+    A count is a number, or a range such as ``auto:1-4``.
+    """
     words = ["liza", "up"]
     for role, option in _OPTIONS.items():
         if counts.get(role, 1) != 1:

@@ -88,6 +88,8 @@ def _decide(at: Situation) -> Action:
         return Wait(at.job)
     if work is not None:
         return _continue_work(at, work)
+    if at.supervisor.retiring:
+        return Exit(0, "retired: no task waited for it")
     return _look_for_work(at)
 
 

@@ -115,12 +115,13 @@ class SessionFacts(Value):
 class SupervisorFacts(Value):
     """Facts of the supervisor itself.
 
-    ``crashes``: ages of its crashed sessions, in seconds. ``unusable_reason``: why no session of its program can work
-    until a person acts. ``failed_set_up``: why the last set-up failed. ``since_clock_gap``: seconds since the machine
-    slept.
+    ``retiring``: it exits as soon as its agent holds no work. ``crashes``: ages of its crashed sessions, in seconds.
+    ``unusable_reason``: why no session of its program can work until a person acts. ``failed_set_up``: why the last
+    set-up failed. ``since_clock_gap``: seconds since the machine slept.
     """
 
     leaving: bool = False
+    retiring: bool = False
     crashes: tuple[float, ...] = ()
     rest_seconds: float = 0.0
     unusable_reason: str | None = None
