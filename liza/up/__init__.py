@@ -2,7 +2,8 @@
 
 `start.py` checks the programs and starts the supervisors; `foreground.py` relays their output and handles Ctrl+C;
 `supervisor_exits.py` waits for their exits and decides when the crew stops;
-`elastic_coders.py` starts and retires coders for `--coders auto`;
+`elastic_coders.py` starts and retires coders for `--coders auto`; `healing.py` starts killed supervisors again for
+`liza watch --heal`;
 `feed.py` prints without blocking; `waiting_lines.py` prints what only a person can continue; `crew_options.py` holds
 the options and starts one supervisor process.
 Read `start.py` first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -271,17 +272,36 @@ def agents(
     )
 
 
-@declare_command(app, "watch", "liza watch")
-def watch(as_json: JsonOption = False) -> None:
-    """Print each alarm once. An alarm that is resolved and comes back is printed again. Ctrl+C ends the command."""
+@declare_command(app, "watch", "liza watch\nliza watch --heal")
+def watch(
+    heal: Annotated[
+        bool, typer.Option("--heal", help="Start killed supervisors again, and end sessions that are left over.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print each alarm once. An alarm that is resolved and comes back is printed again. Ctrl+C ends the command.
+
+    With --heal, an agent that holds work and whose supervisor was killed gets a new one, at most 3 times for a task;
+    then the planner and you are told. No slot is removed, and no agent at work is interrupted.
+    """
     from liza.verbs.watch import watch as verb
 
     _exit_with_reader()
-    for alarm in verb(find_crew()):
+    crew = find_crew()
+    for alarm in _healing_alarms(crew) if heal else verb(crew):
         if as_json:
             printing.print_json_line(alarm)
         else:
             printing.print_now(render_crew.format_alarm(alarm, printing.wants_colours()))
+
+
+def _healing_alarms(crew: Crew) -> Iterator[dict[str, Any]]:
+    from liza.crew.caller import require_person
+    from liza.up.healing import Healer
+    from liza.verbs.watch import watch as verb
+
+    require_person(crew, planner=False)
+    return verb(crew, Healer(crew).heal)
 
 
 @declare_command(app, "metrics", "liza metrics\nliza metrics --by model,day --json")
