@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from liza.board.store import Board, Transaction
 from liza.board.text.document import RESTORE_COMMAND
@@ -200,7 +200,16 @@ class Crew(Value, dict=True):
             offline=LazySet({task.assigned_to for task in tasks}, lambda agent: not self.is_supervised(agent)),
             dead=LazySet({task.run for task in tasks}, self._is_over),
             abandoned=LazySet(lapsed, lambda run: not self.is_supervised(agent_of(run)) and self._is_over(run)),
+            **self._routing_evidence(state),
         )
+
+    def _routing_evidence(self, state: State) -> dict[str, Any]:
+        """Return the facts that only the routing ``record`` needs."""
+        if state.config.routing != "record":
+            return {}
+        from liza.crew.archive.routing_records import LazyRecords
+
+        return {"online": LazySet(state.agents, self.is_supervised), "records": LazyRecords(self, state)}
 
     def _is_over(self, run: str) -> bool:
         """Whether a session is proved over. An unreadable file proves nothing; it must not stop other agents."""

@@ -407,6 +407,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes.
 
     ``context_handoff``: used part of the context window, 0 to 1, above which an agent is asked to hand off; 1: never.
+    ``routing``: a task goes to the first idle coder, or to the one whose work record fits it best.
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
     """
 
@@ -444,6 +445,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     queue: QueueSettings = QueueSettings()
     gates: tuple[Gate, ...] = ()
     slots: SlotLimits = SlotLimits()
+    routing: Literal["first", "record"] = "first"
 
     @property
     def has_tests(self) -> bool:

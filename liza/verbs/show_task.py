@@ -82,10 +82,17 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
         else (),
         "merge_failed": merge_failures.last_failure(task) if task.status in _MERGE_FAILURE_STATUSES else "",
         "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL_STATUSES else (),
+        "routing": _routing_row(crew, state, task),
         "handoff": state.handoff.get(task.id),
         "notes": [note.message for note in state.human_notes if note.recipient == task.id],
         **_work_row(crew, state, task),
     }
+
+
+def _routing_row(crew: Crew, state: State, task: Task) -> dict[str, Any] | None:
+    """Return for which idle agent a task is kept, why, and for how many seconds; None if any agent may take it."""
+    best = picking.preferred_agent(state, task, crew.clock.now(), crew.gather_evidence(state))
+    return None if best is None else {"agent": best.agent, "why": best.why, "seconds": best.seconds, "fits": best.fits}
 
 
 def _work_row(crew: Crew, state: State, task: Task) -> dict[str, Any]:

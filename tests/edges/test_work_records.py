@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.cli.render.render_task import format_task
 from liza.crew.archive.archive_moves import archive_closed
 from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
+from liza.rules.tasks.backlog import TaskFields
+from liza.system.file_lock import Lock
 from liza.verbs import agents
+from liza.verbs.claim import claim_task
+from liza.verbs.show_task import show_task
+from liza.verbs.task import add
+from tests.conftest import git
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -120,3 +127,27 @@ def test_an_imported_record_that_was_damaged_is_named(crew: Merges, other: Merge
     with pytest.raises(LizaError, match="cannot be read") as refused:
         agents.show_agent(other.crew, "coder-1")
     assert refused.value.hint == f"rm {path}"
+
+
+def test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before(crew: Merges) -> None:
+    crew.approved("a", "b", work=_write_source)
+    assert crew.merge() == ""
+    crew.configure(routing="record")
+    add(crew.crew, [TaskFields("c", "Write", "it is there", "source/b/", "README.md")])
+    assert show_task(crew.crew, "c")["routing"] is None  # no supervisor runs
+    locks = [Lock(crew.crew.paths.supervisor_lock(name)) for name in ("coder-1", "coder-2")]
+    with locks[0].acquire(timeout=5), locks[1].acquire(timeout=5):
+        shown = show_task(crew.crew, "c")
+        assert (shown["routing"]["agent"], shown["routing"]["fits"]) == ("coder-2", {"coder-1": 0.0, "coder-2": 1.0})
+        assert "kept for" in format_task(shown, False)
+        with pytest.raises(Refused, match="the record of coder-2 fits best: 1"):
+            claim_task(crew.crew, "coder-1")
+        assert claim_task(crew.crew, "coder-2").task == "c"
+
+
+def _write_source(there: Path) -> None:
+    name = git(there, "branch", "--show-current").removeprefix("task/")
+    (there / "source" / name).mkdir(parents=True)
+    (there / "source" / name / "code.py").write_text("x = 1\n")
+    git(there, "add", "-A")
+    git(there, "commit", "-q", "-m", "source")

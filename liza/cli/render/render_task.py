@@ -38,7 +38,7 @@ def format_task(task: Row, colour: bool) -> str:
         if task.get(name):
             lines += _indent_text(label, _field_text(task[name]))
     labels = {**_TASK_LABELS, "review_commit": _COMMIT_LABELS.get(str(task["status"]), "submitted commit")}
-    lines += ["", _labelled_fields({**task, "now": format_activity(task)}, labels)]
+    lines += ["", _labelled_fields({**task, "now": format_activity(task), "kept_for": _routing_text(task)}, labels)]
     if task["handoff"] is not None:
         lines += _indent_text("handed over", f"{task['handoff'].summary}\nnext: {task['handoff'].next_action}")
     lines += [f"note: {note}" for note in task["notes"]]
@@ -62,6 +62,7 @@ _TASK_LABELS: Final = {
     "priority": "priority",
     "depends_on": "depends on",
     "waits_for": "waits for",
+    "kept_for": "kept for",
     "now": "now",
     "assigned_to": "coder",
     "run": "run",
@@ -98,6 +99,11 @@ _AGENT_LABELS: Final = {
     "iterations_total": "tries",
     "heartbeat": "heartbeat",
 }
+
+
+def _routing_text(task: Row) -> str:
+    row = task.get("routing")
+    return f"{row['agent']} for {row['seconds']:.0f} s: {row['why']}" if row else ""
 
 
 def _labelled_fields(row: Row, names: Mapping[str, str]) -> str:

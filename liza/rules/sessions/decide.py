@@ -305,7 +305,7 @@ def _find_coding_work(at: Situation) -> Action:
     if isinstance(pick, LimitReached):
         return BlockTask(pick.task.id, pick.reason)
     if isinstance(pick, NoTask):
-        return Wait(pick.why, _seconds_to_lapse(at))
+        return Wait(pick.why, min(filter(None, (pick.seconds, _seconds_to_lapse(at))), default=None))
     if pick.task.status is S.CLAIMED and at.supervisor.since_clock_gap is not None:
         held_back = at.state.config.lease_duration - at.supervisor.since_clock_gap
         if held_back > 0:

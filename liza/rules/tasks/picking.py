@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from liza.rules import invariants
@@ -11,9 +11,12 @@ from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
-from liza.rules.statuses import GoalStatus
+from liza.rules.reports.work_record import TaskRecord
+from liza.rules.statuses import AgentStatus, GoalStatus
+from liza.rules.tasks import routing
+from liza.rules.tasks.routing import Preference
 from liza.rules.tasks.task_groups import task_groups, tasks_with
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
 
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
@@ -28,11 +31,15 @@ class Evidence(Value):
 
     ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over. ``abandoned``: runs
     that hold a review or the planning with an expired lease, whose agent is offline and whose session is over.
+    ``online``: agents whose supervisor runs. ``records``: work records by agent, for `config.routing: record`; both
+    are empty for the routing ``first``.
     """
 
     offline: Container[str] = frozenset()
     dead: Container[str] = frozenset()
     abandoned: Container[str] = frozenset()
+    online: Container[str] = frozenset()
+    records: Mapping[str, Sequence[TaskRecord]] = {}
 
 
 class Pick(Value):
@@ -49,9 +56,13 @@ class LimitReached(Value):
 
 
 class NoTask(Value):
-    """No task. ``why`` is the reason that `liza status` shows."""
+    """No task. ``why`` is the reason that `liza status` shows.
+
+    ``seconds``: after that time a task that is kept for another agent can be taken; None if there is none.
+    """
 
     why: str
+    seconds: float | None = None
 
 
 def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pick | LimitReached | NoTask:
@@ -62,6 +73,7 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
     if state.goal.status != GoalStatus.IN_PROGRESS:
         return NoTask(f"the goal is {state.goal.status}")
     reasons: list[str] = []
+    kept: list[float] = []
     claimable = [task for task in state.tasks if task.status in CLAIMABLE_STATUSES]
     for task in sorted(claimable, key=lambda task: _rank(task, agent)):
         why = claim_obstacle(state, task, agent, now, evidence)
@@ -70,9 +82,46 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
         if limit:
             return LimitReached(task, f"{limit}{_why_it_came_back(task)}")
         if why is None:
-            return Pick(task)
+            better = _better_agent(state, task, agent, now, evidence)
+            if better is None:
+                return Pick(task)
+            kept.append(better.seconds)
+            why = better.why
         reasons.append(f"{task.id}: {why}")
-    return NoTask("; ".join(reasons[:3]) or "no task is claimable")
+    return NoTask("; ".join(reasons[:3]) or "no task is claimable", min(kept, default=None))
+
+
+def preferred_agent(state: State, task: Task, now: datetime, evidence: Evidence) -> Preference | None:
+    """Return the idle coder whose record fits a claimable task best; None if all may take it alike.
+
+    That is so with the routing ``first``, for a returned task, if no record fits, and after a bounded time. An agent
+    that is busy, offline or refused by a rule is never preferred, so no task waits for it.
+    """
+    if state.config.routing != "record" or task.status is not S.UNCLAIMED:
+        return None
+    seconds = routing.preference_seconds(state, task, now)
+    if not seconds:
+        return None
+    idle = [name for name in state.agents if _may_take(state, task, name, now, evidence)]
+    return routing.choose({name: routing.fit(evidence.records.get(name, ()), task.scope) for name in idle}, seconds)
+
+
+def _may_take(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> bool:
+    """Whether a coder is idle, its supervisor runs, and no rule keeps it from claiming the task."""
+    return (
+        claim_obstacle(state, task, agent, now, evidence) is None
+        and state.agents[agent].status in (AgentStatus.IDLE, AgentStatus.WAITING)
+        and occupation(state, agent) is None
+        and agent in evidence.online
+    )
+
+
+def _better_agent(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> Preference | None:
+    """Return the preference for another agent. None for an agent without a supervisor: a person claims for it."""
+    if state.config.routing != "record" or agent not in evidence.online:
+        return None
+    best = preferred_agent(state, task, now, evidence)
+    return None if best is None or best.fits[best.agent] <= best.fits.get(agent, 0.0) else best
 
 
 def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
@@ -98,7 +147,8 @@ def claimable_now(state: State, wanted: str, agent: str, now: datetime, evidence
     task = state.task(wanted)
     if task is None or occupation(state, agent) or claim_obstacle(state, task, agent, now, evidence) is None:
         return wanted
-    pick = pick_task(state, agent, now, evidence)
+    # Records are read from git: not under the lock.
+    pick = pick_task(state, agent, now, replace(evidence, online=frozenset(), records={}))
     return pick.task.id if isinstance(pick, Pick) and pick.task.status is not S.CLAIMED else None
 
 

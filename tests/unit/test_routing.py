@@ -1,0 +1,105 @@
+"""`config.routing: record`: which idle coder a task is kept for, for how long, and who is never waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules.model import Event, State, Status, Task
+from liza.rules.reports.work_record import TaskOutcome, TaskRecord
+from liza.rules.tasks import picking, routing
+from liza.rules.tasks.picking import Evidence, NoTask, Pick
+from tests.unit.boards import agents, board, claimed, later, task, with_config
+
+S = Status
+ADDED = (Event(time=later(0), event="add", agent="planner-1"),)
+
+
+def record(*paths: str, outcome: TaskOutcome = TaskOutcome.MERGED, rejections: int = 0) -> TaskRecord:
+    return TaskRecord(task="t", outcome=outcome, rejections=rejections, paths=paths)
+
+
+EXPERT = {"coder-2": (record("src/a.py"),)}
+ONLINE = Evidence(online=frozenset({"coder-1", "coder-2", "coder-3"}), records=EXPERT)
+
+
+def crew(*tasks: Task, routing: str = "record") -> State:
+    state = board(*(tasks or (task(history=ADDED),)), agents=agents("coder-1", "coder-2", "coder-3"))
+    return with_config(state, routing=routing)
+
+
+@pytest.mark.parametrize(
+    ("records", "scope", "expected"),
+    [
+        ((), "src/", 0.0),
+        ((record("src/a.py"),), "src/, tests/", 1.0),
+        ((record("src/a.py"),), "src", 0.0),
+        ((record("srcs/a.py"),), "src/", 0.0),
+        ((record("src/a/b.py"),), "change `src/a/*.py`.", 1.0),
+        ((record("README.md"),), "Only README.md.", 1.0),
+        ((record("src/a.py", "src/b.py", rejections=1),), "./src/", 0.5),
+        ((record("src/a.py"), record(outcome=TaskOutcome.FAILED)), "src/", 0.5),
+        ((record("src/a.py"), record(outcome=TaskOutcome.OPEN)), "src/", 1.0),
+    ],
+)
+def test_the_fit_counts_merges_in_the_scope_and_success(
+    records: tuple[TaskRecord, ...], scope: str, expected: float
+) -> None:
+    assert routing.fit(records, scope) == expected
+
+
+def test_a_task_is_kept_for_the_coder_that_fits_best_and_then_for_nobody() -> None:
+    state = crew()
+    none = picking.pick_task(state, "coder-1", later(5), ONLINE)
+    assert none == NoTask("task-1: the record of coder-2 fits best: 1 (beside coder-1 0, coder-3 0)", 15.0)
+    assert isinstance(picking.pick_task(state, "coder-2", later(5), ONLINE), Pick)
+    assert isinstance(picking.pick_task(state, "coder-1", later(routing.PREFERENCE_SECONDS), ONLINE), Pick)
+
+
+@pytest.mark.parametrize(
+    ("change", "evidence"),
+    [
+        ({"routing": "first"}, ONLINE),
+        ({"offline": True}, ONLINE),
+        ({"failed_by": ("coder-2",)}, ONLINE),
+        ({"history": ()}, ONLINE),
+        ({"busy": True}, ONLINE),
+        ({}, replace(ONLINE, online=frozenset({"coder-1"}))),
+        ({}, replace(ONLINE, online=frozenset({"coder-2"}))),
+        ({}, replace(ONLINE, records={})),
+        ({}, replace(ONLINE, records={"coder-1": EXPERT["coder-2"], **EXPERT})),
+    ],
+)
+def test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better(
+    change: dict[str, Any], evidence: Evidence
+) -> None:
+    fields = {name: value for name, value in change.items() if name in ("failed_by", "history")}
+    state = crew(task(**{"history": ADDED, **fields}), routing=change.get("routing", "record"))
+    if "busy" in change:
+        state = with_config(replace(state, tasks=(*state.tasks, task("task-2"))), routing="record")
+        state, _ = claimed(state, "task-2", "coder-2")
+    if "offline" in change:
+        state = state.with_agent("coder-2", replace(state.agents["coder-2"], status="OFFLINE"))
+    pick = picking.pick_task(state, "coder-1", later(5), evidence)
+    assert isinstance(pick, Pick)
+    assert pick.task.id == "task-1"
+
+
+def test_the_time_begins_when_the_last_dependency_is_met_and_a_clock_set_back_keeps_nothing() -> None:
+    merged = task("task-0", S.MERGED, history=(Event(time=later(100), event="merge"),))
+    waiting = task(depends_on=("task-0",), history=ADDED)
+    state = crew(merged, waiting)
+    assert routing.preference_seconds(state, waiting, later(110)) == 10.0
+    assert routing.preference_seconds(state, waiting, later(90)) == 0.0
+
+
+def test_under_the_lock_no_record_is_read() -> None:
+    class Unreadable(dict[str, Any]):
+        def get(self, *_: object) -> Any:
+            raise AssertionError("read under the lock")
+
+    state, _ = claimed(crew(task(history=ADDED), task("task-2", history=ADDED)), "task-1", "coder-3")
+    evidence = replace(ONLINE, records=Unreadable())
+    assert picking.claimable_now(state, "task-1", "coder-1", later(5), evidence) == "task-2"
