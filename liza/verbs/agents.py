@@ -69,11 +69,12 @@ def show_agent(crew: Crew, name: str) -> dict[str, Any]:
 
 def _record_row(crew: Crew, state: State, name: str) -> dict[str, Any]:
     """Return the work record of an agent in this crew, and those of other crews that were imported."""
-    tasks, reviews = work_records.own_record(crew, state, name)
+    own = work_records.own_record(crew, state, name)
     return {
-        **_summary(tasks),
-        "reviews": fields_of(reviews),
-        "tasks": [fields_of(task) for task in tasks],
+        **_summary(own.tasks),
+        "reviews": fields_of(own.reviews),
+        "tasks": [fields_of(task) for task in own.tasks],
+        "unreadable": list(own.unreadable),
         "imported": [
             {
                 "crew": record.crew,

@@ -18,7 +18,7 @@ from liza.rules.model import Gate, QueueSettings
 from liza.verbs import queue as queue_verbs
 from liza.verbs.merge import merge
 from tests.campaign import forks
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -182,7 +182,7 @@ def test_a_gate_that_hangs_or_leaves_children_is_ended_and_is_red(crew: Merges, 
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGKILL, variant(signal.SIGTERM)])
 def test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_next(
     crew: Merges, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -218,7 +218,7 @@ def test_files_of_a_person_hold_up_the_task_that_changes_them_and_no_other_of_it
     assert (crew.root / "README.md").read_text() == "mine\n"
 
 
-@pytest.mark.parametrize("forged", ["tip", "member"])
+@pytest.mark.parametrize("forged", ["member", variant("tip")])
 def test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published(crew: Merges, forged: str) -> None:
     crew.approved("a", "b")
     crew.tests(f'kill -9 $(cut -d" " -f1 "{crew.root}/.liza/merge.lock"); sleep 600')
@@ -253,6 +253,7 @@ def test_a_gate_log_that_cannot_be_read_stops_no_merge_and_is_told(crew: Merges)
         queue_verbs.show_queue(crew.crew)
 
 
+@pytest.mark.campaign
 def test_a_torn_or_long_gate_log_is_mended_by_the_next_merge(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate_log, "REMAINING_LINES", 2)
     crew.approved("a", "b", "c")

@@ -92,6 +92,7 @@ def test_changed_files_in_the_way_are_kept_and_named(crew: Merges) -> None:
     assert crew.tip("main") != crew.tip()
 
 
+@pytest.mark.campaign
 def test_a_branch_that_moves_while_the_tests_run_is_left_alone(crew: Merges) -> None:
     git(crew.root, "branch", "release", "main")
     tip = git(crew.root, "commit-tree", "-p", "release", "-m", "other", "release^{tree}")

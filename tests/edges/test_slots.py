@@ -22,7 +22,7 @@ from liza.verbs.merge import merge
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -153,7 +153,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [linked, deleted, *map(variant, (moved, own_repository, unreadable_owner))])
 def test_a_damaged_slot_is_told_repaired_and_usable_again(crew: Merges, damage: Any) -> None:
     merged(crew, "a")
     damage(crew.crew.paths.slot("s1"))
@@ -214,6 +214,7 @@ def test_with_a_limit_of_slots_no_further_task_is_claimed_and_returned_ones_are(
     assert crew.task("b").worktree == "s1"
 
 
+@pytest.mark.campaign
 def test_over_the_limit_of_bytes_the_free_slot_that_was_unused_for_the_longest_time_goes(crew: Merges) -> None:
     merged(crew, "a", "b", "c")
     for number, slot in enumerate(("s2", "s1", "s3", "merge")):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.cli.render import render_record
 from liza.cli.render.render_task import format_task
 from liza.crew.archive.archive_moves import archive_closed
 from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
@@ -117,6 +118,20 @@ def test_a_file_that_is_no_record_is_refused_and_nothing_is_kept(
     with pytest.raises(UsageError):
         agents.import_agent(other.crew, json.dumps(record).encode(), None)
     assert not other.crew.paths.records.exists()
+
+
+def test_a_damaged_entry_of_the_archive_is_named_and_nothing_incomplete_is_exported(crew: Merges) -> None:
+    crew.approved("a", "b")
+    assert crew.merge() == ""
+    archive_closed(crew.crew, "human:test")
+    (path,) = crew.crew.paths.archive.glob("*.yaml")
+    path.write_text(path.read_text().replace("status: MERGED", "status: {", 1))
+    record = agents.show_agent(crew.crew, "coder-2")["record"]
+    assert record["unreadable"] == ["a"]
+    assert "1 archived task cannot be read" in render_record.format_record(record, colour=False)
+    with pytest.raises(Refused, match="a cannot be read in the archive") as refused:
+        agents.export_agent(crew.crew, "coder-2")
+    assert refused.value.hint == "liza validate"
 
 
 def test_an_imported_record_that_was_damaged_is_named(crew: Merges, other: Merges) -> None:

@@ -7,6 +7,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from liza.system import lock_holders
 from tests.journeys.crews import BIN, LIMIT, WORK, Crew, started
 
@@ -60,6 +62,7 @@ def test_a_session_that_is_left_over_without_a_supervisor_is_ended(tmp_path: Pat
         assert (crew.root / ".worktrees" / "t1" / "t1.txt").exists()
 
 
+@pytest.mark.campaign
 def test_work_that_stalls_three_times_is_continued_in_its_slot_and_then_escalated(tmp_path: Path) -> None:
     with started(tmp_path, poll_interval=1) as crew:
         crew.gate("gate")

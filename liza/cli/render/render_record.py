@@ -26,6 +26,11 @@ def format_record(record: Row, colour: bool) -> str:
         parts.append("\n".join([paint("work record", "bold", colour), *_summary_lines(record)]))
     if record["tasks"]:
         parts.append(align_columns([tuple(_task_cells(task)) for task in record["tasks"][-_SHOWN_TASKS:]]))
+    if record["unreadable"]:
+        missing = count_noun(len(record["unreadable"]), "archived task")
+        parts.append(
+            f"{missing} cannot be read and may belong to this record: {paint('liza validate', 'bold', colour)}"
+        )
     parts += [_imported_text(other, colour) for other in record["imported"]]
     return "\n\n".join(parts)
 

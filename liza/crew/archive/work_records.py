@@ -18,7 +18,7 @@ from liza.rules.model import FrozenStruct, State, Task
 from liza.rules.paths import parse_agent_id
 from liza.rules.reports import work_record
 from liza.rules.reports.work_record import ReviewRecord, TaskRecord
-from liza.rules.value_classes import replace
+from liza.rules.value_classes import Value, replace
 from liza.system import atomic, untrusted_files
 
 FORMAT = 1
@@ -43,30 +43,41 @@ class ExportedRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
     reviews: ReviewRecord = ReviewRecord()
 
 
-def own_record(crew: Crew, state: State, agent: str) -> tuple[tuple[TaskRecord, ...], ReviewRecord]:
+class OwnRecord(Value):
+    """What an agent did in this crew. ``unreadable``: archived tasks whose entries are damaged, so that they are
+    missing here."""
+
+    tasks: tuple[TaskRecord, ...]
+    reviews: ReviewRecord
+    unreadable: tuple[str, ...] = ()
+
+
+def own_record(crew: Crew, state: State, agent: str) -> OwnRecord:
     """Return what an agent did in this crew. Raises LizaError, OSError."""
-    tasks = [*state.tasks, *_archived(crew, state)]
+    archived, unreadable = _read_archived(crew, state)
+    tasks = [*state.tasks, *archived]
     entries = usage_summary.read_usage(crew, state)
     records = [record for task in tasks if (record := work_record.task_record(task, agent, entries)) is not None]
     commits = [record.merge_commit for record in records if record.merge_commit is not None]
     paths = merge_refs.list_merged_paths(crew.git, commits)
-    return (
+    return OwnRecord(
         tuple(replace(record, paths=paths.get(record.merge_commit or "", ())) for record in records),
         work_record.review_record(tasks, agent),
+        unreadable,
     )
 
 
-def _archived(crew: Crew, state: State) -> list[Task]:
-    """Return the tasks of the archive that are not on the board. A damaged entry is left out; `validate` names it."""
+def _read_archived(crew: Crew, state: State) -> tuple[list[Task], tuple[str, ...]]:
+    """Return the tasks of the archive that are not on the board, and the ids of those that cannot be read."""
     index = archived_tasks.open_index(crew)
-    tasks = []
+    tasks, unreadable = [], []
     for task_id in index.ids() if index is not None else ():
         if state.task(task_id) is None:
             try:
                 tasks.append(index.read_task(task_id))  # type: ignore[union-attr]
             except BoardInconsistent:
-                continue
-    return tasks
+                unreadable.append(task_id)
+    return tasks, tuple(unreadable)
 
 
 def export_record(crew: Crew, agent: str) -> ExportedRecord:
@@ -77,8 +88,11 @@ def export_record(crew: Crew, agent: str) -> ExportedRecord:
     proof = board_history.find_proof(crew.git)
     if proof is None:
         raise Refused("the history has no commit yet that could prove a record", "liza history")
-    tasks, reviews = own_record(crew, state, agent)
-    if not tasks and reviews == ReviewRecord():
+    own = own_record(crew, state, agent)
+    if own.unreadable:
+        names = ", ".join(own.unreadable[:5])
+        raise Refused(f"the record would be incomplete: {names} cannot be read in the archive", "liza validate")
+    if not own.tasks and own.reviews == ReviewRecord():
         raise Refused(f"{agent} has no work record in this crew", "liza agents")
     return ExportedRecord(
         format=FORMAT,
@@ -87,8 +101,8 @@ def export_record(crew: Crew, agent: str) -> ExportedRecord:
         repository=crew.paths.root.name,
         revision=proof.revision,
         proof=proof.newest,
-        tasks=tasks,
-        reviews=reviews,
+        tasks=own.tasks,
+        reviews=own.reviews,
     )
 
 
@@ -157,8 +171,7 @@ def find_doubts(crew: Crew, record: ExportedRecord) -> tuple[str, ...]:
         return ("it was made in another crew",)
     if not board_history.has_revision(crew.git, record.proof):
         return (f"the history has no commit {record.proof[:12]}",)
-    tasks, _ = own_record(crew, crew.board.read(), record.agent)
-    now = {task.task: task for task in tasks}
+    now = {task.task: task for task in own_record(crew, crew.board.read(), record.agent).tasks}
     return tuple(
         f"{task.task} is not what the crew has"
         for task in record.tasks

@@ -76,8 +76,8 @@ def task_record(task: Task, agent: str, entries: Iterable[LedgerEntry]) -> TaskR
         task=task.id,
         outcome=outcome,
         tries=counts[E.CLAIM] + counts[E.RESUME],
-        reviews=counts[E.APPROVE] + counts[E.REJECT],
-        rejections=counts[E.REJECT],
+        reviews=counts[E.APPROVE] + counts[E.REJECT] + counts[E.DEADLOCK],
+        rejections=counts[E.REJECT] + counts[E.DEADLOCK],
         failed_merges=counts[E.MERGE_FAILED],
         seconds=int((approvals[-1] - own[0].time).total_seconds()) if approvals else None,
         cost=round(sum(costs), 4) if costs else None,
@@ -113,9 +113,9 @@ def review_record(tasks: Iterable[Task], agent: str) -> ReviewRecord:
     for task in tasks:
         approver: str | None = None
         for event in task.history:
-            if event.event in (E.APPROVE, E.REJECT):
+            if event.event in (E.APPROVE, E.REJECT, E.DEADLOCK):
                 approver = event.agent if event.event == E.APPROVE else None
-                counts[event.event] += event.agent == agent
+                counts[E.APPROVE if approver else E.REJECT] += event.agent == agent
             elif event.event == E.MERGE_FAILED:
                 counts[E.MERGE_FAILED] += approver == agent
     return ReviewRecord(approved=counts[E.APPROVE], rejected=counts[E.REJECT], failed_merges=counts[E.MERGE_FAILED])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from liza.rules import invariants
 from liza.rules.history_events import HistoryEvent
@@ -11,12 +12,13 @@ from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
-from liza.rules.reports.work_record import TaskRecord
 from liza.rules.statuses import AgentStatus, GoalStatus
-from liza.rules.tasks import routing
-from liza.rules.tasks.routing import Preference
 from liza.rules.tasks.task_groups import task_groups, tasks_with
 from liza.rules.value_classes import Value, replace
+
+if TYPE_CHECKING:
+    from liza.rules.reports.work_record import TaskRecord
+    from liza.rules.tasks.routing import Preference
 
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
@@ -99,6 +101,8 @@ def preferred_agent(state: State, task: Task, now: datetime, evidence: Evidence)
     """
     if state.config.routing != "record" or task.status is not S.UNCLAIMED:
         return None
+    from liza.rules.tasks import routing  # every command loads this module, and few crews route by records
+
     seconds = routing.preference_seconds(state, task, now)
     if not seconds:
         return None
