@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -47,16 +48,60 @@ def edit_slot(trees: Worktrees, slot: str) -> None:
     git(trees.paths.root, "update-ref", "refs/heads/integration", trees.head_commit(slot))
 
 
+SIZES = (200, 2_000, 20_000)
+DEPENDENCIES = (3_000, 100_000)
+"""Files in node_modules, and bytes of each: 300 MB."""
+
+
 def measure(options: Options) -> Iterator[Row]:
-    files = 100 if options.quick else 2000
+    for files in (100,) if options.quick else SIZES:
+        with tempfile.TemporaryDirectory(prefix="worktrees-", dir=options.scratch) as directory:
+            root = Path(directory) / "repo"
+            create_repository(root, files)
+            trees = Worktrees(Paths(root), Git(root, Pins.capture(Git(root))))
+            taken = _measure_rounds(options, trees, root, Path(directory))
+        rival = {RIVAL: summarize(taken.pop(RIVAL))}
+        for name, values in taken.items():
+            yield Row("worktrees", f"{name}, {files} files", "ms", summarize(values), dict[str, Samples](rival))
+    yield _measure_dependencies(options)
+
+
+def _measure_dependencies(options: Options) -> Row:
+    """A claim of a used slot that keeps its 300 MB of dependencies, beside a new worktree into which they are copied."""
+    count, size = (30, 10_000) if options.quick else DEPENDENCIES
     with tempfile.TemporaryDirectory(prefix="worktrees-", dir=options.scratch) as directory:
         root = Path(directory) / "repo"
-        create_repository(root, files)
+        create_repository(root, 100 if options.quick else SIZES[0])
+        modules = Path(directory) / "node_modules"
+        for number in range(count):
+            path = modules / f"package{number // 10}" / f"file{number}.js"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x" * size)
+        (root / ".git" / "info" / "exclude").write_text("/.liza\n/.worktrees\nnode_modules/\n")
         trees = Worktrees(Paths(root), Git(root, Pins.capture(Git(root))))
-        taken = _measure_rounds(options, trees, root, Path(directory))
-    rival = {RIVAL: summarize(taken.pop(RIVAL))}
-    for name, values in taken.items():
-        yield Row("worktrees", f"{name}, {files} files", "ms", summarize(values), dict[str, Samples](rival))
+        trees.prepare("s1", "t0", "coder-1.1", None)
+        trees.finish("s1", "t0", "coder-1.1")
+        shutil.copytree(modules, trees.paths.slot("s1") / "node_modules")
+        used, fresh = [], []
+
+        def add(number: int) -> None:
+            path = Path(directory) / f"w{number}"
+            git(root, "worktree", "add", "-q", "-b", f"b{number}", str(path), "integration")
+            shutil.copytree(modules, path / "node_modules")
+
+        def claim(number: int) -> None:
+            trees.prepare("s1", f"t{number}", f"coder-1.{number + 1}", None)
+            trees.finish("s1", f"t{number}", f"coder-1.{number + 1}")
+
+        for number in range(1, options.rounds(10) + 1):
+            fresh.append(milliseconds(lambda: add(number)))  # noqa: B023
+            edit_slot(trees, "s1")
+            used.append(milliseconds(lambda: claim(number)))  # noqa: B023
+            shutil.rmtree(Path(directory) / f"w{number}")
+        if not (trees.paths.slot("s1") / "node_modules" / "package0" / "file0.js").exists():
+            raise AssertionError("the dependencies did not survive the reuse of the slot")
+    name = f"claim of a used slot with {count * size // 1_000_000} MB of dependencies"
+    return Row("worktrees", name, "ms", summarize(used), {f"{RIVAL}, and a copy of them": summarize(fresh)})
 
 
 def _measure_rounds(options: Options, trees: Worktrees, root: Path, directory: Path) -> dict[str, list[float]]:

@@ -36,6 +36,9 @@ PIPES = "tests/journeys/test_up_in_a_pipe.py::"
 PROOF = "tests/edges/test_proof.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
+BATCHES = "tests/edges/test_batches.py::"
+SLOTS = "tests/edges/test_slots.py::"
+LANDING = "tests/edges/test_land.py::"
 ARCHIVE = "tests/edges/test_archive.py::"
 ROTATION = "tests/edges/test_journal_rotation.py::"
 RECORD = "tests/edges/test_record.py::"
@@ -1193,6 +1196,36 @@ TABLE: dict[str, Defence] = {
             f"{FAILURES}test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged",
             f"{FAILURES}test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told",
         ),
+    ),
+    "genuine batches": Defence(
+        "a batch that an agent wrote onto the board and into the refs is not published",
+        {"liza.crew.merging.dead_mergers:_is_genuine": gives(True)},
+        (f"{BATCHES}test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published[member]",),
+    ),
+    "retries": Defence(
+        "a task is not blamed for a gate that passes when it is repeated",
+        {"liza.rules.merging.gates:allowed_retries": gives(0)},
+        (f"{BATCHES}test_a_red_gate_that_passes_again_is_merged_reported_as_flaky_and_repeated_more_often",),
+    ),
+    "files of a person": Defence(
+        "changed files of a person hold up the task that changes them, and not its batch",
+        {"liza.crew.merging.batch_chain:_Chain._is_blocked": gives(False)},
+        (f"{BATCHES}test_files_of_a_person_hold_up_the_task_that_changes_them_and_no_other_of_its_batch",),
+    ),
+    "alone after a death": Defence(
+        "a task whose merger died shares no batch again",
+        {"liza.rules.merging.merge_queue:is_alone": gives(False)},
+        (f"{BATCHES}test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_next[9]",),
+    ),
+    "slots in use": Defence(
+        "a slot that a task has is not removed",
+        {"liza.rules.project.slot_states:find_user_task": gives(None)},
+        (f"{SLOTS}test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use",),
+    ),
+    "landing tested": Defence(
+        "a red integration is not landed",
+        {"liza.verbs.land:_test": gives(True)},
+        (f"{LANDING}test_a_red_integration_is_not_landed",),
     ),
     "merge rounds": Defence(
         "a merger gives up a task that integration runs away from",

@@ -84,7 +84,8 @@ def test_a_dry_run_names_what_a_real_one_frees_and_changes_nothing(crew: Crew) -
 
 def test_what_is_in_use_new_or_of_an_open_task_stays(crew: Crew) -> None:
     task = crew.board.read().tasks[0]
-    kept = [log(crew, f"merge-{task.id}.log"), log(crew, "coder-1.log"), temporary(crew, os.getpid())]
+    kept = [log(crew, f"merge-{task.id}{gate}.log") for gate in ("", "-lint")]
+    kept += [log(crew, "coder-1.log"), temporary(crew, os.getpid())]
     opened = log(crew, "merge-opened.log")
     new = log(crew, "merge-new.log")
     os.utime(new)

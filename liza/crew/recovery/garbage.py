@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -94,10 +94,16 @@ def _find_logs(crew: Crew, state: State) -> Iterator[Garbage]:
     opened = processes.find_open_files(crew.paths.logs)
     for path in _entries(crew.paths.logs) if opened is not None else ():
         match = _TASK_LOG.fullmatch(path.name)
-        if match is None or match["task"] in still_open or str(path) in (opened or ()):
+        if match is None or _is_of_task(match["task"], still_open) or str(path) in (opened or ()):
             continue
         if _is_old_file(path) and (size := path.lstat().st_size) > _MIN_LOG_SIZE:
             yield Garbage(GarbageKind.LOG, path, size)
+
+
+def _is_of_task(name: str, tasks: Container[str]) -> bool:
+    """Return whether a log is of one of the tasks: ``merge-TASK.log``, or ``merge-TASK-GATE.log``."""
+    words = name.split("-")
+    return any("-".join(words[:count]) in tasks for count in range(1, len(words) + 1))
 
 
 def _compress_log(crew: Crew, garbage: Garbage) -> Garbage | None:
