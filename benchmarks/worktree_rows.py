@@ -67,7 +67,7 @@ def measure(options: Options) -> Iterator[Row]:
 
 
 def _measure_dependencies(options: Options) -> Row:
-    """A claim of a used slot that keeps its 300 MB of dependencies, beside a new worktree into which they are copied."""
+    """A claim of a used slot that keeps 300 MB of dependencies, beside a new worktree with a copy of them."""
     count, size = (30, 10_000) if options.quick else DEPENDENCIES
     with tempfile.TemporaryDirectory(prefix="worktrees-", dir=options.scratch) as directory:
         root = Path(directory) / "repo"

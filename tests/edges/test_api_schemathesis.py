@@ -58,6 +58,7 @@ def test_answers_are_as_the_document_says(api: Api, tmp_path: Path) -> None:
     run_schemathesis(api.worker("coder-1.1"), tmp_path, SHORT, "--exclude-path-regex", "stream$")
 
 
+@pytest.mark.campaign
 def test_the_stream_of_a_run_that_is_over_is_as_the_document_says(api: Api, tmp_path: Path) -> None:
     worker = api.worker("coder-2.1")
     api.open_run("coder-2.1").mark_concluded("done")

@@ -228,6 +228,7 @@ def test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place(root: Path
         assert in_files(copy) == ["t1"], point
 
 
+@pytest.mark.campaign
 def test_a_full_disk_at_any_point_of_a_move_leaves_every_task_in_one_place(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
@@ -238,6 +239,7 @@ def test_a_full_disk_at_any_point_of_a_move_leaves_every_task_in_one_place(root:
         assert_in_one_place(copy)
 
 
+@pytest.mark.campaign
 def test_a_kill_in_the_repair_of_a_move_is_repaired(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for broken in ("synced.2026-01.yaml", "renamed.state.yaml"):

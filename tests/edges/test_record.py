@@ -239,6 +239,7 @@ def test_supervisors_join_the_packs_of_the_history_and_none_of_a_person(repo: Pa
     assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
 
 
+@pytest.mark.campaign
 def test_the_history_of_a_crew_is_at_most_three_times_as_large_as_its_journal(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     rows = [TaskFields(id=f"t{n}", description="a", done_when="b", scope="c", spec_ref="README.md") for n in range(50)]

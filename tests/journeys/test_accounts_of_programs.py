@@ -158,6 +158,7 @@ def test_a_session_at_its_limit_is_followed_at_once_by_one_with_another_account_
     assert "! account modelled/first is not used until " in supervisor.said()
 
 
+@pytest.mark.campaign
 def test_if_all_accounts_are_limited_status_names_the_end_and_the_command_that_ends_the_wait_at_once(
     crew: Crew,
 ) -> None:

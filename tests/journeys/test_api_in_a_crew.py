@@ -97,6 +97,7 @@ def test_the_server_goes_with_its_crew(crew: Crew, how: str) -> None:
     assert not crew.paths.api_socket.exists()
 
 
+@pytest.mark.campaign
 def test_a_crew_whose_server_cannot_start_says_so_once_and_works(crew: Crew) -> None:
     crew.paths.runs.mkdir(mode=0o700, exist_ok=True)
     crew.paths.api_socket.mkdir()
@@ -121,6 +122,7 @@ sys.meta_path.insert(0, Hidden())
 """
 
 
+@pytest.mark.campaign
 def test_without_the_packages_of_the_server_a_crew_works_and_says_so(crew: Crew, tmp_path: Path) -> None:
     hiding = tmp_path / "hiding"
     hiding.mkdir()

@@ -34,6 +34,7 @@ def cleaned(crew: Crew) -> bool:
     return not crew.paths.state.exists() and not crew.paths.tx.exists()
 
 
+@pytest.mark.campaign
 def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goal_back(crew: Crew) -> None:
     (crew.paths.specs / "goal.md").write_text(GOAL)
     crew.gate("gate")

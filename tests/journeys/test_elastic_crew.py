@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.crews import APPROVE, LIMIT, WORK, Crew, started
 from tests.journeys.test_api_in_a_crew import up
 
@@ -23,6 +25,7 @@ def supervised_coders(crew: Crew) -> set[str]:
     return {name for name, agent in agents if name.startswith("coder-") and agent.status != "OFFLINE"}
 
 
+@pytest.mark.campaign
 def test_a_crew_grows_from_one_coder_to_four_and_shrinks_to_one(tmp_path: Path) -> None:
     tasks = [f"t{number}" for number in range(1, 5)]
     with started(tmp_path, poll_interval=1) as crew:

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.edges.test_secrets import SECRETS
 from tests.journeys.crews import BIN, LIMIT, Crew
 
@@ -104,6 +106,7 @@ def test_a_pipe_in_the_place_of_a_runs_output_is_named_and_holds_up_neither_logs
     crew.wait(lambda state: state.agents["coder-1"].status == "IDLE", "the supervisor at rest")
 
 
+@pytest.mark.campaign
 def test_without_a_name_every_agents_lines_come_behind_its_name_with_their_time_and_go_on(crew: Crew) -> None:
     crew.gate("on")
     crew.add("t1", "t2")

@@ -27,6 +27,7 @@ def _merger_starts(trace: Path) -> int:
     return sum(line.endswith(" spawned.job") for line in trace.read_text().splitlines())
 
 
+@pytest.mark.campaign
 def test_a_crew_starts_one_merger_for_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = tmp_path / "trace"
     monkeypatch.setenv("LIZA_FAULT_TRACE", str(trace))
@@ -40,6 +41,7 @@ def test_a_crew_starts_one_merger_for_each_batch(tmp_path: Path, monkeypatch: py
         assert 1 <= _merger_starts(trace) <= len(tasks)
 
 
+@pytest.mark.campaign
 def test_a_supervisor_killed_when_it_started_its_merger_leaves_a_crew_that_merges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

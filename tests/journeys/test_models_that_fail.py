@@ -52,6 +52,7 @@ def why(crew: Crew, agent: str) -> str:
     return str(found["why"])
 
 
+@pytest.mark.campaign
 def test_a_login_that_is_refused_stops_the_whole_crew_at_once_with_the_reason_and_costs_no_try(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(crew, 'echo \'{"type":"failed","m":"401 Unauthorized"}\'\n', ready=False)

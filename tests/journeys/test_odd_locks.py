@@ -39,6 +39,7 @@ def made(crew: Crew, place: str) -> Path:
     return found
 
 
+@pytest.mark.campaign
 def test_a_directory_at_the_place_of_a_lock_is_told_with_the_command_that_mends_it(approved: Crew) -> None:
     odd = [made(approved, place) for place in PLACES]
     report = approved.run("doctor", "--fix")

@@ -19,6 +19,7 @@ def test_two_sessions_that_end_well_and_move_nothing_block_the_task_with_their_l
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_three_crashes_stop_the_supervisor_and_five_block_the_task(crew: Crew) -> None:
     crew.add("task-1")
     program = crew.script("coder", 'echo "cannot import name shop" >&2; exit 3\n')

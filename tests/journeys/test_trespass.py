@@ -27,6 +27,7 @@ def alerts(crew: Crew) -> dict[str, dict[str, Any]]:
     return {one["about"]: one for one in crew.json("status")["alerts"] if one["kind"] == "moved_by_session"}
 
 
+@pytest.mark.campaign
 def test_a_session_that_commits_in_the_persons_checkout_moves_a_branch_and_pushes_is_told(
     crew: Crew, remote: Path
 ) -> None:

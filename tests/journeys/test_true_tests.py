@@ -134,6 +134,7 @@ def test_an_activated_environment_with_dependencies_only_is_used_also_where_it_i
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+@pytest.mark.campaign
 def test_a_node_project_with_modules_of_its_own(tmp_path: Path) -> None:
     crew = begun(
         tmp_path,

@@ -146,6 +146,7 @@ def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_b
     assert re.search(clock + f"liza {{12}}{ahead}\n\\Z", again)
 
 
+@pytest.mark.campaign
 def test_a_crew_that_was_to_end_by_itself_ends_with_1_and_the_reason_when_nobody_is_left_for_what_is_open(
     crew: Crew,
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_crew_that_was_to_end_by_itself_ends_with_1_and_the_reason_when_nobody
     assert crew.status("t1") == "CLAIMED"
 
 
+@pytest.mark.campaign
 def test_a_crew_that_only_an_answer_can_continue_says_so_at_once_with_the_command_and_then_ends_by_itself(
     crew: Crew,
 ) -> None:
