@@ -108,6 +108,7 @@ def test_a_line_that_is_longer_than_the_kernel_holds_is_not_sent_in_part(crew: C
     assert crew.heard() == [most.strip()]
 
 
+@pytest.mark.campaign
 def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_when_it_is_ended(crew: Crew) -> None:
     # With its cursor where one types.
     program = PROGRAM.replace('draft[-400:] + "\\r\\n? for shortcuts"', "draft[-400:]")

@@ -217,6 +217,7 @@ def test_a_refused_login_sets_its_account_aside_and_the_work_goes_on_with_anothe
     assert again in doctor
 
 
+@pytest.mark.campaign
 def test_a_crew_without_a_usable_account_stops_with_the_reason_until_a_person_acts(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(crew, 'echo \'{"type":"failed","m":"401 Unauthorized"}\'\n')

@@ -21,6 +21,7 @@ def merged_by_hand(crew: Crew, task: str) -> None:
     crew.prepare("merge", task)
 
 
+@pytest.mark.campaign
 def test_an_archived_task_is_still_shown_counted_and_depended_on_and_comes_back_after_a_clean(crew: Crew) -> None:
     merged_by_hand(crew, "mail")
     crew.add("other")

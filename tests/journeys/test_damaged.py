@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import signal
 
+import pytest
+
 from tests.conftest import until
 from tests.journeys.crews import APPROVE, Crew
 
@@ -29,6 +31,7 @@ def damage(crew: Crew) -> None:
     until(is_left_alone, "a .liza with nothing but the board")
 
 
+@pytest.mark.campaign
 def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave(crew: Crew) -> None:
     (crew.paths.specs / "goal.md").write_text(GOAL)
     crew.gate("gate")

@@ -95,6 +95,7 @@ def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody(
     tmp_path: Path,
 ) -> None:

@@ -194,6 +194,7 @@ def test_a_purge_keeps_what_is_merged_nowhere_and_says_so(tmp_path: Path) -> Non
     assert after == before
 
 
+@pytest.mark.campaign
 def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Crew) -> None:
     crew.add("task-1")
     before = crew.paths.state.read_bytes()
