@@ -116,9 +116,7 @@ def test_an_env_file_that_git_ignores_is_named_and_copied_where_the_person_wants
     facts: list[tuple[str, str]] = []
     init(repo, InitOptions(goal="g", test="cat .env", copied_files=(".env",)), lambda *fact: facts.append(fact))
     told = dict(facts)
-    assert told["files"] == (
-        'api/.env.local: git ignores it, so no worktree has it: liza init "…" --copy api/.env.local'
-    )
+    assert told["files"] == ("api/.env.local: git ignores it, so no worktree has it: `liza edit`, config.sandbox_copy")
     assert told["baseline"].startswith("cat .env: ok")
     state = find_crew(repo).board.read()
     assert state.config.sandbox_copy == (".env",)

@@ -55,7 +55,8 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     keep, why_not = usable_environment(root, setup)
     _report_environment(root, keep, why_not, say)
     for note in find_worktree_gaps(crew.paths, crew.git, setup.text if setup else None, options.copied_files):
-        say(note.about, f"{note.text}: {note.hint}" if note.about == "files" else note.text)
+        # This init goes on without the files, so its own option is no way on.
+        say(note.about, f"{note.text}: `liza edit`, config.sandbox_copy" if note.about == "files" else note.text)
     if command is None:
         reason = "--no-test was given" if options.no_test else "no test command was found; --test CMD sets one"
         say("baseline", f"{reason}: merges will be recorded as untested")
