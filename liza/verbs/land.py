@@ -17,7 +17,7 @@ from liza.repo.merge import merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
-from liza.rules.model import Status
+from liza.rules.model import Status, Task
 from liza.rules.value_classes import Value
 
 _NAME = "land"
@@ -39,7 +39,7 @@ def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
     ``behind``: how many commits of the branch integration does not have; only without any it can be landed. Raises
     Missing, Refused, UnknownId, GitFailed.
     """
-    landing = _find_landing(crew, branch)
+    landing = find_landing(crew, branch)
     ahead, behind = _count(crew, landing.before, landing.tip), _count(crew, landing.tip, landing.before)
     forward = "liza land --merge" if ahead else "liza status"
     return {
@@ -48,7 +48,7 @@ def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
         "commit": landing.tip,
         "ahead": ahead,
         "behind": behind,
-        "tasks": _landed_tasks(crew, landing),
+        "tasks": [task.id for task in landed_tasks(crew, landing)],
         "open": [task.id for task in crew.board.read().tasks if task.status is Status.APPROVED],
         "next": f"liza sync {shlex.quote(landing.branch)}" if behind else forward,
     }
@@ -64,7 +64,7 @@ def land_merge(crew: Crew, branch: str | None = None) -> Result:
     by = require_person(crew, planner=False)
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
-        landing = _find_landing(locked, branch)
+        landing = find_landing(locked, branch)
         again = "liza land --merge" + (f" {shlex.quote(branch)}" if branch else "")
         if _count(locked, landing.tip, landing.before):
             missing = f"{landing.branch} has commits that {landing.integration} does not have"
@@ -72,8 +72,8 @@ def land_merge(crew: Crew, branch: str | None = None) -> Result:
         if landing.before == landing.tip:
             message = f"{landing.branch} has all of {landing.integration} already"
             return Result("unchanged", None, None, "liza status", _details(landing, [], tested=None), message)
-        tasks = _landed_tasks(locked, landing)
-        tested = _test(locked, landing)
+        tasks = [task.id for task in landed_tasks(locked, landing)]
+        tested = run_landing_gates(locked, landing).tested
         _advance(locked, landing, again)
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
             locked.append_alert_log([f"landed  {by} brought {landing.tip[:10]} to {landing.branch}. Next: git log"])
@@ -92,7 +92,11 @@ def _details(landing: Landing, tasks: list[str], *, tested: bool | None) -> dict
     }
 
 
-def _find_landing(crew: Crew, branch: str | None) -> Landing:
+def find_landing(crew: Crew, branch: str | None) -> Landing:
+    """Return what is landed on ``branch``, by default the current one.
+
+    Raises Missing, Refused, UnknownId, GitFailed.
+    """
     state = crew.board.read()
     integration = state.config.integration_branch
     tip = drift.require_integration(crew, state)
@@ -115,14 +119,14 @@ def _count(crew: Crew, without: str, commit: str) -> int:
     return int(crew.git.out("rev-list", "--count", f"{without}..{commit}"))
 
 
-def _landed_tasks(crew: Crew, landing: Landing) -> list[str]:
-    """Return the merged tasks of the board whose commits the branch does not have yet."""
+def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
+    """Return the merged tasks of the board whose commits the branch does not have yet. Raises GitFailed."""
     commits = set(crew.git.out("rev-list", f"{landing.before}..{landing.tip}").split())
-    return [task.id for task in crew.board.read().tasks if task.merge_commit in commits]
+    return [task for task in crew.board.read().tasks if task.merge_commit in commits]
 
 
-def _test(crew: Crew, landing: Landing) -> bool:
-    """Run all gates on the tip of integration; return whether there are any. Raises Refused if one is red."""
+def run_landing_gates(crew: Crew, landing: Landing) -> candidate.CandidateResult:
+    """Run all gates on the tip of integration. Raises Refused if one is red. The caller holds the merge lock."""
     run = candidate.CandidateRun(_NAME, landing.tip, landing.tip, landing.integration, 0)
     result = candidate.run_candidate_tests(crew, run)
     if result.moved_refs:
@@ -133,7 +137,7 @@ def _test(crew: Crew, landing: Landing) -> bool:
         raise Refused(f"nothing was landed: {result.told('the landing')}; {restored}", log)
     if result.failure is not None:
         raise Refused(f"nothing was landed: {landing.integration} is red: {result.failure}", log)
-    return result.tested
+    return result
 
 
 def _advance(crew: Crew, landing: Landing, again: str) -> None:

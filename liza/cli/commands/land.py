@@ -9,7 +9,7 @@ import typer
 from liza.cli.declare import JsonOption, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.errors import HINT_LABEL
+from liza.rules.errors import HINT_LABEL, UsageError
 from liza.rules.formatting.counts import count_noun
 
 app = create_app()
@@ -23,16 +23,34 @@ def land(
     merge: Annotated[
         bool, typer.Option("--merge", help="Run all gates on integration, then move the branch forward to it.")
     ] = False,
+    pr: Annotated[
+        bool,
+        typer.Option("--pr", help="Run all gates on integration, push it to origin, open or update a pull request."),
+    ] = False,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="NAME", help="With --pr: the branch on origin; default: as integration."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what integration has that your branch has not; with --merge, bring it there. Nothing is pushed.
+    """Show what integration has that your branch has not; with --merge or --pr, bring it there.
 
-    Your branch only moves forward, to a commit whose gates passed. If it has commits of its own, `liza sync` brings
-    them to integration first, tested.
+    With --merge nothing is pushed. Your branch only moves forward, to a commit whose gates passed. If it has commits
+    of its own, `liza sync` brings them to integration first, tested.
+
+    With --pr your branch stays. The pull request is opened by `gh` or `glab`; without them, open it where origin says.
+    A commit that others pushed is not overwritten.
     """
     from liza.verbs import land as verbs
 
+    if (merge and pr) or (head is not None and not pr):
+        raise UsageError("--merge, --pr: choose one; --head is for --pr", "liza land --pr")
     crew = find_crew()
+    if pr:
+        from liza.verbs.land_request import land_pr
+
+        printing.print_result(land_pr(crew, branch, head), as_json)
+        return
     if merge:
         printing.print_result(verbs.land_merge(crew, branch), as_json)
         return
@@ -50,4 +68,6 @@ def land(
         printing.print_text(f"approved and not merged yet: {', '.join(landing['open'])}")
     if landing["behind"]:
         printing.print_text(f"{landing['branch']} has {behind} that {landing['integration']} has not")
+    if landing["ahead"]:
+        printing.print_text(f"--merge moves {landing['branch']} forward here; --pr pushes to origin for a pull request")
     printing.print_text(f"{HINT_LABEL}{landing['next']}")

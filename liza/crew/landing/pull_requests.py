@@ -1,0 +1,101 @@
+"""Find, open and update the pull request of a branch, through ``gh`` or ``glab``."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from liza.crew.landing.forge_program import is_installed, run_forge
+from liza.crew.landing.remote_branches import Remote
+from liza.rules.errors import Missing
+from liza.rules.landing.remote_urls import Forge, find_forge_repository
+from liza.rules.value_classes import Value
+
+
+class PullRequest(Value):
+    """An open pull request. ``body`` is its text."""
+
+    number: int
+    url: str
+    body: str = ""
+
+
+class RequestHost(Protocol):
+    """Pull requests of one repository. All methods raise Missing."""
+
+    def find_request(self, head: str, base: str) -> PullRequest | None: ...
+
+    def open_request(self, head: str, base: str, title: str, body: str) -> str:
+        """Open a pull request; return its URL."""
+        ...
+
+    def update_request(self, number: int, body: str) -> None: ...
+
+
+class GitHubRequests(Value):
+    """Pull requests through ``gh``. ``repository`` is HOST/OWNER/NAME."""
+
+    repository: str
+
+    def find_request(self, head: str, base: str) -> PullRequest | None:
+        fields = "number,url,body,isCrossRepository"
+        where = ("--head", head, "--base", base, "--state", "open")
+        rows = _read_rows(Forge.GITHUB, self._run("list", *where, "--json", fields))
+        # A branch of this name in a fork is another branch.
+        own = [row for row in rows if not row["isCrossRepository"]]
+        return PullRequest(own[0]["number"], own[0]["url"], own[0]["body"]) if own else None
+
+    def open_request(self, head: str, base: str, title: str, body: str) -> str:
+        words = ("--head", head, "--base", base, "--title", title, "--body-file", "-")
+        return _last_line(self._run("create", *words, text=body))
+
+    def update_request(self, number: int, body: str) -> None:
+        self._run("edit", str(number), "--body-file", "-", text=body)
+
+    def _run(self, *args: str, text: str | None = None) -> str:
+        return run_forge(Forge.GITHUB, "pr", *args, "--repo", self.repository, text=text)
+
+
+class GitLabRequests(Value):
+    """Merge requests through ``glab``. ``repository`` is the URL of the project."""
+
+    repository: str
+
+    def find_request(self, head: str, base: str) -> PullRequest | None:
+        where = ("--source-branch", head, "--target-branch", base)
+        rows = _read_rows(Forge.GITLAB, self._run("list", *where, "--output", "json"))
+        own = [row for row in rows if row["source_project_id"] == row["target_project_id"]]
+        return PullRequest(own[0]["iid"], own[0]["web_url"], own[0]["description"] or "") if own else None
+
+    def open_request(self, head: str, base: str, title: str, body: str) -> str:
+        where = ("--source-branch", head, "--target-branch", base)
+        return _last_line(self._run("create", *where, "--title", title, "--description", body, "--yes"))
+
+    def update_request(self, number: int, body: str) -> None:
+        self._run("update", str(number), "--description", body, "--yes")
+
+    def _run(self, *args: str) -> str:
+        return run_forge(Forge.GITLAB, "mr", *args, "--repo", self.repository)
+
+
+def find_request_host(remote: Remote) -> RequestHost | None:
+    """Return where the remote's pull requests are; None if its host has no known program, or that is not installed."""
+    repository = find_forge_repository(remote.urls)
+    if repository is None or repository.forge is None or not is_installed(repository.forge):
+        return None
+    if repository.forge is Forge.GITHUB:
+        return GitHubRequests(repository.full_name)
+    return GitLabRequests(f"https://{repository.full_name}")
+
+
+def _read_rows(forge: Forge, text: str) -> list[dict[str, Any]]:
+    try:
+        return msgspec.json.decode(text, type=list[dict[str, Any]])
+    except msgspec.DecodeError as error:
+        raise Missing(f"{forge} printed no list of pull requests: {error}", f"{forge} --version") from error
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -1,0 +1,111 @@
+"""Read and push branches of the remote ``origin``. No call asks for a password or runs a hook.
+
+A ``pre-push`` hook does not run: agents can write files into the directory of hooks.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from liza.repo.runner import Git, GitResult
+from liza.rules.errors import GitFailed, LizaError, Missing, Refused
+from liza.rules.landing.push_rules import PushFailure, classify_failure
+from liza.rules.landing.remote_urls import hide_credentials
+from liza.rules.value_classes import Value
+
+REMOTE = "origin"
+NETWORK_LIMIT = 120.0
+"""Seconds for one call of git over the network."""
+MAX_REASON = 400
+"""Characters of what git and the remote printed, in an error."""
+_PUSHED = f"refs/liza/pushed/{REMOTE}/"
+
+
+class Remote(Value):
+    """The remote ``origin``. ``urls``: where git pushes, then the configured URL before ``url.*.insteadOf``."""
+
+    git: Git
+    urls: tuple[str, ...]
+
+    @property
+    def address(self) -> str:
+        """Where git pushes, without credentials."""
+        return hide_credentials(self.urls[0])
+
+    def read_branches(self, *branches: str) -> dict[str, str]:
+        """Return the tips of those of ``branches`` that the remote has. Raises Missing, GitFailed."""
+        names = [f"refs/heads/{branch}" for branch in branches]
+        result = self._run("ls-remote", "--refs", "--", REMOTE, *names)
+        rows = (line.partition("\t") for line in result.stdout.decode("utf-8", "replace").splitlines())
+        return {name.removeprefix("refs/heads/"): commit for commit, _, name in rows if name in names}
+
+    def push_commit(self, commit: str, branch: str, expected: str | None) -> str:
+        """Push ``commit`` to ``branch`` if the remote still has ``expected`` there, None: no such branch.
+
+        Return what the remote printed. Raises Refused if the branch moved or the remote rejects it, Missing, GitFailed.
+        """
+        ref = f"refs/heads/{branch}"
+        options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
+        result = self._run("push", *options, f"--force-with-lease={ref}:{expected or ''}", REMOTE, f"{commit}:{ref}")
+        self.git.out("update-ref", _PUSHED + branch, commit)
+        lines = (line for line in result.stderr.splitlines() if line.startswith("remote:"))
+        return "\n".join(line.removeprefix("remote:").strip() for line in lines)
+
+    def last_pushed(self, branch: str) -> str | None:
+        """Return the commit that this crew pushed last to ``branch``. Raises GitFailed."""
+        return self.git.find_commit(_PUSHED + branch)
+
+    def _run(self, *args: str) -> GitResult:
+        try:
+            result = _network_git(self.git).run(*args)
+        except GitFailed as error:
+            raise GitFailed(error.message, error.hint or f"git ls-remote {REMOTE}") from error
+        if result.code == 0:
+            return result
+        raise self._explain(result)
+
+    def _explain(self, result: GitResult) -> LizaError:
+        """Return the error for a failed call, with the command that shows or removes its cause."""
+        output = f"{result.stdout.decode('utf-8', 'replace')}\n{result.stderr}"
+        failure = classify_failure(output)
+        lines = [line.strip().lstrip("!\t") for line in output.splitlines() if line.strip()]
+        reason = hide_credentials("; ".join(dict.fromkeys(lines)))[:MAX_REASON]
+        message = f"{REMOTE} ({self.address}): {failure.value}: {reason}"
+        match failure:
+            case PushFailure.MOVED:
+                return Refused(message, "liza land --pr")
+            case PushFailure.REJECTED:
+                return Refused(message, "liza land --pr --head ANOTHER-NAME")
+            case PushFailure.LOGIN if self._ignores_credentials():
+                return Missing(f"{message}; the credential helper was set after liza init", "liza doctor --fix")
+        # A person's own git may ask, and stores the answer if a credential helper is configured.
+        return Missing(message, f"git ls-remote {REMOTE}")
+
+    def _ignores_credentials(self) -> bool:
+        pins = self.git.pins
+        return pins is not None and any(key.lower().startswith("credential.") for key, _ in pins.overrides(self.git))
+
+
+def find_remote(git: Git) -> Remote:
+    """Return the remote ``origin``. Raises Missing if there is none, GitFailed."""
+    result = git.run("remote", "get-url", "--push", REMOTE)
+    url = result.stdout.decode("utf-8", "replace").strip()
+    if result.code != 0 or not url:
+        raise Missing(f"the repository has no remote {REMOTE}", f"git remote add {REMOTE} URL")
+    configured = git.run("config", "--get", f"remote.{REMOTE}.url", codes=(0, 1)).stdout.decode("utf-8", "replace")
+    return Remote(git, tuple(dict.fromkeys((url, configured.strip()))))
+
+
+def fetch_and_sync_command(branch: str) -> str:
+    """Return the command with which a person brings what others pushed to ``branch`` to integration."""
+    local = f"{REMOTE}-{branch}"
+    return f"git fetch {REMOTE} {shlex.quote(f'{branch}:{local}')} && liza sync {shlex.quote(local)}"
+
+
+def _network_git(git: Git) -> Git:
+    """Return git for the network: ssh asks nothing, and a call has a limit of its own. Raises GitFailed."""
+    # Read with the pins: a command that an agent configured is replaced by one that fails.
+    configured: Sequence[str] = git.run("config", "--get", "core.sshCommand", codes=(0, 1)).stdout.decode().split("\n")
+    command = configured[0].strip() or "ssh"
+    return git.with_timeout(NETWORK_LIMIT).with_environment(GIT_SSH_COMMAND=f"{command} -oBatchMode=yes")

@@ -1,0 +1,132 @@
+"""What may be pushed, which program opens the pull request, and what its text may not do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from liza.rules.history_events import HistoryEvent
+from liza.rules.landing import request_text
+from liza.rules.landing.push_rules import PushFacts, PushFailure, PushStep, classify_failure, decide_push
+from liza.rules.landing.remote_urls import (
+    Forge,
+    find_forge_repository,
+    find_request_address,
+    hide_credentials,
+    parse_remote_url,
+)
+from liza.rules.landing.request_text import RequestFacts, compose_body, compose_title, replace_section
+from liza.rules.merging.gates import GateOutcome, GateRun
+from liza.rules.model import Event, Status, Task
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("remote", "last", "contained", "step"),
+    [
+        ("tip", None, True, PushStep.NOTHING),
+        (None, None, False, PushStep.PUSH),
+        (None, "old", False, PushStep.PUSH),  # the branch was deleted after the pull request was merged
+        ("old", None, True, PushStep.PUSH),
+        ("old", "old", False, PushStep.PUSH),  # integration was moved back: the crew replaces its own commit
+        ("other", None, False, PushStep.REFUSE),
+        ("other", "old", False, PushStep.REFUSE),
+    ],
+)
+def test_only_what_the_crew_pushed_or_contains_is_replaced(
+    remote: str | None, last: str | None, contained: bool, step: PushStep
+) -> None:
+    assert decide_push(PushFacts("tip", remote, last, contained)) is step
+
+
+@pytest.mark.parametrize(
+    ("output", "failure"),
+    [
+        ("fatal: could not read Username for 'https://x': terminal prompts disabled", PushFailure.LOGIN),
+        ("fatal: unable to access 'https://x/': The requested URL returned error: 403", PushFailure.LOGIN),
+        ("git@x: Permission denied (publickey).\nfatal: Could not read from remote repository.", PushFailure.LOGIN),
+        ("!\ta:b\t[rejected] (stale info)", PushFailure.MOVED),
+        ("!\ta:b\t[remote rejected] (pre-receive hook declined)", PushFailure.REJECTED),
+        ("remote: error: GH006: Protected branch update failed\n! [remote rejected]", PushFailure.REJECTED),
+        ("fatal: unable to access 'https://x/': Could not resolve host: x", PushFailure.UNREACHABLE),
+        ("", PushFailure.UNREACHABLE),
+    ],
+)
+def test_the_cause_of_a_failed_push_is_read_from_what_git_prints(output: str, failure: PushFailure) -> None:
+    assert classify_failure(output) is failure
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://github.com/acme/shop.git", "github.com/acme/shop"),
+        ("https://ann:secret@github.com/acme/shop", "github.com/acme/shop"),
+        ("git@github.com:acme/shop.git", "github.com/acme/shop"),
+        ("ssh://git@gitlab.example:2222/group/part/shop.git", "gitlab.example/group/part/shop"),
+        ("/srv/git/github/shop.git", None),
+        ("file:///srv/github.com/shop.git", None),
+        ("https://github.com/--repo=x/y", None),
+        ("", None),
+    ],
+)
+def test_a_url_names_a_repository_on_a_host(url: str, name: str | None) -> None:
+    repository = parse_remote_url(url)
+    assert (repository.full_name if repository else None) == name
+
+
+def test_the_program_is_chosen_by_the_host() -> None:
+    urls = ("/srv/mirror.git", "https://github.acme.example/a/b", "git@gitlab.com:a/b")
+    repository = find_forge_repository(urls)
+    assert repository is not None
+    assert (repository.forge, repository.full_name) == (Forge.GITHUB, "github.acme.example/a/b")
+    assert find_forge_repository(("https://git.example/a/b",)) is None
+
+
+def test_an_address_is_shown_without_credentials() -> None:
+    assert hide_credentials("to https://ann:secret@host/x failed") == "to https://host/x failed"
+    printed = "Create a pull request by visiting:\n  https://u:p@host/new?x=1\n"
+    assert find_request_address(printed) == "https://host/new?x=1"
+    assert find_request_address("nothing") is None
+
+
+def _task(name: str, description: str, verdict: str = "fine") -> Task:
+    history = (
+        Event(time=NOW, event=HistoryEvent.REJECT.value, agent="code-reviewer-1", detail="no"),
+        Event(time=NOW, event=HistoryEvent.APPROVE.value, agent="code-reviewer-1", detail=verdict),
+    )
+    return Task(id=name, status=Status.MERGED, description=description, approved_by="code-reviewer-1", history=history)
+
+
+def test_the_text_has_tasks_verdicts_and_gates_and_mentions_nobody() -> None:
+    run = GateRun(
+        time=NOW, gate="tests", candidate="c0ffee", subject="a", tasks=2, seconds=61.0, outcome=GateOutcome.GREEN
+    )
+    hostile = "Fixes #12 for @ann | <!-- liza: end -->\n# x https://evil.example ghp_" + "a" * 36
+    facts = RequestFacts("The shop\nsells", "c0ffee", (_task("a", hostile), _task("b", "Write", "ran it")), (run,))
+    body = compose_body(facts)
+    assert compose_title(facts) == "The shop sells: 2 tasks"
+    assert "| `b` | Write | code-reviewer-1 | 1 | ran it |" in body
+    assert "| tests | green | 61 s |" in body
+    row = next(line for line in body.splitlines() if line.startswith("| `a`"))
+    assert row.replace("\\|", "").count("|") == 6
+    assert not any(text in body for text in ("#12", "@ann", "://evil", "ghp_"))
+    assert body.count("<!--") == 2
+    assert "untested" in compose_body(RequestFacts("", "c0ffee", (), ()))
+
+
+def test_a_large_landing_keeps_to_the_size_of_a_body() -> None:
+    tasks = tuple(_task(f"task-{number}", "@" * 500, "#" * 500) for number in range(1000))
+    body = compose_body(RequestFacts("x" * 1000, "c0ffee", tasks, ()))
+    assert len(body) < 65_536
+    assert f"and {1000 - body.count('| `task-')} more tasks" in body
+    assert len(compose_title(RequestFacts("x" * 1000, "c0ffee", tasks, ()))) <= 200
+
+
+def test_text_of_people_around_the_section_is_kept() -> None:
+    section = f"{request_text.BEGIN}\nnew\n{request_text.END}"
+    old = f"above\n{request_text.BEGIN}\nold\n{request_text.END}\nbelow"
+    assert replace_section(old, section) == f"above\n{section}\nbelow"
+    assert replace_section("by hand", section) == f"by hand\n\n{section}"
+    assert replace_section("", section) == section
