@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from liza.rules.errors import UsageError
 from liza.rules.history_events import HistoryEvent
 from liza.rules.landing import request_text
+from liza.rules.landing.issue_text import Issue, complete_fields, compose_issue_spec, parse_issue_source
 from liza.rules.landing.push_rules import PushFacts, PushFailure, PushStep, classify_failure, decide_push
 from liza.rules.landing.remote_urls import (
     Forge,
@@ -19,6 +21,7 @@ from liza.rules.landing.remote_urls import (
 from liza.rules.landing.request_text import RequestFacts, compose_body, compose_title, replace_section
 from liza.rules.merging.gates import GateOutcome, GateRun
 from liza.rules.model import Event, Status, Task
+from liza.rules.tasks.backlog import TaskFields
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -130,3 +133,18 @@ def test_text_of_people_around_the_section_is_kept() -> None:
     assert replace_section(old, section) == f"above\n{section}\nbelow"
     assert replace_section("by hand", section) == f"by hand\n\n{section}"
     assert replace_section("", section) == section
+
+
+def test_every_line_of_an_issue_is_quoted_and_what_a_person_gives_counts_first() -> None:
+    issue = Issue("github.com/acme/shop", 7, "A\u2028title", "one\n\n# two\x0cthree\r\n<!-- x", "https://x/7", "ann")
+    text = compose_issue_spec(issue)
+    head, _, quoted = text.partition("\n> ")
+    assert "data from outside" in head
+    assert all(line.startswith(">") for line in f"> {quoted}".splitlines())
+    fields = complete_fields(TaskFields("total", description="Mine"), issue)
+    assert (fields.description, fields.spec_ref) == ("Mine", ".liza/specs/total.md")
+    assert complete_fields(TaskFields("total"), issue).description == 'Issue #7: "A title"'
+    assert parse_issue_source("gh:7") == 7
+    for wrong in ("gh:", "gh:0", "gh:7 --web", "7", "gl:7"):
+        with pytest.raises(UsageError):
+            parse_issue_source(wrong)

@@ -81,15 +81,31 @@ def add(
     most: MaxIterationsOption = None,
     draft: Draft = False,
     file: File = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="gh:N", help="An issue of origin on GitHub; its text becomes the document."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a task. With --file, add several tasks: all or none. An incomplete task becomes a DRAFT."""
+    """Add a task. With --file, add several tasks: all or none. An incomplete task becomes a DRAFT.
+
+    With --from, read an issue through `gh`: its title is the description, its text the document, quoted as text from
+    outside. Give --done and --scope, or add them later with `liza task edit`."""
     from liza.verbs import task as verbs
 
     if file is not None:
-        if any(value is not None for value in (task_id, desc, done, scope, spec, priority, depends, most)) or draft:
+        others = (task_id, desc, done, scope, spec, priority, depends, most, source)
+        if any(value is not None for value in others) or draft:
             raise UsageError("--file cannot be combined with other options", "liza task add --file F")
         tasks = verbs.parse_tasks(read_text(file))
+    elif source is not None:
+        from liza.verbs.import_issue import add_from_issue
+
+        if spec is not None:
+            raise UsageError("--from brings its own document, without --spec", f"liza task add --from {source}")
+        fields = TaskFields(task_id or "", desc, done, scope, None, priority, split_names(depends), most, draft)
+        printing.print_result(add_from_issue(find_crew(), source, fields), as_json)
+        return
     elif task_id is None:
         raise UsageError("--id is missing", "liza task add --help")
     else:

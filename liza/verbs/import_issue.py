@@ -1,0 +1,90 @@
+"""task add --from: an issue of the remote repository becomes a task, with the issue's text as its document."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+
+from liza.crew.archive import archived_tasks
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.landing.forge_program import run_forge
+from liza.crew.landing.remote_branches import REMOTE, find_remote
+from liza.crew.result import Result
+from liza.programs.brief.quoting import sanitize
+from liza.rules.errors import Missing, Refused
+from liza.rules.landing import issue_text
+from liza.rules.landing.issue_text import Issue
+from liza.rules.landing.remote_urls import Forge, find_forge_repository
+from liza.rules.paths import check_task_id
+from liza.rules.tasks.backlog import TaskFields
+from liza.rules.value_classes import replace
+from liza.system import atomic, untrusted_files
+from liza.verbs.task import add
+
+_JSON_FIELDS = "number,title,body,url,author"
+
+
+class _Author(msgspec.Struct, frozen=True):
+    login: str
+
+
+class _IssueRow(msgspec.Struct, frozen=True):
+    """What ``gh issue view --json`` prints. Further keys are ignored."""
+
+    number: int
+    title: str
+    body: str
+    url: str
+    author: _Author
+
+
+def add_from_issue(crew: Crew, source: str, given: TaskFields) -> Result:
+    """Add the task of an issue, ``gh:123``. Without ``given.id`` it is named ``gh-123``.
+
+    The document is written to ``.liza/specs`` before the task is added: a command that was killed in between can be
+    repeated. Raises Refused, UsageError, Missing, GitFailed.
+    """
+    require_person(crew, planner=False)
+    number = issue_text.parse_issue_source(source)
+    fields = replace(given, id=check_task_id(given.id or issue_text.default_issue_task(number)))
+    _refuse_existing(crew, fields.id)
+    issue = _read_issue(crew, number)
+    _write_document(crew, fields.id, source, issue_text.compose_issue_spec(issue))
+    return add(crew, (issue_text.complete_fields(fields, issue),))
+
+
+def _refuse_existing(crew: Crew, task_id: str) -> None:
+    """Raise Refused if there is such a task, also in the archive: its document is not touched."""
+    state = crew.board.read()
+    archived_tasks.refuse_archived(crew, state, [task_id])
+    if state.task(task_id) is not None:
+        raise Refused(f"there is a task {task_id} already", f"liza task show {task_id}")
+
+
+def _read_issue(crew: Crew, number: int) -> Issue:
+    repository = find_forge_repository(find_remote(crew.git).urls)
+    if repository is None or repository.forge is not Forge.GITHUB:
+        raise Missing(f"{REMOTE} is not a repository of GitHub: it has no issue {number} for gh", "git remote -v")
+    words = ("issue", "view", str(number), "--json", _JSON_FIELDS, "--repo", repository.full_name)
+    output = run_forge(Forge.GITHUB, *words)
+    try:
+        row = msgspec.json.decode(output, type=_IssueRow)
+    except msgspec.DecodeError as error:
+        raise Missing(f"gh printed no issue: {error}", "gh --version") from error
+    title, body = sanitize(row.title), sanitize(row.body)
+    return Issue(repository.full_name, row.number, title, body, row.url, row.author.login)
+
+
+def _write_document(crew: Crew, task_id: str, source: str, text: str) -> None:
+    """Write the document. Raises Refused if there is another one of that name: a person may have changed it."""
+    path = crew.paths.root / issue_text.issue_spec_path(task_id)
+    existing = untrusted_files.read_if_exists(path)
+    if existing is not None and existing != text.encode():
+        name = issue_text.issue_spec_path(task_id)
+        older = shlex.join(["mv", name, f"{name}.old"])
+        raise Refused(f"{name} exists with another text", f"{older} && liza task add --from {source}")
+    if existing is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(path, text.encode(), 0o644)
