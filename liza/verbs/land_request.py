@@ -60,6 +60,14 @@ def land_pr(crew: Crew, branch: str | None = None, head: str | None = None) -> R
     return _result(remote, landing, head, facts, opened, is_pushed=printed is not None)
 
 
+def describe_push(crew: Crew, branch: str | None = None, head: str | None = None) -> str:
+    """Return what ``land_pr`` would push, and where to. Nothing is sent. Raises as ``land_pr`` does."""
+    require_person(crew, planner=False)
+    landing = find_landing(crew, branch)
+    head = _check_head(crew, head or landing.integration, landing)
+    return f"{landing.integration} at {landing.tip[:10]} to {head} of {remote_branches.find_remote(crew.git).address}"
+
+
 def _check_head(crew: Crew, head: str, landing: Landing) -> str:
     if head == landing.branch or not crew.git.ok("check-ref-format", "--branch", head):
         raise UsageError(f"{head!r} cannot be the branch of the pull request", "liza land --pr --head NAME")

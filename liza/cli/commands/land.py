@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -31,6 +32,7 @@ def land(
         str | None,
         typer.Option("--head", metavar="NAME", help="With --pr: the branch on origin; default: as integration."),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --pr: do not ask before the push.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what integration has that your branch has not; with --merge or --pr, bring it there.
@@ -47,8 +49,11 @@ def land(
         raise UsageError("--merge, --pr: choose one; --head is for --pr", "liza land --pr")
     crew = find_crew()
     if pr:
-        from liza.verbs.land_request import land_pr
+        from liza.verbs.land_request import describe_push, land_pr
 
+        # Agents can change the URL of a remote: a person sees it before anything is sent.
+        if not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
+            typer.confirm(f"push {describe_push(crew, branch, head)}?", abort=True)
         printing.print_result(land_pr(crew, branch, head), as_json)
         return
     if merge:
