@@ -1200,7 +1200,7 @@ TABLE: dict[str, Defence] = {
     "genuine batches": Defence(
         "a batch that an agent wrote onto the board and into the refs is not published",
         {"liza.crew.merging.dead_mergers:_is_genuine": gives(True)},
-        (f"{BATCHES}test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published[member]",),
+        (f"{BATCHES}test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published[tip]",),
     ),
     "retries": Defence(
         "a task is not blamed for a gate that passes when it is repeated",

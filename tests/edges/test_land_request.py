@@ -128,6 +128,7 @@ def test_a_branch_that_others_pushed_is_not_overwritten_until_it_is_synced(crew:
     assert "other.txt" in git(crew.root, "ls-tree", "--name-only", "integration")
 
 
+@pytest.mark.campaign
 def test_a_push_while_the_gates_run_is_not_overwritten(crew: Merges) -> None:
     elsewhere = crew.root.parent / "origin.git"
     crew.tests(f"git -C {elsewhere} update-ref refs/heads/integration main")
@@ -189,6 +190,7 @@ def test_an_origin_that_asks_for_a_password_fails_at_once(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.campaign
 def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
     crew: Merges, gh: ForgeStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
