@@ -72,6 +72,12 @@ def gives(value: Any) -> Switch:
     return lambda was: lambda *words, **named: value
 
 
+def _gives_green(was: Callable[..., Any]) -> Any:
+    from liza.crew.merging.candidate import CandidateResult
+
+    return lambda crew, landing: CandidateResult(None, tested=True)
+
+
 def _without_archived(was: Callable[..., Any]) -> Any:
     return lambda base, newest, edited, named, archived=frozenset(): was(base, newest, edited, named)
 
@@ -1224,7 +1230,7 @@ TABLE: dict[str, Defence] = {
     ),
     "landing tested": Defence(
         "a red integration is not landed",
-        {"liza.verbs.land:_test": gives(True)},
+        {"liza.verbs.land:run_landing_gates": _gives_green},
         (f"{LANDING}test_a_red_integration_is_not_landed",),
     ),
     "merge rounds": Defence(

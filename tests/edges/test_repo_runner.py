@@ -226,7 +226,7 @@ diff-tree HEAD HEAD; fast-import --quiet; for-each-ref; grep x; hash-object -w f
 merge-base main HEAD; merge-tree main HEAD; mktree; read-tree HEAD; rebase --quit; reflog show HEAD; reset --hard
 restore f; rev-list HEAD; rev-parse HEAD; show HEAD; show-ref; status; symbolic-ref HEAD refs/heads/main
 update-index --refresh; update-ref refs/heads/main HEAD; version; write-tree"""
-RECORD_READERS = {"bundle", "checkout", "fsck", "pack-objects", "switch", "worktree"}
+RECORD_READERS = {"bundle", "check-ref-format", "remote", "checkout", "fsck", "pack-objects", "switch", "worktree"}
 GIT_METHODS = {"lines", "names", "ok", "out", "raw", "run"}
 
 
