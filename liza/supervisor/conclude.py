@@ -51,6 +51,7 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
     directory.write_question(None)
     directory.write_model_note(None)
     result = _apply_postponement(directory, _classify_session(crew, directory, preset))
+    result = _apply_refused_conversation(crew, directory, record, result)
     session_process.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     crash_points.point("conclude", "stopped")
     if record is not None:
@@ -199,6 +200,23 @@ def _apply_postponement(directory: RunDir, result: SessionEnd) -> SessionEnd:
     if note is None or not coding.is_end_postponed(result.outcome, directory.closing_code(), is_deliberate):
         return result
     return SessionEnd(SessionOutcome.HELD_UP, f"liza {note.verb}: {note.reason}")
+
+
+def _apply_refused_conversation(
+    crew: Crew, directory: RunDir, record: RunRecord | None, result: SessionEnd
+) -> SessionEnd:
+    """Return HELD_UP if the program failed before it resumed its conversation. The next session begins a new one.
+
+    A sidecar begins a new conversation by itself.
+    """
+    if record is None or record.continues is None or result.outcome is not SessionOutcome.CRASHED:
+        return result
+    if directory.has_sidecar():
+        return result
+    if directory.read_stop() is not None or any(directory.read_activity()) or _has_committed(crew, directory):
+        return result
+    text = f"the conversation of {record.continues} could not be resumed: {result.reason}"
+    return SessionEnd(SessionOutcome.HELD_UP, text)
 
 
 def _has_committed(crew: Crew, directory: RunDir) -> bool:

@@ -9,7 +9,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
-from liza.programs.accounts.run_account import account_of, config_dir_of, read_run_account
+from liza.programs.accounts.run_account import account_of, config_dir_of
 from liza.programs.guards import guard_files
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_templates import list_providers, load_template
@@ -20,13 +20,12 @@ from liza.programs.presets.command_line import TextCarrier
 from liza.programs.presets.preset import Preset
 from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session import session_process
-from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
+from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
-from liza.programs.usage import usage_report
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import FALLBACK_IDENTITY
 from liza.repo.slots import slot_setup
-from liza.rules.errors import LizaError, NotOwner, Refused
+from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
@@ -34,9 +33,11 @@ from liza.rules.project.slot_states import slot_variables
 from liza.rules.reports import ref_moves
 from liza.rules.sessions.message_rules import LIZA
 from liza.rules.tasks import claims
+from liza.rules.tasks.conversations import ContinueConversation, NewConversation
 from liza.rules.value_classes import Value, replace
 from liza.rules.work_kinds import WorkKind
 from liza.rules.worker_api.prompt_rules import PromptPriority
+from liza.supervisor.conversation import ConversationFinder
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import crash_points, processes
 from liza.worker import identity
@@ -48,6 +49,15 @@ class SetUpDue(Value):
     run: str
     slot: str
     command: str
+
+
+def _with_conversation(
+    record: RunRecord, chosen: ContinueConversation | NewConversation, *, has_account: bool
+) -> RunRecord:
+    """Return the record with whose conversation the run continues, or why it begins a new one."""
+    if isinstance(chosen, ContinueConversation):
+        return replace(record, has_account=has_account, continues=chosen.run)
+    return replace(record, has_account=has_account, new_because=chosen.reason)
 
 
 class Launcher:
@@ -72,6 +82,7 @@ class Launcher:
         self.notify = notify
         self.worktree_files = WorktreeFiles(crew, preset, notify)
         self.accounts = AccountChooser(preset, environ, notify)
+        self.conversations = ConversationFinder(crew, preset, notify, terminal=terminal)
 
     def start(self, run: str) -> session_process.RunningSession | session_process.StartFailed | SetUpDue:
         """Start the session of ``run``, or return SetUpDue if the set-up has to run first.
@@ -90,12 +101,14 @@ class Launcher:
         directory = self.crew.run_dir(run)
         worktree = self.crew.paths.slot(slot)
         self._kill_orphans(agent_of(run))
-        previous = self._continued_session(state, work, directory)
-        previous = self._with_known_account(previous)
+        chosen = self.conversations.choose(state, work, str(worktree))
+        previous = self._continued_session(chosen)
         account = self.accounts.take(self.crew.clock.now(), account_of(previous) if previous is not None else None)
+        conversation, chosen = self._read_conversation(previous, chosen, account)
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
         record = self._run_record(state, work, worktree)
-        directory.create(replace(record, has_account=account.account is not None))
+        directory.create(_with_conversation(record, chosen, has_account=account.account is not None))
+        self._tell_conversation(run, chosen)
         self._record_account(account, directory)
         crash_points.point("launch", "recorded")
         self._install_guards(state, directory)
@@ -103,9 +116,6 @@ class Launcher:
         inbox.withdraw_messages(self.crew.paths, agent_of(run), LIZA)
         inputs = self.worktree_files.install(state, work, directory, worktree)
         crash_points.point("launch", "briefed")
-        # A conversation is in the configuration directory of its account: with another one it is not found.
-        is_there = previous is not None and config_dir_of(previous) == account.config_dir
-        conversation = self._read_conversation(previous) if previous is not None and is_there else None
         token = {identity.TOKEN_VARIABLE: identity.issue_token(directory, self.crew.clock.now())}
         acp = acp_session.find_settings(self.preset, terminal=self.terminal)
         if acp is not None:
@@ -125,6 +135,33 @@ class Launcher:
             now = self.crew.clock.now()
             inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, LIZA, now, PromptPriority.SYSTEM)
         return tmux.start(directory.path, argv, worktree, env)
+
+    def _continued_session(self, chosen: ContinueConversation | NewConversation) -> RunDir | None:
+        """Return the session whose conversation is continued; None if a new one begins or its account is not known."""
+        if isinstance(chosen, NewConversation):
+            return None
+        previous = self.crew.run_dir(chosen.run)
+        return previous if self.conversations.is_account_known(previous) else None
+
+    def _read_conversation(
+        self, previous: RunDir | None, chosen: ContinueConversation | NewConversation, account: SessionAccount
+    ) -> tuple[str | None, ContinueConversation | NewConversation]:
+        """Return the id of the conversation to continue, and the decision with what the account and the id add."""
+        if isinstance(chosen, NewConversation):
+            return None, chosen
+        if previous is None:
+            return None, NewConversation(f"the account of {chosen.run} is not on record")
+        # A conversation is in the configuration directory of its account: with another one it is not found.
+        if config_dir_of(previous) != account.config_dir:
+            return None, NewConversation(f"{chosen.run} had an account with another directory")
+        conversation = self.conversations.read_id(previous)
+        return conversation, chosen if conversation else NewConversation(f"{chosen.run} reported no conversation")
+
+    def _tell_conversation(self, run: str, chosen: ContinueConversation | NewConversation) -> None:
+        if isinstance(chosen, ContinueConversation):
+            self.notify(f"{run} continues the conversation of {chosen.run}")
+        elif chosen.reason:
+            self.notify(f"{run} begins a new conversation: {chosen.reason}")
 
     def _record_account(self, account: SessionAccount, directory: RunDir) -> None:
         """Record the account of the session outside of .liza. Without the record only a worker of the API gets none."""
@@ -191,60 +228,6 @@ class Launcher:
         )
         mode = replace(mode, args=(*mode.args, *inputs.hooks.args))
         return command_line.build_command(self.preset, mode, inputs.prompt, scope, resume_args)
-
-    def _continued_session(self, state: State, work: CurrentWork, directory: RunDir) -> RunDir | None:
-        """Return the previous session, if its conversation is continued; None otherwise.
-
-        Over ACP however that session ended: if the conversation cannot be loaded, the sidecar begins a new one. By a
-        command line only if it ended through no fault of its own and the program supports it: if resuming fails, that
-        counts as a crash, and the next session starts a new conversation.
-        """
-        previous = self._find_previous(state, work, directory)
-        if previous is None:
-            return None
-        acp = acp_session.find_settings(self.preset, terminal=self.terminal)
-        if acp is not None:
-            return previous if self._age(previous) >= acp.load_min_age else None
-        task = state.task(work.task) if work.task else None
-        if task is None or not claims.is_continuation(task) or not self.preset.resume.id:
-            return None
-        # If its model never answered: some programs do not store such a conversation, and fail on its id.
-        return previous if any(previous.read_activity()) else None
-
-    def _with_known_account(self, previous: RunDir | None) -> RunDir | None:
-        """Return the session to continue; None if its account is not known: that may have the conversation."""
-        try:
-            if previous is not None:
-                read_run_account(previous)
-        except (LizaError, OSError) as error:
-            self.notify(f"! {error}; its conversation is not continued")
-            return None
-        return previous
-
-    def _age(self, previous: RunDir) -> float:
-        """Return the seconds since a session was started; 0 if that is not known."""
-        record = previous.read_record()
-        return 0.0 if record is None else (self.crew.clock.now() - record.started).total_seconds()
-
-    def _find_previous(self, state: State, work: CurrentWork, directory: RunDir) -> RunDir | None:
-        """Return the agent's previous session, if it was one for the same task with the same program."""
-        task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
-        earlier = [run for run in list_runs(self.crew.paths, directory.agent) if run != directory.run]
-        previous = self.crew.run_dir(earlier[-1]) if earlier else None
-        record = previous.read_record() if previous is not None else None
-        if task is None or record is None or (record.task, record.program) != (task.id, self.preset.name):
-            return None
-        return previous
-
-    def _read_conversation(self, previous: RunDir) -> str | None:
-        """Return the program's id of a session's conversation, or None."""
-        turn = previous.read_turn()
-        conversation = (
-            turn.session
-            if turn is not None and turn.session
-            else usage_report.read_session_id(self.preset.usage, previous.output_path)
-        )
-        return conversation if conversation and usage_report.is_id(conversation) else None
 
     def rewrite_brief(self, agent: str) -> None:
         """Write the brief of the living session again, with the messages that arrived since. Raises LizaError."""

@@ -11,12 +11,12 @@ from liza.crew import activity, draft_specs
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.spec_files import find_existing_specs
-from liza.rules.errors import UsageError
+from liza.rules.errors import LizaError, NotRegularFile, UsageError
 from liza.rules.merging import merge_failures
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import check_task_id as checked_id
-from liza.rules.tasks import claims, picking
+from liza.rules.tasks import claims, conversations, picking
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.value_classes import asdict as fields_of
 
@@ -83,6 +83,7 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
         "merge_failed": merge_failures.last_failure(task) if task.status in _MERGE_FAILURE_STATUSES else "",
         "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL_STATUSES else (),
         "routing": _routing_row(crew, state, task),
+        "conversation": _conversation_row(crew, task),
         "handoff": state.handoff.get(task.id),
         "notes": [note.message for note in state.human_notes if note.recipient == task.id],
         **_work_row(crew, state, task),
@@ -93,6 +94,21 @@ def _routing_row(crew: Crew, state: State, task: Task) -> dict[str, Any] | None:
     """Return for which idle agent a task is kept, why, and for how many seconds; None if any agent may take it."""
     best = picking.preferred_agent(state, task, crew.clock.now(), crew.gather_evidence(state))
     return None if best is None else {"agent": best.agent, "why": best.why, "seconds": best.seconds, "fits": best.fits}
+
+
+def _conversation_row(crew: Crew, task: Task) -> dict[str, Any] | None:
+    """Return which run's conversation the last session ``continues``, or ``why`` it began a new one.
+
+    None without a session, if its record is archived or cannot be read, and for the first session of a task.
+    """
+    runs = conversations.earlier_runs(task, "")
+    try:
+        record = crew.run_dir(runs[0]).read_record() if runs else None
+    except (LizaError, OSError, NotRegularFile):
+        return None
+    if record is None or not (record.continues or record.new_because):
+        return None
+    return {"run": record.run, "continues": record.continues, "why": record.new_because}
 
 
 def _work_row(crew: Crew, state: State, task: Task) -> dict[str, Any]:

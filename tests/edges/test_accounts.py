@@ -447,7 +447,7 @@ def test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued(
     assert account_of(run) == "prog/a"
     said: list[str] = []
     launcher = Launcher(Crew(run.paths, clock), PRESET, dict(os.environ), said.append)
-    assert launcher._with_known_account(run) is run
+    assert launcher.conversations.is_account_known(run)
     if change == "renamed":
         (tmp_path / ".liza").rename(tmp_path / "other")
         (tmp_path / "new").mkdir()
@@ -459,7 +459,7 @@ def test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued(
         read_run_account(run)
     assert missing.value.hint == "liza down && liza up"
     assert account_of(run) is None
-    assert launcher._with_known_account(run) is None
+    assert not launcher.conversations.is_account_known(run)
     assert len(said) == 1
     assert "its conversation is not continued" in said[0]
 

@@ -64,7 +64,6 @@ def test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second
         assert ended is not None
         assert ended.failed_by == ()
         assert ended.history[-1].event == HistoryEvent.CONTEXT_FULL
-        assert not claims.is_continuation(ended)
         state, run = claims.resume(state, "task-1", run, NOW)
         resumed = state.task("task-1")
         assert resumed is not None

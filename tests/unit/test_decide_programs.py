@@ -49,14 +49,6 @@ def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(ou
     gone_on = resumed.task("task-1")
     assert gone_on is not None
     assert gone_on.iteration == 1
-    assert claims.is_continuation(gone_on)
-
-
-def test_a_session_after_a_crash_does_not_go_on_with_the_conversation_that_crashed() -> None:
-    state, run = claimed(board(task()))
-    crashed = ended(ended(state, run, SessionOutcome.QUOTA), run, SessionOutcome.CRASHED).task("task-1")
-    assert crashed is not None
-    assert not claims.is_continuation(crashed)
 
 
 def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pass() -> None:

@@ -15,7 +15,7 @@ from liza.rules.model import Event, State, Task
 from liza.rules.reports import timings
 from liza.rules.reports.narration import find_news
 from liza.rules.sessions.run_events import RunEvents
-from liza.rules.tasks import claims, picking
+from liza.rules.tasks import conversations, picking
 from liza.rules.transitions import TRANSITIONS, find_unexplained_step
 from tests.unit.boards import NOW, board, claimed, task
 
@@ -58,7 +58,9 @@ def test_an_event_that_nobody_knows_is_loaded_and_shown_and_means_nothing() -> N
     assert find_unexplained_step(loaded.tasks[0]) is None
     assert timings.task_times(loaded.tasks[0], NOW) == timings.task_times(state.tasks[0], NOW)
     assert picking.authors(loaded.tasks[0]) == {"coder-1"}
-    assert claims.is_continuation(loaded.tasks[0]) is claims.is_continuation(state.tasks[0])
+    session = conversations.EarlierSession(run="coder-1.2", program="script", worktree="/w")
+    chosen = [conversations.choose_conversation(changed.tasks[0], session, []) for changed in (loaded, state)]
+    assert chosen[0] == chosen[1]
     assert history_events.session_end("danced") == ""
     assert "danced" in format_task(_row(loaded.tasks[0]), colour=False)
 

@@ -38,7 +38,8 @@ def format_task(task: Row, colour: bool) -> str:
         if task.get(name):
             lines += _indent_text(label, _field_text(task[name]))
     labels = {**_TASK_LABELS, "review_commit": _COMMIT_LABELS.get(str(task["status"]), "submitted commit")}
-    lines += ["", _labelled_fields({**task, "now": format_activity(task), "kept_for": _routing_text(task)}, labels)]
+    texts = {"kept_for": _routing_text(task), "conversation": _conversation_text(task)}
+    lines += ["", _labelled_fields({**task, "now": format_activity(task), **texts}, labels)]
     if task["handoff"] is not None:
         lines += _indent_text("handed over", f"{task['handoff'].summary}\nnext: {task['handoff'].next_action}")
     lines += [f"note: {note}" for note in task["notes"]]
@@ -66,6 +67,7 @@ _TASK_LABELS: Final = {
     "now": "now",
     "assigned_to": "coder",
     "run": "run",
+    "conversation": "conversation",
     "branch": "branch",
     "directory": "directory",
     "iteration": "try",
@@ -104,6 +106,13 @@ _AGENT_LABELS: Final = {
 def _routing_text(task: Row) -> str:
     row = task.get("routing")
     return f"{row['agent']} for {row['seconds']:.0f} s: {row['why']}" if row else ""
+
+
+def _conversation_text(task: Row) -> str:
+    row = task.get("conversation")
+    if not row:
+        return ""
+    return f"{row['run']} continues {row['continues']}" if row["continues"] else f"{row['run']}: new, {row['why']}"
 
 
 def _labelled_fields(row: Row, names: Mapping[str, str]) -> str:

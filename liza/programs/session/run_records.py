@@ -12,7 +12,8 @@ from liza.rules.sessions.spending import TokenUsage
 class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning;
     ``spec`` is the program as it was requested, with its command. ``has_account``: an account was chosen for it; which
-    one is not here, because agents write this file."""
+    one is not here, because agents write this file. ``continues`` is the run whose conversation it continues;
+    ``new_because`` is why it continues none, empty for the first session of a task."""
 
     agent: str
     run: str
@@ -24,6 +25,8 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     worktree: str = ""
     commit: str | None = None
     has_account: bool = False
+    continues: str | None = None
+    new_because: str = ""
 
 
 class ReadyEvidence(StrEnum):

@@ -188,15 +188,6 @@ def _last_ends(task: Task, count: int) -> list[str]:
     return [event.event for event in task.history if event.event in FRAMING_EVENTS][-count:]
 
 
-def is_continuation(task: Task) -> bool:
-    """Return whether the next session continues the conversation of the last one, which ended without its fault."""
-    ends = _last_ends(task, 2)
-    if ends == [HistoryEvent.UNANSWERED, HistoryEvent.UNANSWERED] or HistoryEvent.CONTEXT_FULL in ends[-1:]:
-        # Some servers fail for one conversation, for example if it is too long. Start a new one after two failures.
-        return False
-    return bool(ends) and ends[-1] in _BLAMELESS_EVENTS
-
-
 def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, str]:
     """Start the next run on the same claim. It counts as a try unless the last session ended without its fault.
 

@@ -1,0 +1,54 @@
+"""The next session of a task continues the conversation of the last one, with the new brief as its prompt."""
+
+from __future__ import annotations
+
+from tests.journeys.crews import WORK, Crew
+
+ROW = """\
+[programs.modelled]
+command = "{command}"
+instructions = ["AGENTS.md"]
+[programs.modelled.headless]
+prompt = "none"
+[programs.modelled.permissions]
+none = true
+[programs.modelled.usage]
+session = ["session"]
+[programs.modelled.resume]
+style = "flag"
+id = ["--go-on-with", "{{id}}"]
+"""
+PROGRAM = """\
+echo "${1-no} ${2-words}" >> "$NOTES/words"
+case "$LIZA_RUN" in *.3) echo "no conversation found with this id"; exit 1;; esac
+liza ready > "$NOTES/brief-of-$LIZA_RUN"
+echo '{"type":"begun","session":"s-'"${LIZA_RUN#*.}"'"}'
+"""
+
+
+def test_after_a_rejection_the_conversation_goes_on_and_a_refused_one_is_followed_by_a_new_one(crew: Crew) -> None:
+    crew.configure(restart_after_crash=1)
+    crew.add("task-1")
+    command = crew.script("modelled", PROGRAM + WORK, ready=False).removeprefix("script:")
+    (crew.paths.liza / "programs.toml").write_text(ROW.format(command=command))
+    supervisor = crew.agent("coder-1", "modelled")
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert crew.json("task", "show", "task-1")["conversation"] is None
+
+    crew.liza("verdict", "reject", "commas are missing", "--task", "task-1")
+    crew.wait(lambda _: crew.heard("task-1").count("submit") == 2, "the work after the rejection")
+    assert "coder-1.2 continues coder-1.1" in crew.liza("task", "show", "task-1")
+    assert "commas are missing" in (crew.notes / "brief-of-coder-1.2").read_text()
+
+    crew.liza("verdict", "reject", "and full stops", "--task", "task-1")
+    crew.wait(lambda _: crew.heard("task-1").count("submit") == 3, "the work after the refused conversation")
+    words = (crew.notes / "words").read_text().splitlines()
+    assert words == ["no words", "--go-on-with s-1", "--go-on-with s-2", "no words"]
+    task = crew.task("task-1")
+    assert (task.iteration, task.failed_by) == (3, ()), "a refused conversation is no try and no crash"
+    assert crew.heard("task-1")[-3:] == ["held up", "resume", "submit"]
+    shown = crew.json("task", "show", "task-1")["conversation"]
+    reason = "coder-1.3 could not resume its conversation"
+    assert shown == {"run": "coder-1.4", "continues": None, "why": reason}
+    assert supervisor.stop() == 0
+    assert supervisor.said().count(reason) == 1
