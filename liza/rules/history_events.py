@@ -52,6 +52,8 @@ class HistoryEvent(StrEnum):
     """The model gave no usable answer (none for too long, only errors, or half an answer)."""
     CONTEXT_FULL = "context full"
     """Liza ended the session, because the context window of its program was nearly full."""
+    TOO_OLD = "too old"
+    """Liza ended the idle session, because it was older than ``config.session_max``."""
     # Written by a merger.
     TESTS_MOVED_REFS = "tests moved refs"
     # Written by `liza restore --task`.
@@ -105,6 +107,7 @@ EVENT_RULES: dict[HistoryEvent, EventRule] = dict.fromkeys(HistoryEvent, EventRu
     E.UNUSABLE: EventRule(frames_session=True, session_end="its program could not be used"),
     E.UNANSWERED: EventRule(frames_session=True, session_end="its model did not answer"),
     E.CONTEXT_FULL: EventRule(frames_session=True, session_end="its context window was full"),
+    E.TOO_OLD: EventRule(frames_session=True, session_end="it was older than config.session_max"),
 }
 """Each event and what follows from it. The sentences for people are in ``reports/narration.py``."""
 

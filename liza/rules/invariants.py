@@ -188,6 +188,8 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     if config.archive_after < 0:
         yield Violation(entry=key, field="archive_after", actual=str(config.archive_after), expected="0 or more")
+    if config.session_max is not None and config.session_max < 1:
+        yield Violation(entry=key, field="session_max", actual=str(config.session_max), expected="1 or more, or null")
     if config.gates:
         from liza.rules.merging.gates import gate_problems  # every command loads this module, and few crews have gates
 

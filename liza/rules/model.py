@@ -407,6 +407,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes.
 
     ``context_handoff``: used part of the context window, 0 to 1, above which an agent is asked to hand off; 1: never.
+    ``session_max``: age above which a session is ended when it is idle; None: never.
     ``routing``: a task goes to the first idle coder, or to the one whose work record fits it best.
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
     """
@@ -426,6 +427,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     restart_after_handoff: float = 2.0
     restart_after_crash: float = 5.0
     context_handoff: float = 0.8
+    session_max: int | None = None
     integration_branch: str = "integration"
     integration_command: str | None = None
     integration_timeout: int = 1800

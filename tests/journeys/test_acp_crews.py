@@ -153,6 +153,19 @@ def test_the_conversation_of_a_session_that_is_too_young_is_not_loaded(scene: Sc
     assert scene.received("session/load") == []
 
 
+def test_a_session_that_is_too_old_ends_when_it_is_idle_and_a_fresh_one_goes_on_with_the_task(scene: Scene) -> None:
+    scene.crew.configure(session_max=1, idle_after=600)
+    scene.script([{"shell": "test -e one.txt && liza submit"}, COMMIT, {"say": "I wait."}])
+    supervisor = scene.start()
+    task = scene.crew.wait_status("one", "READY_FOR_REVIEW")
+    assert scene.crew.heard("one") == ["add", "claim", "too old", "resume", "submit"]
+    assert (task.iteration, task.failed_by) == (1, ())
+    assert scene.received("session/load") == []
+    reason = "coder-1.1: it was older than config.session_max"
+    assert scene.crew.json("task", "show", "one")["conversation"]["why"] == reason
+    assert supervisor.stop() == 0
+
+
 def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(scene: Scene) -> None:
     scene.script([{"error": {"code": -32603, "message": "429 rate limit, try again in 600 s"}}])
     supervisor = scene.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from liza.rules.history_events import HistoryEvent
@@ -18,7 +20,7 @@ from liza.rules.worker_api.context_rules import (
     next_context_step,
     select_sections,
 )
-from tests.unit.boards import NOW, board, claimed, task
+from tests.unit.boards import NOW, board, claimed, task, with_config
 from tests.unit.situations import living, situation
 
 
@@ -68,6 +70,45 @@ def test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second
         resumed = state.task("task-1")
         assert resumed is not None
         assert resumed.iteration == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_ended"),
+    [
+        ({"since_start": 61.0, "is_waiting": True}, True),
+        ({"since_start": 59.0, "is_waiting": True}, False),
+        ({"since_start": 6000.0}, False),  # it works
+        ({"since_start": 61.0, "is_waiting": True, "since_closing_command": 1.0}, False),
+        ({"since_start": 61.0, "is_waiting": True, "ready": False, "ready_timeout": 99.0}, False),
+    ],
+)
+def test_a_session_older_than_the_limit_ends_when_it_is_idle(facts: dict[str, Any], is_ended: bool) -> None:
+    state, run = claimed(with_config(board(task()), session_max=60))
+    action = decide.decide(situation(state, session=living(run, **facts)))
+    stop = actions.StopSession(run, StopReason.TOO_OLD, "it is idle and 61 s old")
+    assert (action == stop) is is_ended
+    assert is_ended or isinstance(action, actions.Wait)
+    unlimited, run = claimed(board(task()))
+    assert isinstance(decide.decide(situation(unlimited, session=living(run, **facts))), actions.Wait)
+
+
+def test_an_idle_session_is_looked_at_again_when_it_reaches_the_limit() -> None:
+    state, run = claimed(with_config(board(task()), session_max=60, idle_after=600))
+    wait = decide.decide(situation(state, session=living(run, since_start=55.0, is_waiting=True)))
+    assert isinstance(wait, actions.Wait)
+    assert wait.seconds == pytest.approx(5.01)
+
+
+def test_an_end_by_age_continues_the_try_and_a_second_one_in_a_row_is_a_try() -> None:
+    state, run = claimed(board(task()))
+    for expected in (1, 2):
+        state = coding.record_session_end(
+            state, "task-1", run, outcome=SessionOutcome.TOO_OLD, detail="old", moved=False, now=NOW
+        )
+        state, run = claims.resume(state, "task-1", run, NOW)
+        resumed = state.task("task-1")
+        assert resumed is not None
+        assert (resumed.iteration, resumed.failed_by, resumed.idle_sessions) == (expected, (), 0)
 
 
 def test_each_mode_has_its_sections_in_the_order_of_the_brief_and_none_that_is_empty() -> None:

@@ -19,6 +19,7 @@ CONTINUED = ("submit", "crash", "unanswered", "stop", "quota", "held up", "unusa
 NEW = {
     "handoff": "coder-1.1: it handed off",
     "context full": "coder-1.1: its context window was full",
+    "too old": "coder-1.1: it was older than config.session_max",
     "ended": "coder-1.1: it ended without a closing command",
     "block": "coder-1.1: it blocked the task",
 }

@@ -46,6 +46,7 @@ def _limited(**limits: Any) -> State:
         (_limited(tokens_per_task=0), "config", "budget.tokens_per_task"),
         (_limited(money_per_task=float("nan")), "config", "budget.money_per_task"),
         (replace(board(), config=Config(archive_after=-5)), "config", "archive_after"),
+        (replace(board(), config=Config(session_max=0)), "config", "session_max"),
         (board(agents={"boss": Agent(role="coder", status="IDLE")}), "boss", "id"),
         (board(agents={"coder-1": Agent(role="planner", status="IDLE")}), "coder-1", "role"),
         (board(agents={"coder-1": Agent(role="coder", status="HAPPY")}), "coder-1", "status"),

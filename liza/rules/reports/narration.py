@@ -124,6 +124,7 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.QUOTA: lambda event, task: f"waits, and stays claimed: {_short(event.detail)}",
     E.UNANSWERED: lambda event, task: f"got no answer, and is tried again: {_short(event.detail)}",
     E.CONTEXT_FULL: lambda event, task: f"goes on in a fresh session: {_short(event.detail)}",
+    E.TOO_OLD: lambda event, task: f"goes on in a fresh session: {_short(event.detail)}",
     E.UNUSABLE: lambda event, task: f"cannot go on until a person acts: {_short(event.detail)}",
     E.ENDED: _over,
     E.BLOCK: _blocked,

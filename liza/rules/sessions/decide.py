@@ -161,6 +161,9 @@ def _wait_at_work(at: Situation, session: SessionFacts, beat: float) -> Wait:
         waits.append(RUNNING_POLL_SECONDS if session.start.is_ready else START_POLL_SECONDS)
     elif session.idle.is_waiting:
         waits.append(max(0.0, at.state.config.idle_after - session.idle.seconds) + 0.01)
+    to_end = _seconds_to_end_by_age(at, session)
+    if to_end is not None:
+        waits.append(to_end + 0.01)
     if session.end_reported is not None:
         waits.append(at.state.config.grace - session.end_reported + 0.01)
     return Wait(f"{session.run} is at work", min(waits))
@@ -201,6 +204,8 @@ def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
         return StopSession(session.run, reason, model_silence.describe_reason(session.model.silence))
     if session.end_reported is not None and session.end_reported >= at.state.config.grace:
         return StopSession(session.run, StopReason.END_REPORTED)
+    if _seconds_to_end_by_age(at, session) == 0:
+        return StopSession(session.run, StopReason.TOO_OLD, f"it is idle and {session.ages.start:.0f} s old")
     if session.idle.seconds > at.state.config.idle_after:
         reminded = session.idle.reminders >= MAX_REMINDERS
         return StopSession(session.run, StopReason.IDLE) if reminded else Remind(session.run)
@@ -221,6 +226,16 @@ def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
             PauseCrew(at.budget.over_budget) if not _wait_for_signal(at) else StopSession(session.run, StopReason.STOP)
         )
     return None
+
+
+def _seconds_to_end_by_age(at: Situation, session: SessionFacts) -> float | None:
+    """Return the seconds until an idle session is older than allowed, 0 if it is; None if its age does not end it.
+
+    A session that works is never interrupted.
+    """
+    limit = at.state.config.session_max
+    is_idle = session.start.is_ready and session.idle.is_waiting and session.ages.closing_command is None
+    return max(0.0, limit - session.ages.start) if limit is not None and is_idle else None
 
 
 def _crash_loop(at: Situation) -> Action | None:

@@ -24,6 +24,7 @@ class SessionOutcome(StrEnum):
     UNANSWERED = "unanswered"
     UNUSABLE = "unusable"
     CONTEXT_FULL = "context full"
+    TOO_OLD = "too old"
 
 
 class Fault(StrEnum):
@@ -75,6 +76,7 @@ OUTCOME_RULES = {
     SessionOutcome.CONTEXT_FULL: OutcomeRule(
         HistoryEvent.CONTEXT_FULL, Fault.NONE, RestKind.AFTER_HANDOFF, reported=True
     ),
+    SessionOutcome.TOO_OLD: OutcomeRule(HistoryEvent.TOO_OLD, Fault.NONE, RestKind.AFTER_HANDOFF, reported=True),
 }
 
 
@@ -108,6 +110,8 @@ class StopReason(StrEnum):
     """Its model gives no usable answer."""
     CONTEXT_FULL = "context full"
     """The context window of its program is nearly full."""
+    TOO_OLD = "too old"
+    """It is idle and older than ``config.session_max``."""
 
 
 class StopRule(NamedTuple):
@@ -148,6 +152,7 @@ STOP_RULES = {
     StopReason.USAGE_LIMIT: StopRule(SessionOutcome.QUOTA, "a usage limit is reached", final=True),
     StopReason.NO_ANSWER: StopRule(SessionOutcome.UNANSWERED, "no answer from its model", final=True),
     StopReason.CONTEXT_FULL: StopRule(SessionOutcome.CONTEXT_FULL, "its context window is nearly full", final=True),
+    StopReason.TOO_OLD: StopRule(SessionOutcome.TOO_OLD, "it is older than config.session_max", final=True),
 }
 
 

@@ -22,6 +22,8 @@ from liza.rules.value_classes import Value, replace
 
 _BLAMELESS_EVENTS = frozenset(rule.event for rule in OUTCOME_RULES.values() if rule.fault is Fault.NONE)
 
+_CYCLE_EVENTS = frozenset({HistoryEvent.CONTEXT_FULL, HistoryEvent.TOO_OLD})
+
 
 class Claimant(Value):
     """The agent that claims, and the process that does it on its behalf."""
@@ -177,9 +179,11 @@ def _unreserved(task: Task) -> Task:
 def is_last_end_blameless(task: Task) -> bool:
     """Return whether the last session ended without its fault. The next session then continues the same try.
 
-    A second session in a row whose context window was full is a try: such sessions would otherwise go on for ever.
+    A second session in a row whose context window was full, or that was too old, is a try: such sessions would
+    otherwise go on for ever.
     """
-    if _last_ends(task, 2) == [HistoryEvent.CONTEXT_FULL, HistoryEvent.CONTEXT_FULL]:
+    ends = _last_ends(task, 2)
+    if len(ends) == 2 and _CYCLE_EVENTS.issuperset(ends):
         return False
     return bool(task.history) and task.history[-1].event in _BLAMELESS_EVENTS
 

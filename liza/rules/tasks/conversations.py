@@ -18,6 +18,7 @@ _CONTINUED_ENDS = _FAILURES | {_E.SUBMIT, _E.STOP, _E.QUOTA, _E.HELD_UP, _E.UNUS
 _FINAL_ENDS = {
     _E.HANDOFF: "it handed off",
     _E.CONTEXT_FULL: "its context window was full",
+    _E.TOO_OLD: "it was older than config.session_max",
     _E.ENDED: "it ended without a closing command",
     _E.BLOCK: "it blocked the task",
 }
