@@ -133,6 +133,18 @@ class Crew(Value, dict=True):
         self._refuse_moved()
         return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
 
+    def worktrees_for(self, task: Task) -> Worktrees:
+        """Return the slots for a claim of ``task``, whose branch starts at the tip of the branch it is merged into.
+
+        Raises Refused if that is the branch of an epic that was deleted by hand, GitFailed.
+        """
+        if task.epic is None and task.target is None:
+            return self.worktrees
+        from liza.crew.merging import epic_branches  # few crews have other branches than integration
+
+        self._refuse_moved()
+        return epic_branches.find_slots(self, task)
+
     @contextmanager
     def change(self, actor: str, event: str, task: str | None = None) -> Iterator[Transaction]:
         """Open a transaction that updates the derived fields when it commits.
@@ -173,13 +185,6 @@ class Crew(Value, dict=True):
         if task.worktree is None:
             raise NoCrew(f"{task.id} has no worktree", f"liza task show {task.id}")
         return self.paths.slot(task.worktree)
-
-    def find_integration_checkout(self) -> Path | None:
-        """Path of the checkout that has the integration branch checked out; None if there is none."""
-        from liza.repo.merge.merges import list_checkouts
-
-        branch = self.board.read().config.integration_branch
-        return next((path for path, checked_out in list_checkouts(self.git).items() if checked_out == branch), None)
 
     def is_supervised(self, agent: str) -> bool:
         """Whether a supervisor of ``agent`` runs: its lock is held."""

@@ -67,6 +67,16 @@ def find_alarms(
     return (*blocking, *alarms.evaluate_alarms(state, crew.clock.now(), facts), *_outside_edit_alarms(crew, state))
 
 
+def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:
+    """Alarms for branches of open epics that were deleted or moved outside of Liza."""
+    from liza.crew.merging import epic_branches
+
+    # If the repository cannot be read, `liza doctor` reports it.
+    with suppress(LizaError, OSError):
+        for epic, fault in epic_branches.find_faults(crew).items():
+            yield Alarm(AlarmKind.EPIC_BRANCH, epic, f"{fault.message}: none of its tasks is merged", fault.hint)
+
+
 def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     """Alarms for conditions that block every worktree, every merge or every new claim."""
     from liza.crew import layout
@@ -81,6 +91,8 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         yield Alarm(AlarmKind.DAMAGED, "repository", damage_reason, layout.AGAIN)
     if crew.moved_reason is not None:
         yield Alarm(AlarmKind.MOVED, "repository", crew.moved_reason, "liza down")
+    if any(task.epic for task in state.tasks):
+        yield from _epic_branch_alarms(crew)
     if any(task.status is Status.APPROVED for task in state.tasks):
         from liza.crew.merging import merge_blocker
 

@@ -59,6 +59,8 @@ class AlarmKind(StrEnum):
     INTEGRATION_FAILED = "integration_failed"
     WAITING_FOR_FILES = "waiting_for_files"
     MERGE_SET_ASIDE = "merge_set_aside"
+    EPIC_NOT_LANDED = "epic_not_landed"
+    EPIC_BRANCH = "epic_branch"
     MERGE_HELD = "merge_held"
     MERGE_LOCK_HELD = "merge_lock_held"
     CHECKOUT_AWAY = "checkout_away"

@@ -56,6 +56,8 @@ class HistoryEvent(StrEnum):
     """Liza ended the idle session, because it was older than ``config.session_max``."""
     # Written by a merger.
     TESTS_MOVED_REFS = "tests moved refs"
+    LAND = "land"
+    """Its epic landed on integration."""
     # Written by `liza restore --task`.
     RESTORE = "restore"
 
@@ -97,6 +99,7 @@ EVENT_RULES: dict[HistoryEvent, EventRule] = dict.fromkeys(HistoryEvent, EventRu
     E.DEADLOCK: EventRule(closes_run=True, asks=True, is_verdict=True),
     E.MERGE: EventRule(is_for_crew=True),
     E.MERGE_FAILED: EventRule(is_for_crew=True),
+    E.LAND: EventRule(is_for_crew=True),
     E.UNBLOCK: EventRule(answers=True),
     E.SUPERSEDE: EventRule(answers=True),
     E.DROP: EventRule(answers=True),

@@ -7,6 +7,7 @@ from typing import Any
 
 from liza.rules.errors import UsageError
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, Agent, ArchiveSummary, Config, State, Status, Task, Violation
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
 from liza.rules.statuses import AgentStatus, GoalStatus, SprintStatus
@@ -49,7 +50,7 @@ def check_relations(state: State) -> tuple[Violation, ...]:
 
 def find_cycle(state: State, start: str) -> tuple[str, ...]:
     """Return the ids of a dependency cycle through ``start``; empty if there is none."""
-    by_id = {task.id: task for task in state.tasks}
+    wanted = targets.waits_for(state.tasks)
     path: list[str] = []
     stack: list[tuple[str, int]] = [(start, 0)]
     seen: set[str] = set()
@@ -57,8 +58,7 @@ def find_cycle(state: State, start: str) -> tuple[str, ...]:
         current, depth = stack.pop()
         del path[depth:]
         path.append(current)
-        task = by_id.get(current)
-        for needed in (*task.depends_on, *task.superseded_by) if task else ():
+        for needed in wanted.get(current, ()):
             if needed == start:
                 return (*path, start)
             if needed not in seen:
@@ -85,6 +85,8 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
     ):
         if getattr(task, name) < 0:
             yield Violation(entry=key, field=name, actual=str(getattr(task, name)), expected="0 or more")
+    if task.epic is not None or task.target is not None:
+        yield from _target(key, task)
     for status, names in _NEEDED.items():
         if task.status is status:
             yield from _missing_fields(key, task, names)
@@ -126,6 +128,14 @@ _NEEDED: dict[Status, tuple[str, ...]] = {
 }
 
 
+def _target(key: str, task: Task) -> Iterator[Violation]:
+    if task.epic is not None:
+        yield from _id_form(key, task.epic, "epic")
+    if task.target is not None and (task.epic is not None or not targets.is_target_name(task.target)):
+        expected = "the name of a branch, without an epic"
+        yield Violation(entry=key, field="target", actual=repr(task.target), expected=expected)
+
+
 def _missing_fields(key: str, task: Task, names: tuple[str, ...]) -> Iterator[Violation]:
     for name in names:
         if not getattr(task, name):
@@ -149,11 +159,11 @@ def _review(key: str, task: Task) -> Iterator[Violation]:
             yield Violation(entry=key, field=name, actual="missing", expected="a value, because it is under review")
 
 
-def _id_form(key: str, value: str) -> Iterator[Violation]:
+def _id_form(key: str, value: str, field: str = "id") -> Iterator[Violation]:
     try:
         check_task_id(value)
     except UsageError as wrong:
-        yield Violation(entry=key, field="id", actual=repr(value), expected=wrong.message)
+        yield Violation(entry=key, field=field, actual=repr(value), expected=wrong.message)
 
 
 def _agent(key: str, agent: Agent) -> Iterator[Violation]:
@@ -262,7 +272,7 @@ def _dependencies(state: State) -> Iterator[Violation]:
 
 def _cycles(state: State) -> Iterator[Violation]:
     """Yield a violation for each dependency cycle. One walk over all tasks: a board may have thousands."""
-    wanted = {task.id: (*task.depends_on, *task.superseded_by) for task in state.tasks}
+    wanted = targets.waits_for(state.tasks)
     done: set[str] = set()
     for start in wanted:
         path: dict[str, None] = {}

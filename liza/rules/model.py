@@ -84,7 +84,7 @@ class Reservation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A merge under way: the commit ``candidate`` replaces ``expected`` at the tip of integration.
+    """A merge under way: the commit ``candidate`` replaces ``expected`` at the tip of the task's target branch.
 
     ``tested`` is None until the candidate may be published, then True if its tests passed, False if no test command is
     configured. ``waiting`` holds the paths of changed files in a person's checkout that block
@@ -140,11 +140,17 @@ class Event(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A task. ``merge_hold`` is the reason why a person keeps it out of the merge queue; tasks with a higher
-    ``merge_rank`` are merged first."""
+    ``merge_rank`` are merged first.
+
+    A task of an ``epic`` is merged into the branch of the epic, one with a ``target`` into that branch, all others into
+    integration. ``landed`` is the commit with which its epic landed on integration.
+    """
 
     id: str
     description: str = ""
     status: Status
+    epic: str | None = None
+    target: str | None = None
     priority: int = 3
     created: datetime | None = None
     spec_ref: str = ""
@@ -172,6 +178,7 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     merge_hold: str | None = None
     merge_rank: int = 0
     merge_commit: str | None = None
+    landed: str | None = None
     tested: bool | None = None
     rejection_reason: str | None = None
     blocked_reason: str | None = None
@@ -300,6 +307,41 @@ class CircuitBreaker(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
     history: tuple[BreakerTrip, ...] = ()
 
 
+class EpicStep(StrEnum):
+    """A merge of the branch of an epic with integration: into integration, or from it."""
+
+    LAND = "land"
+    UPDATE = "update"
+
+
+class EpicMerge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A merge under way: ``candidate`` replaces ``expected`` at the tip of integration if the epic lands, of its branch
+    if that is updated.
+
+    ``tested`` is None until the candidate may be published, then True if its tests passed, False if there are none.
+    """
+
+    step: EpicStep
+    candidate: str
+    expected: str
+    tested: bool | None = None
+
+
+class Epic(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """An epic: tasks that are merged into a branch of their own and land on integration together.
+
+    ``contains``: the tasks of others that tasks of the epic depend on, and that its branch has. ``set_aside``: its last
+    landing or update failed and is tried again. ``mends``: tasks that were added since the last landing because it
+    failed. ``landed``: the commits of integration with which it landed.
+    """
+
+    contains: tuple[str, ...] = ()
+    merging: EpicMerge | None = None
+    set_aside: MergeRetry | None = None
+    mends: int = 0
+    landed: tuple[str, ...] = ()
+
+
 class Budget(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits; None means no limit. Money is in US dollars, wall time in seconds."""
 
@@ -366,13 +408,14 @@ class GuardSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
 
 class Gate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A check that a candidate must pass. ``paths``: it runs only if the candidate changes a file that matches one of
-    these patterns, in which ``*`` matches any characters; empty: always. ``timeout``: seconds; None:
-    ``config.integration_timeout``.
+    these patterns, in which ``*`` matches any characters; empty: always. ``branches``: patterns of the branches whose
+    candidates it checks; empty: all. ``timeout``: seconds; None: ``config.integration_timeout``.
     """
 
     name: str
     command: str
     paths: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
     timeout: int | None = None
 
 
@@ -511,6 +554,7 @@ class State(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     spec_changes: tuple[SpecChange, ...] = ()
     sprint: Sprint = Sprint()
     circuit_breaker: CircuitBreaker = CircuitBreaker()
+    epics: dict[str, Epic] = {}
     archived: ArchiveSummary = ArchiveSummary()
     config: Config = Config()
 

@@ -26,8 +26,7 @@ from liza.rules.errors import (
 from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import merge_rules
-from liza.rules.model import Status
+from liza.rules.merging import epic_rules
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setup_failures
 from liza.rules.sessions import actions, model_silence
@@ -94,8 +93,8 @@ class ActionRunner:
             case actions.BlockTask(task, reason):
                 with self.crew.change(self.agent, "block", task) as tx:
                     tx.state = coding.block_by_supervisor(tx.state, task, reason, self.crew.clock.now())
-            case actions.Merge(task):
-                self._start_merger(task)
+            case actions.Merge(subject):
+                self._start_merger(subject)
             case actions.GiveBack():
                 self._give_back()
             case actions.DeliverMessage(run, step):
@@ -163,20 +162,20 @@ class ActionRunner:
         self.memory.job = jobs.start_job(spec, self.post)
         self.notify(f"set-up in {set_up.slot}: {set_up.command}")
 
-    def _start_merger(self, task: str) -> None:
+    def _start_merger(self, subject: str) -> None:
         """Start a merger as a child process: it holds the merge lock and runs the tests, so the loop must not wait.
 
         Start none if another supervisor has the turn, or has had it since this one decided.
         """
         with merge_turn.take_turn(self.crew.paths) as turn:
             state = self.crew.board.read()
-            if turn is None or claims.get_task(state, task).status is not Status.APPROVED:
+            if turn is None or not epic_rules.may_merge(state, subject):
                 return
-            self.memory.merges = self.memory.merges.started(state.revision, task)
+            self.memory.merges = self.memory.merges.started(state.revision, subject)
             spec = jobs.JobSpec(
                 kind=JobKind.MERGE,
-                subject=task,
-                argv=[*liza_argv(), "merge", task, "--for", self.agent, "--json"],
+                subject=subject,
+                argv=[*liza_argv(), "merge", subject, "--for", self.agent, "--json"],
                 directory=self.crew.paths.root,
                 log=self.crew.paths.logs / f"merger-{self.agent}.log",
                 env=self.launcher.environ,
@@ -192,7 +191,7 @@ class ActionRunner:
         if not self.memory.has_ended_turn:
             return
         self.memory.has_ended_turn = False
-        is_due = merge_rules.next_to_merge(self.crew.board.read(), self.crew.clock.now()) is not None
+        is_due = epic_rules.next_subject(self.crew.board.read(), self.crew.clock.now()) is not None
         if is_due and not isinstance(action, actions.Merge):
             wake_up.wake_watchers(self.crew.paths, self.agent)
 
@@ -353,11 +352,10 @@ class ActionRunner:
         step = unpushed.push_command(work.task) if work is not None and work.task is not None else f"less {log}"
         return FailedSetUp(f"{reason}: {unpushed.reason}", step)
 
-    def _back_off_after_merge(self, task_id: str, *, failed: bool) -> None:
-        """Back off after a merger that failed without a mark on its task; reset the count otherwise."""
+    def _back_off_after_merge(self, subject: str, *, failed: bool) -> None:
+        """Back off after a merger that failed without a mark on its task or epic; reset the count otherwise."""
         state = self.crew.board.read()
-        task = state.task(task_id)
-        is_unmarked = failed and (task is None or task.set_aside is None)
+        is_unmarked = failed and not epic_rules.is_retried(state, subject)
         self.memory.merges = self.memory.merges.saw(
             failed=is_unmarked, now=self.crew.clock.monotonic(), first=state.config.restart_after_crash
         )

@@ -273,7 +273,7 @@ class Launcher:
             worktrees.assign_run(task.worktree, task.id, work.run)
         except NotOwner:
             # The claim is valid, but its process died or failed before the worktree was prepared.
-            worktrees.prepare(task.worktree, task.id, work.run, salvage_as=work.run)
+            self.crew.worktrees_for(task).prepare(task.worktree, task.id, work.run, salvage_as=work.run)
             worktrees.finish(task.worktree, task.id, work.run)
         return task.worktree
 

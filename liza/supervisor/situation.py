@@ -19,9 +19,10 @@ from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.programs.usage import ledger
+from liza.repo.merge.merges import find_checkout
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import LizaError
-from liza.rules.merging import merge_rules
+from liza.rules.merging import epic_rules, merge_rules, targets
 from liza.rules.model import Budget, State, Status
 from liza.rules.owned_work import find_current_work
 from liza.rules.sessions import message_rules, spending
@@ -191,10 +192,11 @@ def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
     if memory.job is not None or memory.merges.is_resting(crew.clock.monotonic()):
         return False
     # First what is known at once: while tasks wait, a merger nearly always runs.
-    if not tasks_with(state, Status.APPROVED) or merge_turn.is_merger_running(crew.paths):
+    is_possible = tasks_with(state, Status.APPROVED) or any(task.epic for task in state.tasks)
+    if not is_possible or merge_turn.is_merger_running(crew.paths):
         return False
-    candidate = merge_rules.next_to_merge(state, crew.clock.now())
-    return candidate is not None and not memory.merges.was_tried(state.revision, candidate.id)
+    subject = epic_rules.next_subject(state, crew.clock.now())
+    return subject is not None and not memory.merges.was_tried(state.revision, subject)
 
 
 def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | None:
@@ -206,7 +208,7 @@ def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | Non
             continue
         if merge_turn.is_merger_running(crew.paths):
             return None
-        checkout = crew.find_integration_checkout()
+        checkout = find_checkout(crew.git, targets.target_branch(state, task))
         changed = () if checkout is None else list_changed_files(crew.git.at(checkout))
         if not merge_rules.are_in_the_way(task.merging.waiting, changed):
             return task.id

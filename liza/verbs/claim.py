@@ -150,7 +150,8 @@ def _prepare_and_confirm(crew: Crew, reserved: TaskClaim, evidence: Evidence) ->
     if lapsed_run:
         # Its session is proved dead, but processes that it started may still run.
         processes.kill_run(lapsed_run, crew.paths.root)
-    prepared = crew.worktrees.prepare(reserved.slot, reserved.task, reserved.run, salvage_as=lapsed_run or task.run)
+    slots, run = crew.worktrees_for(task), reserved.run
+    prepared = slots.prepare(reserved.slot, reserved.task, run, salvage_as=lapsed_run or task.run)
     crash_points.point("claim", "prepared")
     with crew.change(reserved.run, "claim", reserved.task) as tx:
         tx.state = claims.confirm(tx.state, reserved.task, reserved.run, prepared.base, crew.clock.now(), evidence)

@@ -1,4 +1,4 @@
-"""diff: show the changes of a task against integration."""
+"""diff: show the changes of a task against the branch it is merged into."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from liza.crew.drift import drift
 from liza.repo.merge import merges
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
-from liza.rules.model import Status, Task
+from liza.rules.merging.targets import target_branch
+from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.tasks import claims
@@ -19,7 +20,7 @@ _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
 
 
 def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
-    """Diff between the merge base with integration and the commit under review; for a CLAIMED task, its worktree.
+    """Diff between the merge base with the target branch and the commit under review; for a CLAIMED task, its worktree.
 
     ``untracked`` names untracked files. Raises UnknownId, Refused, Missing, GitFailed.
     """
@@ -27,29 +28,35 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
     task = claims.get_task(state, task_id)
     options = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
-        return _diff_worktree(crew, task, drift.require_integration(crew, state), options)
+        return _diff_worktree(crew, task, _find_target_tip(crew, state, task), options)
     if task.merge_commit:
         old, new = f"{task.merge_commit}^1", task.merge_commit
     else:
         new = _commit_to_show(crew.git, task)
-        old = _merge_base(crew.git, drift.require_integration(crew, state), new)
+        old = _merge_base(crew.git, _find_target_tip(crew, state, task), new)
     text = crew.git.out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
     return _diff_row(task, old, new, text)
 
 
-def _diff_worktree(crew: Crew, task: Task, integration: str, options: tuple[str, ...]) -> dict[str, Any]:
+def _find_target_tip(crew: Crew, state: State, task: Task) -> str:
+    """Return the tip of the branch that the task is merged into, or of integration if that is gone."""
+    tip = merges.branch_tip(crew.git, target_branch(state, task)) if task.epic or task.target else None
+    return tip or drift.require_integration(crew, state)
+
+
+def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) -> dict[str, Any]:
     assert task.worktree is not None
     git = crew.worktrees.slot_git(task.worktree)
     head = git.out("rev-parse", "HEAD")
-    base = _merge_base(git, integration, head)
+    base = _merge_base(git, onto, head)
     text = git.out("diff", *_DIFF_OPTIONS, *options, base, "--")
     untracked = git.out("ls-files", "-z", "--others", "--exclude-standard").split("\0")
     return _diff_row(task, base, head, text, [name for name in untracked if name], str(crew.paths.task_link(task.id)))
 
 
-def _merge_base(git: Git, integration: str, commit: str) -> str:
-    """Merge base of ``commit`` and integration. Raises Refused if they have no common commit, GitFailed."""
-    base = git.run("merge-base", integration, commit, codes=(0, 1)).stdout.decode().strip()
+def _merge_base(git: Git, onto: str, commit: str) -> str:
+    """Merge base of ``commit`` and the tip ``onto``. Raises Refused if they have no common commit, GitFailed."""
+    base = git.run("merge-base", onto, commit, codes=(0, 1)).stdout.decode().strip()
     if not base:
         raise Refused(f"{commit[:12]} has no common commit with integration", f"git show {commit[:12]}")
     return base

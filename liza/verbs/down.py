@@ -26,6 +26,7 @@ from liza.repo.hiding import brief_filter, exclude
 from liza.repo.merge import merges
 from liza.repo.survey import survey
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
+from liza.rules.merging.targets import EPIC_PREFIX
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF
 from liza.rules.reports.up_command import restart_command_for, up_command_for
@@ -245,14 +246,18 @@ def _has_own_commits(crew: Crew, branch: str) -> bool:
 def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tuple[list[str], list[str]]:
     """Delete Liza's refs whose commits are all on a ref that is kept; return the deleted and the kept refs.
 
-    Order: integration, task branches, salvage refs. A commit that a task branch keeps needs no salvage ref.
+    Order: integration, branches of epics and tasks, salvage refs. A commit that a task branch keeps needs no salvage
+    ref.
     """
     deleted = _delete_symbolic_refs(crew, created)
     candidates = [
         *_list_refs(crew, "refs/heads/task/"),
         *_list_refs(crew, drift.LAST_INTEGRATION_REF),
+        *_list_refs(crew, merges.last_tip_ref("")),
         *_list_refs(crew, SALVAGE_PREFIX),
     ]
+    epics = [ref.removeprefix(merges.last_tip_ref("")) for ref in _list_refs(crew, merges.last_tip_ref(EPIC_PREFIX))]
+    candidates[:0] = [f"refs/heads/{branch}" for branch in epics if _list_refs(crew, f"refs/heads/{branch}")]
     branches = _list_refs(crew, "refs/heads/")
     if created is not None and created != current and f"refs/heads/{created}" in branches:
         candidates.insert(0, f"refs/heads/{created}")

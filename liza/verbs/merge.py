@@ -14,7 +14,8 @@ from liza.crew.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_tur
 from liza.crew.project import proof_runner
 from liza.crew.result import Result, make_result
 from liza.rules.errors import LizaError, Refused
-from liza.rules.merging import merge_batches, merge_failures, merge_queue, merge_rules
+from liza.rules.merging import epic_rules, merge_batches, merge_failures, merge_queue, merge_rules, targets
+from liza.rules.merging.epic_rules import EpicJob
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import is_person, parse_agent_id
 from liza.rules.project import test_proof
@@ -24,7 +25,8 @@ from liza.rules.value_classes import replace
 
 
 def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Result:
-    """Merge the named APPROVED task, or the best one, for a person or for the supervisor of that agent.
+    """Merge the named APPROVED task, or the next batch, for a person or for the supervisor of that agent. ``epic/NAME``
+    lands or updates that epic.
 
     A failure is recorded on its task, which is returned to its coder or retried later; other tasks are merged
     meanwhile. Raises Refused, GitFailed, OSError; for a supervisor LockTimeout if another process merges.
@@ -51,16 +53,23 @@ def _merge_and_archive(crew: Crew, by: str, task_id: str | None, lock: AbstractC
     return replace(result, message="\n".join(filter(None, (result.message, *failed))))
 
 
-def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
+def _merge(crew: Crew, by: str, subject: str | None) -> Result:
+    epic = None if subject is None else targets.epic_of(subject)
+    task_id = subject if epic is None else None
     try:
         recover_dead_merger(crew, by)
     except merge_outcomes.CAUGHT_ERRORS as error:
-        if _mark_next_task(crew, by, task_id, error):
+        if epic is None and _mark_next_task(crew, by, task_id, error):
             raise _named(error) from error
         raise
     start = crew.board.read()
     retry_candidates(crew, by, task_id)
     before = crew.board.read()
+    if epic is not None:
+        return _merge_epic(crew, by, epic, epic_rules.find_job(before, epic))
+    job = None if subject else epic_rules.due_job(before, crew.clock.now())
+    if job is not None:
+        return _merge_epic(crew, by, job.epic, job)
     archived_tasks.refuse_archived(crew, before, [task_id] if task_id is not None else [])
     if task_id is not None and claims.get_task(before, task_id).status is Status.MERGED:
         return _merge_result(start, before, task_id)
@@ -88,6 +97,23 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
     return _merge_result(before, crew.board.read(), task.id)
 
 
+def _merge_epic(crew: Crew, by: str, epic: str, job: EpicJob | None) -> Result:
+    """Land or update an epic. Raises Refused if nothing is to be done for it, LizaError, OSError."""
+    from liza.crew.merging import epic_merges  # few crews have epics
+
+    before = crew.board.read()
+    if job is None:
+        raise Refused(*epic_rules.no_job_reason(before, epic))
+    try:
+        epic_merges.run_job(crew, by, job)
+    except OSError as error:
+        raise _named(error) from error
+    after = crew.board.read()
+    landed = [task.id for task in changed_tasks(before, after) if task.landed is not None and task.epic == job.epic]
+    result = make_result(before, after, None, "liza epics", epic=job.epic, step=job.step.value, landed=landed)
+    return result if result.message else replace(result, message=f"{job.branch} has what is on integration")
+
+
 def _no_merge_reason(state: State) -> tuple[str, str]:
     """Reason why no task can be merged now, and the hint."""
     set_aside = [task.id for task in state.tasks if task.status is Status.APPROVED and task.set_aside is not None]
@@ -101,7 +127,7 @@ def _merge_result(before: State, after: State, task_id: str) -> Result:
     if task.merging and task.merging.waiting:
         step = f"commit or put away {', '.join(task.merging.waiting)} in your checkout; it is then merged by itself"
     elif task.merge_commit:
-        step = f"git log --first-parent {after.config.integration_branch}"
+        step = f"git log --first-parent {targets.target_branch(after, task)}"
     elif task.status is Status.INTEGRATION_FAILED:
         step = merge_failures.inspect_command(task)
     else:
@@ -135,7 +161,7 @@ def retry_candidates(crew: Crew, by: str, task_id: str | None = None) -> None:
     A failure is recorded on their tasks and the others are tried all the same. A batch that is set aside is tried when
     its delay is over, or when it contains ``task_id``.
     """
-    for batch in merge_batches.find_batches(crew.board.read().tasks):
+    for batch in merge_batches.find_batches(crew.board.read()):
         is_named = task_id in batch.ids
         if not is_named and any(merge_rules.is_paused(task, crew.clock.now()) for task in batch.tasks):
             continue

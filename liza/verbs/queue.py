@@ -11,7 +11,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.merging import gate_log, merge_turn
 from liza.crew.result import Result, make_result
-from liza.rules.merging import gates, merge_batches, merge_queue
+from liza.rules.merging import gates, merge_batches, merge_queue, targets
 from liza.rules.merging.gates import GateOutcome, GateRun
 from liza.rules.merging.merge_batches import Batch
 from liza.rules.model import Gate, State
@@ -25,7 +25,7 @@ def show_queue(crew: Crew) -> dict[str, Any]:
     """
     state, runs = crew.board.read(), gate_log.read_runs(crew.paths)
     is_merging = merge_turn.is_merger_running(crew.paths)
-    batches = merge_batches.find_batches(state.tasks)
+    batches = merge_batches.find_batches(state)
     return {
         "queue": _queue_rows(crew, state, runs),
         "batches": [_batch_row(crew, batch, runs, is_merging=is_merging) for batch in batches],
@@ -46,6 +46,7 @@ def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> list[dic
             {
                 "position": position,
                 "id": entry.task.id,
+                "into": targets.target_branch(state, entry.task),
                 "priority": entry.task.priority,
                 "waiting": int((now - entry.task.history[-1].time).total_seconds()),
                 "batch": batch,
@@ -61,6 +62,7 @@ def _batch_row(crew: Crew, batch: Batch, runs: tuple[GateRun, ...], *, is_mergin
     first = batch.members[0].merging
     return {
         "tasks": list(batch.ids),
+        "into": batch.branch,
         "candidate": batch.tip,
         "base": batch.expected,
         "tested": first.tested,

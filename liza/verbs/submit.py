@@ -11,6 +11,7 @@ from liza.repo.hiding import brief_filter
 from liza.repo.merge import merge_refs
 from liza.repo.runner import Git
 from liza.rules.errors import NotOwner
+from liza.rules.merging.targets import target_branch
 from liza.rules.model import Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.tasks import claims, coding
@@ -64,7 +65,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
         ahead=head != task.base_commit and git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
         dirty=tree.changed,
         hidden=_hidden_instructions(git),
-        related=merge_refs.has_merge_base(git, head, f"refs/heads/{crew.board.read().config.integration_branch}"),
+        related=merge_refs.has_merge_base(git, head, f"refs/heads/{target_branch(crew.board.read(), task)}"),
     )
 
 

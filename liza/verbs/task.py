@@ -39,17 +39,27 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
         raise UsageError("no task was given", "liza task add --help")
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in requested if task.spec_ref])
+    context = _with_targets(crew, requested, _request_context(crew, by, specs))
     # Brings the index up to date before the lock is taken; reading many changed files takes long.
     _find_archived(crew, crew.board.read(), requested)
     archived_tasks.refuse_damaged(crew)
     with crew.change(by, "add", requested[0].id if len(requested) == 1 else None) as tx:
         # Under the lock: no task can be archived between this look and the change.
         archived = _find_archived(crew, tx.state, requested)
-        tx.state = backlog.add(tx.state, requested, replace(_request_context(crew, by, specs), archived=archived))
+        tx.state = backlog.add(tx.state, requested, replace(context, archived=archived))
     ids = [task.id for task in requested]
     missing = {task_id: parts for task_id in ids if (parts := _missing_parts(tx.state, task_id, specs)) is not None}
     step = _next_for_draft(crew, by, tx.state, next(iter(missing)), specs) if missing else _next_after_add(crew, by)
     return make_result(tx.before, tx.state, ids[0], step, tasks=ids, drafts=list(missing), missing=missing)
+
+
+def _with_targets(crew: Crew, requested: Sequence[TaskFields], context: RequestContext) -> RequestContext:
+    """Create the branches of new epics, and check the target branches, of a request. Raises Refused, GitFailed."""
+    if not any(task.epic or task.target for task in requested):
+        return context
+    from liza.crew.merging import requested_targets  # few crews have other branches than integration
+
+    return requested_targets.prepare(crew, requested, context)
 
 
 def _find_archived(
@@ -104,6 +114,7 @@ def parse_tasks(text: str) -> tuple[TaskFields, ...]:
 
 _FIELDS = frozenset(
     {"id", "description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations", "draft"}
+    | {"epic", "target"}
 )
 
 
@@ -179,6 +190,7 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in by_tasks.new if task.spec_ref])
     context = RequestContext(Invocation(now=crew.clock.now(), by=by, detail=because), specs)
+    context = _with_targets(crew, by_tasks.new, context)
     state = crew.board.read()
     archived_tasks.refuse_archived(crew, state, [task_id])
     if by_tasks.new:

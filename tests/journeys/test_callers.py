@@ -64,6 +64,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "queue hold": ("queue hold task-1 later", REFUSED),
     "queue release": ("queue release task-1", REFUSED),
     "queue retry": ("queue retry task-1", REFUSED),
+    "epics restore": ("epics restore shop", REFUSED),
+    "epics accept": ("epics accept shop", REFUSED),
     "slots prune": ("slots prune", REFUSED),
     "slots repair": ("slots repair", REFUSED),
     "slots nuke": ("slots nuke s1", REFUSED),

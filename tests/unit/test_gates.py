@@ -36,7 +36,7 @@ RED, GREEN = run(GateOutcome.RED), run(GateOutcome.GREEN)
     ],
 )
 def test_a_gate_with_paths_runs_only_for_a_change_of_one_of_them(changed: tuple[str, ...], names: list[str]) -> None:
-    assert [gate.name for gate in gates.applicable_gates(CONFIG, changed)] == names
+    assert [gate.name for gate in gates.applicable_gates(CONFIG, "integration", changed)] == names
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,13 @@ Spec = Annotated[
 Priority = Annotated[int | None, typer.Option("--priority", help="1 (first) to 9; default 3.")]
 Depends = Annotated[str | None, typer.Option("--depends", metavar="A,B", help="Tasks that must be merged first.")]
 MaxIterationsOption = Annotated[int | None, typer.Option("--max-iterations", help="Maximum number of tries.")]
+EpicOption = Annotated[
+    str | None,
+    typer.Option("--epic", metavar="NAME", help="Merge it into epic/NAME, which lands when all its tasks are closed."),
+]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", metavar="BRANCH", help="Merge it into this branch instead of integration.")
+]
 Draft = Annotated[bool, typer.Option("--draft", help="Keep the task a DRAFT, so that it cannot be claimed.")]
 File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks as YAML, one or a list; - is stdin.")]
 
@@ -79,6 +86,8 @@ def add(
     priority: Priority = None,
     depends: Depends = None,
     most: MaxIterationsOption = None,
+    epic: EpicOption = None,
+    target: TargetOption = None,
     draft: Draft = False,
     file: File = None,
     source: Annotated[
@@ -94,7 +103,7 @@ def add(
     from liza.verbs import task as verbs
 
     if file is not None:
-        others = (task_id, desc, done, scope, spec, priority, depends, most, source)
+        others = (task_id, desc, done, scope, spec, priority, depends, most, epic, target, source)
         if any(value is not None for value in others) or draft:
             raise UsageError("--file cannot be combined with other options", "liza task add --file F")
         tasks = verbs.parse_tasks(read_text(file))
@@ -103,13 +112,15 @@ def add(
 
         if spec is not None:
             raise UsageError("--from brings its own document, without --spec", f"liza task add --from {source}")
-        fields = TaskFields(task_id or "", desc, done, scope, None, priority, split_names(depends), most, draft)
+        names = split_names(depends)
+        fields = TaskFields(task_id or "", desc, done, scope, None, priority, names, most, epic, target, draft)
         printing.print_result(add_from_issue(find_crew(), source, fields), as_json)
         return
     elif task_id is None:
         raise UsageError("--id is missing", "liza task add --help")
     else:
-        tasks = (TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft),)
+        names = split_names(depends)
+        tasks = (TaskFields(task_id, desc, done, scope, spec, priority, names, most, epic, target, draft),)
     printing.print_result(verbs.add(find_crew(), tasks), as_json)
 
 
@@ -129,7 +140,7 @@ def edit(
     """Change the fields of a task that is not claimed. A DRAFT can be claimed when it is complete."""
     from liza.verbs import task as verbs
 
-    fields = TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft)
+    fields = TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft=draft)
     printing.print_result(verbs.edit(find_crew(), fields), as_json)
 
 

@@ -23,7 +23,7 @@ def format_queue(shown: Row, colour: bool) -> str:
 def _format_batch(batch: Row, colour: bool) -> str:
     tasks = batch["tasks"]
     state = "waits for files" if batch["waiting"] else "under test" if batch["tested"] is None else "tested"
-    head = f"batch of {len(tasks)}, {state}: {', '.join(tasks)}"
+    head = f"batch of {len(tasks)} for {batch['into']}, {state}: {', '.join(tasks)}"
     rows = [
         (
             f"  {run['gate']}",
@@ -46,6 +46,7 @@ def _task_cells(row: Row, colour: bool) -> Iterator[str]:
     yield f"{row['position']:>3}"
     yield str(row["id"])
     yield f"priority {row['priority']}"
+    yield f"into {row['into']}"
     yield f"waits {format_duration(row['waiting'])}"
     if row["why"] is not None:
         yield f"{row['why']}  {paint(row['next'], 'bold', colour)}"

@@ -61,6 +61,8 @@ _TEXT_LABELS: Final = (
 _TASK_LABELS: Final = {
     "spec_ref": "spec",
     "priority": "priority",
+    "epic": "epic",
+    "target": "merged into",
     "depends_on": "depends on",
     "waits_for": "waits for",
     "kept_for": "kept for",
@@ -77,6 +79,7 @@ _TASK_LABELS: Final = {
     "review_cycles_total": "rejections",
     "approved_by": "approved by",
     "merge_commit": "merged as",
+    "landed": "landed as",
     "tested": "tested",
     "failed_by": "failed by",
     "superseded_by": "superseded by",

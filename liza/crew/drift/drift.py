@@ -24,6 +24,7 @@ from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.runner import COMMIT, Git
 from liza.repo.symbolic_refs import RefValue
 from liza.rules.errors import Missing, WriteFailed
+from liza.rules.merging import targets
 from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
@@ -281,7 +282,10 @@ def _lost_tasks(crew: Crew, state: State, removed: Iterable[str]) -> tuple[str, 
 def _liza_commits(crew: Crew, state: State, added: Iterable[str]) -> set[str]:
     """Return those of the commits that merges of Liza have put on integration, or will: only tested ones."""
     commits = set(added)
-    merged = {task.merge_commit for task in (*state.tasks, *archived_tasks.find_merged(crew, state, commits))}
+    on_board = [task.merge_commit for task in state.tasks if targets.is_on_integration(task)]
+    landed = [commit for epic in state.epics.values() for commit in epic.landed]
+    archived = [task.merge_commit for task in archived_tasks.find_merged(crew, state, commits)]
+    merged = {*on_board, *landed, *archived}
     return commits & (merged | set(merge_refs.list_tested(crew.git).values()))
 
 
@@ -299,8 +303,11 @@ def _rewind_command(crew: Crew, drift: IntegrationDrift) -> str:
 def _newest_merge(crew: Crew, state: State) -> str | None:
     """Return the newest merge commit on the board that the repository still has, or None."""
     merge_commits = [
-        task.merge_commit for task in state.tasks if task.merge_commit and COMMIT.fullmatch(task.merge_commit)
+        task.merge_commit
+        for task in state.tasks
+        if task.merge_commit and targets.is_on_integration(task) and COMMIT.fullmatch(task.merge_commit)
     ]
+    merge_commits += filter(COMMIT.fullmatch, (commit for epic in state.epics.values() for commit in epic.landed))
     merge_commits += filter(COMMIT.fullmatch, archived_tasks.newest_merges(crew, state))
     if not merge_commits:
         return None

@@ -13,19 +13,20 @@ from liza.rules.merging.merge_batches import Batch, Member
 from liza.rules.model import MergeInProgress, Task
 
 
-def build_batch(crew: Crew, by: str, tasks: Sequence[Task], base: str) -> Batch | None:
-    """Build a candidate for each task on top of the one before, the first on ``base``. Return None if none is left.
+def build_batch(crew: Crew, by: str, tasks: Sequence[Task], branch: str, base: str) -> Batch | None:
+    """Build a candidate for each task on top of the one before, the first on ``base``, the tip of ``branch``. Return
+    None if none is left.
 
     A task that conflicts with ``base`` goes back to its coder. One that only conflicts with another task of the batch
     is left out and stays APPROVED. A failure of git is recorded on its task, and the others go on; with one task it is
     raised. Raises LizaError, OSError.
     """
-    chain = _Chain(crew, base, checks_files=len(tasks) > 1)
+    chain = _Chain(crew, branch, base, checks_files=len(tasks) > 1)
     for task in tasks:
         try:
             chain.add(task)
         except MergeConflict as conflict:
-            _resolve_conflict(crew, by, task, conflict, base, is_first=not chain.members)
+            _resolve_conflict(crew, by, task, conflict, (branch, base), is_first=not chain.members)
         except merge_outcomes.CAUGHT_ERRORS as error:
             if len(tasks) == 1 or not merge_outcomes.record_errors(crew, by, [task], error):
                 raise
@@ -33,19 +34,19 @@ def build_batch(crew: Crew, by: str, tasks: Sequence[Task], base: str) -> Batch 
             break
     if not chain.members:
         return None
-    return Batch(tuple(chain.members)).prefix(len(chain.members))
+    return Batch(tuple(chain.members), branch).prefix(len(chain.members))
 
 
 class _Chain:
     """The candidates so far. ``is_closed``: no other task may be added. ``checks_files``: whether changed files of a
     person's checkout decide who is in the batch; a single candidate waits for them when it is tested."""
 
-    def __init__(self, crew: Crew, base: str, *, checks_files: bool) -> None:
+    def __init__(self, crew: Crew, branch: str, base: str, *, checks_files: bool) -> None:
         self.members: list[Member] = []
         self.is_closed = False
         self._git = crew.git
         self._tip = base
-        checkout = crew.find_integration_checkout() if checks_files else None
+        checkout = merges.find_checkout(crew.git, branch) if checks_files else None
         self._checkout = None if checkout is None else crew.git.at(checkout)
         self._changed = () if self._checkout is None else list_changed_files(self._checkout)
 
@@ -69,9 +70,12 @@ class _Chain:
         return bool(merges.find_blocking_files(self._checkout, self._changed, commit, self._tip))
 
 
-def _resolve_conflict(crew: Crew, by: str, task: Task, conflict: MergeConflict, base: str, *, is_first: bool) -> None:
+def _resolve_conflict(
+    crew: Crew, by: str, task: Task, conflict: MergeConflict, onto: tuple[str, str], *, is_first: bool
+) -> None:
+    """Handle a conflict of a task in a chain onto a branch at a commit."""
     assert task.review_commit is not None
-    branch = crew.board.read().config.integration_branch
+    branch, base = onto
     files = conflict.files
     if not is_first:
         files = merges.merge_trees(crew.git.with_environment(GIT_ATTR_SOURCE=base), base, task.review_commit)[1]

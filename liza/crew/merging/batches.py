@@ -1,6 +1,6 @@
 """Merge a batch: build its chain, test its tip, bisect a red one, publish the green prefix, return the culprit.
 
-The board and the tested refs are written before integration moves, so that recovery (`dead_mergers.py`) can complete or
+The board and the tested refs are written before the branch moves, so that recovery (`dead_mergers.py`) can complete or
 undo the batch after a crash at any point.
 """
 
@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from liza.crew.crew import Crew
-from liza.crew.drift import drift
-from liza.crew.merging import batch_chain, candidate, gate_log, merge_outcomes
+from liza.crew.merging import batch_chain, candidate, gate_log, merge_outcomes, target_tips
 from liza.crew.merging.candidate import CandidateRun
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import Refused
-from liza.rules.merging import gates, merge_batches, merge_rules
+from liza.rules.merging import gates, merge_batches, merge_rules, targets
 from liza.rules.merging.batch_search import PrefixResult, PublishPrefix, next_batch_step
 from liza.rules.merging.merge_batches import Batch
 from liza.rules.merging.merge_rules import MergeFailureKind
@@ -36,22 +35,23 @@ class BatchResult(Value):
 
 
 def merge_batch(crew: Crew, by: str, tasks: Sequence[Task]) -> None:
-    """Merge tasks together, and return to its coder the one that makes the tests fail. Tasks that are neither merged
-    nor returned stay APPROVED. Raises LizaError, OSError."""
+    """Merge tasks with one target branch together, and return to its coder the one that makes the tests fail. Tasks
+    that are neither merged nor returned stay APPROVED. Raises LizaError, OSError."""
+    branch = targets.target_branch(crew.board.read(), tasks[0])
     tips = []
     for _ in range(merge_rules.MAX_CANDIDATES):
-        tips.append(require_tip(crew))
-        batch = batch_chain.build_batch(crew, by, _still_approved(crew, tasks), tips[-1])
+        tips.append(target_tips.require_tip(crew, branch))
+        batch = batch_chain.build_batch(crew, by, _still_approved(crew, tasks), branch, tips[-1])
         if batch is None:
             return
         crash_points.point("merge", "candidate")
         with crew.change(merge_outcomes.merge_actor(by), "candidate made", batch.ids[0]) as tx:
             tx.state = merge_batches.begin_batch(tx.state, batch)
         crash_points.point("merge", "begun")
-        verdict = _search(crew, by, batch)
+        verdict = search_batch(crew, by, batch)
         if _carry_out(crew, by, batch, verdict):
             return
-    raise _moving_branch_error(crew, tasks[0].id, [*tips, require_tip(crew)])
+    raise moving_branch_error(tasks[0].id, branch, [*tips, target_tips.require_tip(crew, branch)])
 
 
 def _still_approved(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
@@ -61,8 +61,9 @@ def _still_approved(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
     return [task for task in current if task is not None and task.status is Status.APPROVED]
 
 
-def _search(crew: Crew, by: str, batch: Batch) -> BatchResult:
-    """Search the batch. If that fails, integration does not stay at a candidate to which its tests moved it."""
+def search_batch(crew: Crew, by: str, batch: Batch) -> BatchResult:
+    """Test the batch, and find what may be published. If that fails, its branch does not stay at a candidate to which
+    its tests moved it. Raises LizaError, OSError."""
     try:
         return _Search(crew, by, batch).run()
     except BaseException:
@@ -71,20 +72,15 @@ def _search(crew: Crew, by: str, batch: Batch) -> BatchResult:
         raise
 
 
-def require_tip(crew: Crew) -> str:
-    """Return the commit of integration. Raises Missing."""
-    return drift.require_integration(crew, crew.board.read())
-
-
-def _moving_branch_error(crew: Crew, title: str, tips: list[str]) -> merge_outcomes.SharedFailure:
-    """Build the error for an integration branch that moved during each test run."""
-    branch, path = crew.board.read().config.integration_branch, " → ".join(tip[:10] for tip in tips)
+def moving_branch_error(title: str, branch: str, tips: list[str]) -> merge_outcomes.SharedFailure:
+    """Build the error for a branch that moved during each test run."""
+    path = " → ".join(tip[:10] for tip in tips)
     message = f"{branch} moved {len(tips) - 1} times while the tests of {title} ran ({path})"
     return merge_outcomes.SharedFailure(title, MergeFailureKind.MOVING, message)
 
 
 def _carry_out(crew: Crew, by: str, batch: Batch, verdict: BatchResult) -> bool:
-    """Publish what passed and return the culprit; False if integration has moved and a new batch is needed."""
+    """Publish what passed and return the culprit; False if the branch has moved and a new batch is needed."""
     if verdict.passed is not None:
         recorded = _record_tested(crew, by, batch, verdict.passed, tested=verdict.tested)
         if not publish_batch(crew, by, recorded):
@@ -107,8 +103,7 @@ def _record_tested(crew: Crew, by: str, batch: Batch, passed: Batch, *, tested: 
     crash_points.point("merge", "passed")
     for task_id in dropped:
         merges.delete_candidate(crew.git, task_id)
-    recorded = [tx.state.task(task_id) for task_id in passed.ids]
-    return merge_batches.find_batches(task for task in recorded if task is not None)[0]
+    return next(batch for batch in merge_batches.find_batches(tx.state) if batch.ids == passed.ids)
 
 
 def _drop_candidates(crew: Crew, by: str, tasks: Sequence[str]) -> None:
@@ -128,13 +123,12 @@ def drop_batch(crew: Crew, by: str, tasks: Sequence[str]) -> None:
 
 
 def publish_batch(crew: Crew, by: str, batch: Batch) -> bool:
-    """Advance integration to a tested batch; return False if it has moved and a new batch is needed.
+    """Advance the branch to a tested batch; return False if it has moved and a new batch is needed.
 
     If a person's changed files block a batch of several, its tasks are merged alone: only those that need these files
     wait. Raises LizaError, OSError.
     """
-    branch = crew.board.read().config.integration_branch
-    advance = merges.advance_branch(crew.git, branch, batch.tip, batch.expected)
+    advance = merges.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
     crash_points.point("merge", "advanced")
     if advance.outcome is MoveOutcome.MOVED:
         merge_outcomes.finish_batch(crew, by, batch)
@@ -190,16 +184,14 @@ class _Search:
         prefix = self.batch.prefix(length)
         task = prefix.members[-1].task
         again = self.red[length].gates if length in self.red else ()
-        run = CandidateRun(
-            task.id, prefix.tip, self.batch.expected, self.config.integration_branch, length, again or None
-        )
+        run = CandidateRun(task.id, prefix.tip, self.batch.expected, self.batch.branch, length, again or None)
         result = candidate.run_candidate_tests(self.crew, run)
         crash_points.point("merge", "tested")
         merge_outcomes.report_moved_refs(self.crew, self.by, task, result)
         self.past_runs = gate_log.record(self.crew, self.past_runs, result.runs)
         self.tested = result.tested
         if result.rewound_from is not None:
-            restored = merge_outcomes.restore_integration(self.crew, result.rewound_from)
+            restored = merge_outcomes.restore_branch(self.crew, self.batch.branch, result.rewound_from)
             message = f"{result.told(task.id)}; {restored} (if you moved it, move it again while nothing is merged)"
             failure = message if result.failure is None else f"{message}\n{result.failure}"
             self.red[length] = _RedPrefix(failure, result.red_gates)
@@ -222,17 +214,17 @@ class _Search:
 
 
 def refuse_red_base(crew: Crew, batch: Batch) -> None:
-    """Test integration alone if it was moved from outside: if it is red, no task is to blame. Raises SharedFailure."""
-    if drift.is_last_tip(crew, batch.expected):
+    """Test the branch alone if it was moved from outside: if it is red, no task is to blame. Raises SharedFailure."""
+    if target_tips.is_last_tip(crew, batch.branch, batch.expected):
         return
-    branch, title = crew.board.read().config.integration_branch, batch.members[-1].task.id
+    branch, title = batch.branch, batch.members[-1].task.id
     result = candidate.run_candidate_tests(
         crew, CandidateRun(f"{branch}-alone", batch.expected, batch.expected, branch, 0)
     )
     if result.moved_refs:
         crew.append_alert_log([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
     if result.rewound_from is not None:
-        restored = merge_outcomes.restore_integration(crew, result.rewound_from)
+        restored = merge_outcomes.restore_branch(crew, branch, result.rewound_from)
         message = f"{result.told(f'{branch} without {title}')}; {restored}"
         raise merge_outcomes.SharedFailure(
             title, MergeFailureKind.BASE_RED, message if result.failure is None else f"{message}\n{result.failure}"

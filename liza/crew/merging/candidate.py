@@ -91,8 +91,8 @@ def _choose_gates(crew: Crew, run: CandidateRun) -> tuple[Gate, ...]:
     has_paths = any(gate.paths for gate in config.gates)
     changed = merge_refs.list_changed_paths(crew.git, run.base, run.commit) if has_paths else ()
     if run.base == run.commit:
-        return config.all_gates  # the branch alone: nothing is changed, and all of it counts
-    chosen = gates.applicable_gates(config, changed)
+        return gates.branch_gates(config, run.branch)  # the branch alone: nothing is changed, and all of it counts
+    chosen = gates.applicable_gates(config, run.branch, changed)
     return chosen if run.gates is None else tuple(gate for gate in chosen if gate.name in run.gates)
 
 

@@ -9,7 +9,7 @@ from liza.crew.project import commands
 from liza.repo import symbolic_refs
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import GitFailed
-from liza.rules.merging import merge_batches, merge_rules
+from liza.rules.merging import merge_batches, merge_rules, targets
 from liza.rules.merging.merge_batches import Batch
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import FINAL_STATUSES, MergeInProgress, State, Status, Task
@@ -23,11 +23,15 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
     lock (``crew`` comes from ``with_lock``), so those mergers and their gits have ended. Raises Refused, GitFailed.
     """
     commands.kill_orphan_commands(crew.paths.root)
-    branch = crew.board.read().config.integration_branch
-    candidates = merges.recover_merges(crew.git, branch)
+    state = crew.board.read()
+    candidates = merges.recover_merges(crew.git, targets.target_branches(state))
     _restore_integration(crew)
-    for batch in merge_batches.find_batches(crew.board.read().tasks):
+    for batch in merge_batches.find_batches(crew.board.read()):
         _recover_batch(crew, by, batch)
+    if state.epics:
+        from liza.crew.merging import epic_merges  # few crews have epics
+
+        epic_merges.recover_epics(crew, by)
     if candidates:
         _delete_unused_candidates(crew, by)
 
@@ -43,12 +47,14 @@ def _restore_integration(crew: Crew) -> None:
         return
     if integration.commit is None:
         expected_tips = {
-            batch.expected for batch in merge_batches.find_batches(state.tasks) if _is_genuine(crew, state, batch)
+            batch.expected
+            for batch in merge_batches.find_batches(state)
+            if batch.branch == state.config.integration_branch and _is_genuine(crew, state, batch)
         }
         if len(expected_tips) == 1 and drift.is_last_tip(crew, *expected_tips):
-            crew.append_alert_log(
-                [f"integration_deleted  {merge_outcomes.restore_integration(crew, *expected_tips)}. Next: liza status"]
-            )
+            branch = state.config.integration_branch
+            restored = merge_outcomes.restore_branch(crew, branch, *expected_tips)
+            crew.append_alert_log([f"integration_deleted  {restored}. Next: liza status"])
     drift.require_integration(crew, state)
 
 
@@ -57,10 +63,10 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
     is_waiting = any(member.merging.waiting for member in batch.members)
     is_genuine = _is_genuine(crew, state, batch)
     if is_genuine and _is_recorded_tested(crew, batch):
-        if merges.contains(crew.git, state.config.integration_branch, batch.tip):
+        if _has_branch(crew, batch) and merges.contains(crew.git, batch.branch, batch.tip):
             merge_outcomes.finish_batch(crew, by, batch)
         return
-    if is_genuine and not is_waiting:
+    if is_genuine and not is_waiting and _has_branch(crew, batch):
         outcome = merge_outcomes.undo_untested_move(crew, batch)
         message = f"its merger died before the tests of {batch.tip[:10]} had passed" + (
             f"; {outcome}" if outcome else ""
@@ -69,6 +75,11 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
             merge_outcomes.record_failure(crew, by, task, MergeFailure(MergeFailureKind.DIED, message))
     with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", batch.ids[0]) as tx:
         tx.state = merge_batches.drop_candidates(tx.state, batch.ids)
+
+
+def _has_branch(crew: Crew, batch: Batch) -> bool:
+    """Return whether the branch of the batch exists. A branch of an epic may have been deleted by hand."""
+    return merges.branch_tip(crew.git, batch.branch) is not None
 
 
 def _is_genuine(crew: Crew, state: State, batch: Batch) -> bool:

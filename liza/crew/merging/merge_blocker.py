@@ -8,7 +8,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.formatting.redaction import redact
-from liza.rules.merging import merge_rules
+from liza.rules.merging import epic_rules
 from liza.rules.model import State
 from liza.system import lock_holders
 
@@ -23,7 +23,7 @@ def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
     There is no alarm about a git that a killed merger left. It ends by itself, and must not be killed while it moves a
     ref.
     """
-    if merge_rules.next_to_merge(state, crew.clock.now()) is None:
+    if epic_rules.next_subject(state, crew.clock.now()) is None:
         return None
     for path in (crew.paths.merge_turn, crew.paths.merge_lock):
         for pid in lock_holders.find_holders(path):

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from liza.board import wake_up
 from liza.crew.crew import Crew
 from liza.rules.errors import LizaError, LockTimeout, Refused
-from liza.rules.merging import merge_rules
+from liza.rules.merging import epic_rules
 from liza.system.file_lock import Lock
 
 LOCK_TIMEOUT = 0.5  # seconds: a process that only checks whether the lock is free holds it for a moment
@@ -52,5 +52,5 @@ def wake_for_next_merge(crew: Crew) -> None:
     A failure only delays the merge to their next poll.
     """
     with suppress(LizaError, OSError):
-        if merge_rules.next_to_merge(crew.board.read(), crew.clock.now()) is not None:
+        if epic_rules.next_subject(crew.board.read(), crew.clock.now()) is not None:
             wake_up.wake_watchers(crew.paths, "merge")

@@ -8,8 +8,7 @@ from functools import partial
 
 from liza.crew import draft_specs
 from liza.crew.crew import Crew
-from liza.crew.drift import drift
-from liza.crew.merging import logged_alarms
+from liza.crew.merging import logged_alarms, target_tips
 from liza.crew.merging.candidate import CandidateResult
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import (
@@ -23,7 +22,7 @@ from liza.rules.errors import (
     SystemRefused,
 )
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import merge_alarms, merge_batches, merge_rules
+from liza.rules.merging import merge_alarms, merge_batches, merge_rules, targets
 from liza.rules.merging.merge_batches import Batch
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import Status, Task
@@ -44,7 +43,7 @@ def merge_actor(by: str) -> str:
 
 
 def finish_batch(crew: Crew, by: str, batch: Batch) -> None:
-    """Record the tasks of a batch as merged and clean up: integration has their candidates.
+    """Record the tasks of a batch as merged and clean up: the branch has their candidates.
 
     A failed clean-up is reported and left to recovery.
     """
@@ -53,7 +52,7 @@ def finish_batch(crew: Crew, by: str, batch: Batch) -> None:
     crash_points.point("merge", "merged")
 
     def record_tip() -> None:
-        message = drift.record_merged_tip(crew, batch.tasks[-1], batch.expected, batch.tip)
+        message = target_tips.record_merged_tip(crew, batch)
         if message:
             crew.append_alert_log([message])
 
@@ -175,18 +174,18 @@ def classify_error(crew: Crew, task: Task, error: BaseException) -> MergeFailure
     commit, text = task.review_commit, _error_text(error)
     hint = error.hint if isinstance(error, LizaError) else ""
     try:
+        branch = targets.target_branch(crew.board.read(), task)
         commit_exists = commit is not None and merge_refs.has_commit(crew.git, commit)
-        branch = crew.board.read().config.integration_branch
         related = not commit_exists or merge_refs.has_merge_base(crew.git, str(commit), f"refs/heads/{branch}")
     except CAUGHT_ERRORS:
         return MergeFailure(MergeFailureKind.FAILED, text, hint)
     kind = merge_rules.classify_failure(commit_exists=commit_exists, related=related)
-    return MergeFailure(kind, f"{_FAILURE_TEXTS[kind].format(commit=str(commit)[:12])}{text}", hint)
+    return MergeFailure(kind, f"{_FAILURE_TEXTS[kind].format(commit=str(commit)[:12], branch=branch)}{text}", hint)
 
 
 _FAILURE_TEXTS = {
     MergeFailureKind.GONE: "the reviewed commit {commit} is not in the repository any more: ",
-    MergeFailureKind.UNRELATED: "the reviewed commit {commit} has no commit in common with integration: ",
+    MergeFailureKind.UNRELATED: "the reviewed commit {commit} has no commit in common with {branch}: ",
     MergeFailureKind.FAILED: "",
 }
 
@@ -204,19 +203,18 @@ def report_moved_refs(crew: Crew, by: str, task: Task, result: CandidateResult) 
     crew.append_alert_log([f"tests_moved_refs  {result.told(task.id)}. Next: liza task show {task.id}"])
 
 
-def restore_integration(crew: Crew, commit: str) -> str:
-    """Put integration back to ``commit``. Return a sentence about the result."""
-    branch = crew.board.read().config.integration_branch
+def restore_branch(crew: Crew, branch: str, commit: str) -> str:
+    """Put ``branch`` back to ``commit``. Return a sentence about the result."""
     if merges.restore_branch(crew.git, branch, commit):
         return f"{branch} was put back to {commit[:10]}"
     return f"{branch} could not be put back to {commit[:10]}"
 
 
 def undo_untested_move(crew: Crew, batch: Batch) -> str:
-    """Move integration back from a candidate of the batch that must not be published now. Return a sentence about it,
+    """Move the branch back from a candidate of the batch that must not be published now. Return a sentence about it,
     or an empty string if it is at none of them.
     """
-    branch = crew.board.read().config.integration_branch
+    branch = batch.branch
     if not merges.contains(crew.git, branch, batch.members[0].merging.candidate):
         return ""
     member = next(last for last in reversed(batch.members) if merges.contains(crew.git, branch, last.merging.candidate))

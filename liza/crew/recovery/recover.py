@@ -178,7 +178,7 @@ def _needs_worktree(crew: Crew, task: Task, by: str) -> bool:
 def _recreate_worktree(crew: Crew, task: Task) -> Repair:
     assert task.worktree is not None
     assert task.run is not None
-    crew.worktrees.prepare(task.worktree, task.id, task.run, salvage_as=task.run)
+    crew.worktrees_for(task).prepare(task.worktree, task.id, task.run, salvage_as=task.run)
     crew.worktrees.finish(task.worktree, task.id, task.run)
     return Repair(f"{task.id}: its worktree {task.worktree} was created again")
 

@@ -10,6 +10,7 @@ from liza.programs.brief.brief_context import BriefContext, describe_sprint
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
+from liza.rules.merging.targets import target_branch
 from liza.rules.paths import branch_of
 from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import Value, replace
@@ -89,7 +90,7 @@ def _earlier_work(context: BriefContext) -> list[str]:
         by, reason = context.rejection
         lines.append(f"REJECTED by {by}: {quote_lines(reason, MIDDLE)}\n  Fix that first.")
     if task.integration_fix:
-        branch = context.state.config.integration_branch
+        branch = target_branch(context.state, task)
         failed = [event.detail for event in task.history if event.event == HistoryEvent.MERGE_FAILED and event.detail]
         lines.append(f"MERGE FAILED: merge {branch} into this branch, fix what breaks, run the tests, submit again.")
         lines += [f"  Output: {quote_tail(failed[-1], MIDDLE)}"] if failed else []
@@ -139,7 +140,8 @@ _CODER_ENDS = (
 
 def _reviewer_sections(context: BriefContext) -> list[TextSection]:
     """A reviewer's sections: the commit, the criteria, and the two verdicts. Raises ValueError without a commit."""
-    task, branch, liza = context.required_task, context.state.config.integration_branch, context.liza_command
+    task, liza = context.required_task, context.liza_command
+    branch = target_branch(context.state, task)
     if task.review_commit is None:
         raise ValueError(f"{task.id} has no commit to review")
     round_number = task.review_cycles_current + 1

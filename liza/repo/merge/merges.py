@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from liza.repo import stale_locks, symbolic_refs
@@ -32,6 +32,11 @@ class AdvanceResult(Value):
 
 LAST_INTEGRATION_REF = "refs/liza/integration"
 """Ref at the commit to which Liza last moved integration."""
+
+
+def last_tip_ref(branch: str) -> str:
+    """Return the ref at the commit to which Liza last moved a branch of an epic, or one that a person named."""
+    return f"refs/liza/targets/{branch}"
 
 
 def candidate_ref(task: str) -> str:
@@ -148,7 +153,7 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     if tip.commit == candidate:
         return sync_checkout(git, branch, candidate, expected)
     absent_checkouts.record_absent(git, branch, expected)
-    checkout = _find_checkout(git, branch)
+    checkout = find_checkout(git, branch)
     if checkout is not None:
         return _advance_in_checkout(git, checkout, branch, candidate, expected)
     args = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
@@ -172,7 +177,7 @@ def sync_checkout(git: Git, branch: str, candidate: str, expected: str) -> Advan
     Idempotent. If the person's files are in the way, the branch moves back, so that their next commit does not revert
     the merge. Raises GitFailed.
     """
-    checkout = _find_checkout(git, branch)
+    checkout = find_checkout(git, branch)
     if checkout is None:
         return AdvanceResult(MoveOutcome.MOVED)
     outcome, reason = branch_moves.catch_up_checkout(git.at(checkout), BranchMove(branch, expected, candidate))
@@ -203,7 +208,7 @@ def move_branch_back(git: Git, branch: str, candidate: str, expected: str) -> bo
     """
     if branch_tip(git, branch) != candidate:
         return False
-    checkout = _find_checkout(git, branch)
+    checkout = find_checkout(git, branch)
     if checkout is not None:
         outcome, _ = branch_moves.move_branch(git.at(checkout), BranchMove(branch, candidate, expected))
         return outcome is MoveOutcome.MOVED
@@ -229,21 +234,34 @@ def sync_returned_checkouts(git: Git, branch: str) -> None:
         absent_checkouts.remove_record(git, record)
 
 
-def recover_merges(git: Git, branch: str) -> dict[str, str]:
+def recover_merges(git: Git, branches: Sequence[str]) -> dict[str, str]:
     """Complete or undo what a dead merger left in worktrees and beside refs. Return the candidates that have a ref.
+
+    ``branches`` are those that it may have moved.
 
     The caller holds the merge lock. The gits of a merger inherit that lock, so they have ended, too. Raises Refused
     while another git holds an index lock, GitFailed.
     """
     candidates = list_candidates(git)
     refs = [ref(task) for task in candidates for ref in (candidate_ref, merge_refs.tested_ref)]
-    stale_locks.remove_stale_locks(git, (f"refs/heads/{branch}", LAST_INTEGRATION_REF, *refs))
-    stale_locks.refuse_directory_at_lock(git_dirs(git)[1] / f"refs/heads/{branch}.lock")
-    sync_returned_checkouts(git, branch)
+    heads = [f"refs/heads/{branch}" for branch in branches]
+    last_tips = [last_tip_ref(branch) for branch in branches[1:]]
+    stale_locks.remove_stale_locks(git, (*heads, LAST_INTEGRATION_REF, *last_tips, *refs))
+    for head in heads:
+        stale_locks.refuse_directory_at_lock(git_dirs(git)[1] / f"{head}.lock")
+    for branch in branches:
+        sync_returned_checkouts(git, branch)
     if branch_moves.has_unfinished_move(git):
         for checkout in list_checkouts(git):
             branch_moves.recover_move(git.at(checkout))
-    tip = branch_tip(git, branch) if candidates else None
+    for branch in branches if candidates else ():
+        _sync_published(git, branch, candidates)
+    return candidates
+
+
+def _sync_published(git: Git, branch: str, candidates: Mapping[str, str]) -> None:
+    """Update a checkout of a branch that a dead merger has moved to one of the candidates."""
+    tip = branch_tip(git, branch)
     if tip is not None and tip in candidates.values():
         # Agents can write candidate refs: a root commit has no parent and is not a candidate. A batch is published with
         # its last candidate.
@@ -252,7 +270,6 @@ def recover_merges(git: Git, branch: str) -> dict[str, str]:
             expected = git.find_commit(f"{expected}^1")
         if expected:
             sync_checkout(git, branch, tip, expected)
-    return candidates
 
 
 def list_candidates(git: Git) -> dict[str, str]:
@@ -260,7 +277,8 @@ def list_candidates(git: Git) -> dict[str, str]:
     return merge_refs.refs_below(git, candidate_ref(""))
 
 
-def _find_checkout(git: Git, branch: str) -> Path | None:
+def find_checkout(git: Git, branch: str) -> Path | None:
+    """Return the checkout that has the branch checked out; None if there is none. Raises GitFailed."""
     return next((path for path, checked_out in list_checkouts(git).items() if checked_out == branch), None)
 
 

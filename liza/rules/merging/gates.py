@@ -37,15 +37,20 @@ class GateRun(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: GateOutcome
 
 
-def applicable_gates(config: Config, changed: Sequence[str]) -> tuple[Gate, ...]:
-    """Return the gates that a candidate which changes these files must pass."""
-    import fnmatch  # slow to import, and needed only for gates with paths
+def applicable_gates(config: Config, branch: str, changed: Sequence[str]) -> tuple[Gate, ...]:
+    """Return the gates that a candidate for ``branch`` which changes these files must pass."""
+    return tuple(gate for gate in branch_gates(config, branch) if not gate.paths or _matches(changed, gate.paths))
 
-    return tuple(
-        gate
-        for gate in config.all_gates
-        if not gate.paths or any(fnmatch.fnmatchcase(name, pattern) for pattern in gate.paths for name in changed)
-    )
+
+def branch_gates(config: Config, branch: str) -> tuple[Gate, ...]:
+    """Return the gates of a branch, whatever a candidate changes."""
+    return tuple(gate for gate in config.all_gates if not gate.branches or _matches((branch,), gate.branches))
+
+
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    import fnmatch  # slow to import, and needed only for gates with patterns
+
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def recent_runs(runs: Iterable[GateRun], gate: str) -> tuple[GateRun, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from liza.rules.alarm_kinds import Alarm, AlarmKind
-from liza.rules.model import Task
+from liza.rules.merging.targets import epic_branch
+from liza.rules.model import Epic, Task
 
 
 class AbsentCheckout(msgspec.Struct, frozen=True):
@@ -31,6 +32,21 @@ def retry_alarms(task: Task) -> Iterator[Alarm]:
     again = f"liza merge {task.id}"
     step = f"{retry.hint} && {again}" if _is_simple(retry.hint) and retry.hint != again else again
     yield Alarm(AlarmKind.MERGE_SET_ASIDE, task.id, message + next_try, step)
+
+
+def epic_alarms(epics: Mapping[str, Epic]) -> Iterator[Alarm]:
+    """Yield an alarm for each epic that could not be landed or updated, and whose retry is delayed."""
+    for name, epic in epics.items():
+        retry = epic.set_aside
+        if retry is None or retry.until is None:
+            continue
+        times = "once" if retry.tries == 1 else f"{retry.tries} times"
+        branch, reason = epic_branch(name), " ".join(retry.reason.split())[:400]
+        message = f"{branch} could not be merged with integration ({times}): {reason}"
+        message += f"; the next try is at {retry.until:%H:%M:%SZ}, others are merged meanwhile"
+        again = f"liza merge {branch}"
+        step = f"{retry.hint} && {again}" if _is_simple(retry.hint) else again
+        yield Alarm(AlarmKind.EPIC_NOT_LANDED, branch, message, step)
 
 
 def _is_simple(command: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from liza.rules.merging import merge_rules
+from liza.rules.merging import merge_rules, targets
 from liza.rules.model import MergeInProgress, State, Task
 from liza.rules.transitions import Invocation
 from liza.rules.value_classes import Value, replace
@@ -21,13 +21,14 @@ class Member(Value):
 
 
 class Batch(Value):
-    """The members of a batch in the order of the chain; at least one."""
+    """The members of a batch in the order of the chain, at least one, and the ``branch`` that it is published to."""
 
     members: tuple[Member, ...]
+    branch: str
 
     @property
     def expected(self) -> str:
-        """The tip of integration that the batch replaces."""
+        """The tip of the branch that the batch replaces."""
         return self.members[0].merging.expected
 
     @property
@@ -53,7 +54,7 @@ class Batch(Value):
         """Return the first members, which are published with the candidate of the last of them."""
         members = self.members[:length]
         tip = None if length == 1 else members[-1].merging.candidate
-        return Batch(tuple(Member(member.task, replace(member.merging, tip=tip)) for member in members))
+        return Batch(tuple(Member(member.task, replace(member.merging, tip=tip)) for member in members), self.branch)
 
 
 def tip_of(merging: MergeInProgress) -> str:
@@ -61,20 +62,21 @@ def tip_of(merging: MergeInProgress) -> str:
     return merging.tip or merging.candidate
 
 
-def find_batches(tasks: Iterable[Task]) -> tuple[Batch, ...]:
+def find_batches(state: State) -> tuple[Batch, ...]:
     """Return the batches of the tasks that have a candidate, each in the order of its chain.
 
     Tasks with one tip whose candidates are no complete chain are not a batch: each is returned alone, with its own
     candidate, which is not the tip and so was never tested.
     """
-    groups: dict[str, list[Member]] = {}
-    for task in tasks:
+    groups: dict[tuple[str, str], list[Member]] = {}
+    for task in state.tasks:
         if task.merging is not None:
-            groups.setdefault(tip_of(task.merging), []).append(Member(task, task.merging))
+            group = (targets.target_branch(state, task), tip_of(task.merging))
+            groups.setdefault(group, []).append(Member(task, task.merging))
     batches: list[Batch] = []
-    for tip, members in groups.items():
+    for (branch, tip), members in groups.items():
         chain = _order_chain(members, tip)
-        batches += [Batch(chain)] if chain else [Batch((member,)) for member in members]
+        batches += [Batch(chain, branch)] if chain else [Batch((member,), branch) for member in members]
     return tuple(batches)
 
 

@@ -33,7 +33,7 @@ def ordered_queue(state: State, now: datetime) -> tuple[QueueEntry, ...]:
 
 
 def choose_batch(state: State, head: Task, now: datetime) -> tuple[Task, ...]:
-    """Return the tasks to merge together, ``head`` first: at most ``config.queue.batch``.
+    """Return the tasks to merge together, ``head`` first: at most ``config.queue.batch``, all into one branch.
 
     A task whose last merge failed is alone in its batch.
     """
@@ -42,7 +42,10 @@ def choose_batch(state: State, head: Task, now: datetime) -> tuple[Task, ...]:
     others = [
         entry.task
         for entry in ordered_queue(state, now)
-        if entry.obstacle is None and entry.task.id != head.id and not is_alone(entry.task)
+        if entry.obstacle is None
+        and entry.task.id != head.id
+        and not is_alone(entry.task)
+        and (entry.task.epic, entry.task.target) == (head.epic, head.target)
     ]
     return (head, *others[: max(0, state.config.queue.batch - 1)])
 

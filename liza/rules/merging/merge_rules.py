@@ -271,5 +271,5 @@ def is_branch_rewound(changes: Iterable[RefChange], branch: str) -> bool:
     return any(change.name == branch and (change.gone or change.rewound) for change in changes)
 
 
-_MERGE_REFS = ("refs/liza/candidates/", "refs/liza/tested/", "refs/liza/integration")
+_MERGE_REFS = ("refs/liza/candidates/", "refs/liza/tested/", "refs/liza/targets/", "refs/liza/integration")
 _FOREIGN_REFS = ("refs/liza/", "refs/heads/task/", "refs/remotes/", "refs/stash")

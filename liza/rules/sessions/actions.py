@@ -78,9 +78,9 @@ class BlockTask(Value):
 
 
 class Merge(Value):
-    """Start a merger for this task."""
+    """Start a merger for a task, or for the branch of an epic."""
 
-    task: str
+    subject: str
 
 
 class GiveBack(Value):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import merge_rules
+from liza.rules.merging import epic_rules
 from liza.rules.model import Status
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import role_of
@@ -64,7 +64,7 @@ def decide(at: Situation) -> Action:
     because that causes no event.
     """
     action = _decide(at)
-    next_try = merge_rules.seconds_to_next_try(at.state, at.now) if isinstance(action, Wait) else None
+    next_try = epic_rules.seconds_to_next_try(at.state, at.now) if isinstance(action, Wait) else None
     if next_try is None or not isinstance(action, Wait):
         return action
     return Wait(action.why, next_try if action.seconds is None else min(action.seconds, next_try))
@@ -309,9 +309,9 @@ def _look_for_work(at: Situation) -> Action:
 
 def _merge(at: Situation) -> Merge | None:
     """Return a merge to start, or None. A merger is a child process, so a supervisor with a session can start one."""
-    task = merge_rules.next_to_merge(at.state, at.now) if at.merging.may_start else None
-    if task is not None:
-        return Merge(task.id)
+    subject = epic_rules.next_subject(at.state, at.now) if at.merging.may_start else None
+    if subject is not None:
+        return Merge(subject)
     return None if at.merging.resumable is None else Merge(at.merging.resumable)
 
 

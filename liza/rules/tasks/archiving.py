@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from liza.rules.history_events import VERDICTS
+from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, ArchiveSummary, State, Status, Task
 from liza.rules.paths import run_id
 from liza.rules.value_classes import replace
@@ -37,10 +38,10 @@ def newest_runs(state: State) -> tuple[str, ...]:
 def find_archivable(state: State, open_runs: frozenset[str], keep: int = 0) -> tuple[Task, ...]:
     """Return the closed tasks that can leave the board, the first closed first, without the ``keep`` newest.
 
-    A superseded task stays while a successor is open, and every task while a session that worked on it is not
-    concluded (``open_runs``): its supervisor reads the task's history to judge the session.
+    A superseded task stays while a successor is open, a task of an epic until that has landed, and every task while a
+    session that worked on it is not concluded (``open_runs``): its supervisor reads the task's history to judge it.
     """
-    closed = [task for task in state.tasks if task.status in FINAL_STATUSES]
+    closed = [task for task in state.tasks if task.status in FINAL_STATUSES and not targets.is_to_land(task)]
     by_id = {task.id: task for task in state.tasks}
     movable = [task for task in closed if _are_successors_closed(by_id, task) and not _names_run(task, open_runs)]
     oldest_first = sorted(movable, key=closed_at)

@@ -8,7 +8,8 @@ from typing import Any
 from liza.rules.errors import Refused, UsageError
 from liza.rules.history_events import HistoryEvent
 from liza.rules.invariants import find_cycle
-from liza.rules.model import FINAL_STATUSES, Answer, Event, State, Status, Task
+from liza.rules.merging import targets
+from liza.rules.model import FINAL_STATUSES, Answer, Epic, Event, State, Status, Task
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.statuses import GoalStatus, SprintStatus
 from liza.rules.tasks.archiving import with_outcomes
@@ -35,21 +36,26 @@ class TaskFields(Value):
     priority: int | None = None
     depends_on: tuple[str, ...] | None = None
     max_iterations: int | None = None
+    epic: str | None = None
+    target: str | None = None
     draft: bool = False
 
     def given_fields(self) -> dict[str, Any]:
         """Return the fields that were given, by their names on the board."""
         names = ("description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {name: value for name in (*names, "epic", "target") if (value := getattr(self, name)) is not None}
 
 
 class RequestContext(Value):
     """Caller and time of a request, those of the named specs that exist, and those of the named tasks in the archive,
-    with their outcomes."""
+    with their outcomes. ``new_epics``: those whose branch was created for this request; it has the tasks ``delivered``.
+    """
 
     invocation: Invocation
     specs: frozenset[str] = field(default_factory=frozenset)
     archived: Mapping[str, Status] = field(default_factory=dict)
+    new_epics: frozenset[str] = frozenset()
+    delivered: frozenset[str] = frozenset()
 
 
 class MissingField(Value):
@@ -107,14 +113,24 @@ def add(state: State, wanted: Sequence[TaskFields], context: RequestContext) -> 
         ids.add(fields.id)
         tasks.append(_new(state, fields, context))
     grown = with_outcomes(_reopen_goal(replace(state, tasks=tuple(tasks))), context.archived)
+    for epic in dict.fromkeys(fields.epic for fields in wanted if fields.epic is not None):
+        is_new = epic in context.new_epics
+        lacks = {task.id for task in grown.tasks if task.id not in context.delivered}
+        entry = grown.epics.get(epic, Epic())
+        grown = targets.record_contained(grown, epic, lacks) if is_new else targets.with_epic(grown, epic, entry)
     for fields in wanted:
         _refuse_bad_dependencies(grown, fields.id, fields.depends_on or ())
     return grown
 
 
 def _refuse_numbers(wanted: TaskFields) -> None:
-    """Raise UsageError if the id, the priority (1 to 9) or max_iterations (1 to MAX_TRIES) is invalid."""
+    """Raise UsageError if the id, a branch, the priority (1 to 9) or max_iterations (1 to MAX_TRIES) is invalid."""
     checked_id(wanted.id)
+    if wanted.epic is not None:
+        checked_id(wanted.epic)
+    if wanted.target is not None and (wanted.epic is not None or not targets.is_target_name(wanted.target)):
+        expected = "an epic and a target branch" if wanted.epic is not None else f"the target {wanted.target!r}"
+        raise UsageError(f"{wanted.id} cannot have {expected}", "liza task add --help")
     for name, number, most in (("priority", wanted.priority, 9), ("max-iterations", wanted.max_iterations, MAX_TRIES)):
         if number is not None and not 1 <= number <= most:
             raise UsageError(f"the {name} of {wanted.id} is {number}; it is 1 to {most}", "liza task add --help")
@@ -171,6 +187,11 @@ def _refuse_bad_dependencies(state: State, task_id: str, depends_on: Iterable[st
     for other in depends_on:
         if state.task(other) is None and other not in state.archived.outcomes:
             raise Refused(f"{task_id} depends on {other}, which is not on the board", "liza task list")
+    task = get_task(state, task_id)
+    other_target = targets.mismatched_target(state, task)
+    if other_target is not None:
+        message = f"{task_id} cannot depend on {other_target}: they are merged into different branches"
+        raise Refused(message, f"liza task show {other_target}")
     loop = find_cycle(state, task_id)
     if loop:
         raise Refused(f"{task_id} would wait for itself: {' → '.join(loop)}", f"liza task show {task_id}")
@@ -242,7 +263,7 @@ def supersede(
             f"{task_id} needs other tasks that take its place",
             f"liza task supersede {task_id} --by OTHER --because 'why'",
         )
-    state = add(state, by, context)
+    state = add(state, [_in_place_of(task, fields) for fields in by], context)
     superseded = apply_verb(
         task,
         E.SUPERSEDE,
@@ -259,6 +280,13 @@ def supersede(
     if loop:
         raise Refused(f"{task_id} would wait for itself: {' → '.join(loop)}", f"liza task show {task_id}")
     return state
+
+
+def _in_place_of(task: Task, fields: TaskFields) -> TaskFields:
+    """Return the fields of a successor: it is merged where the task would have been, unless it says otherwise."""
+    if fields.epic is not None or fields.target is not None:
+        return fields
+    return replace(fields, epic=task.epic, target=task.target)
 
 
 def drop(state: State, task_id: str, invocation: Invocation, dependants: str | None) -> State:

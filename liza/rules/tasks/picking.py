@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from liza.rules import invariants
 from liza.rules.history_events import HistoryEvent
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.merging import targets
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
@@ -229,24 +230,26 @@ def occupation(state: State, agent: str) -> str | None:
 
 
 def unmet_dependencies(state: State, task: Task) -> tuple[str, ...]:
-    """Return the dependencies that are not met. One is met if it is MERGED, or SUPERSEDED by tasks that are all met.
+    """Return the dependencies that are not met. One is met if it is MERGED into the branch that the task starts from,
+    or SUPERSEDED by tasks that are all met.
 
     For a task in the archive its outcome counts.
     """
-    return tuple(wanted for wanted in task.depends_on if not _is_met(state, wanted, frozenset()))
+    return tuple(wanted for wanted in task.depends_on if not _is_met(state, task, wanted, frozenset()))
 
 
-def _is_met(state: State, task_id: str, seen: frozenset[str]) -> bool:
+def _is_met(state: State, asking: Task, task_id: str, seen: frozenset[str]) -> bool:
     task = state.task(task_id)
     if task is None:
-        return state.archived.outcomes.get(task_id) is S.MERGED
+        is_merged = state.archived.outcomes.get(task_id) is S.MERGED
+        return is_merged and targets.is_task_in_base(state, asking, task_id)
     if task_id in seen:
         return False
     if task.status is S.SUPERSEDED:
         return bool(task.superseded_by) and all(
-            _is_met(state, successor, seen | {task_id}) for successor in task.superseded_by
+            _is_met(state, asking, successor, seen | {task_id}) for successor in task.superseded_by
         )
-    return task.status is S.MERGED
+    return task.status is S.MERGED and targets.is_in_base(state, asking, task)
 
 
 def limit_reached(state: State, task: Task) -> str | None:

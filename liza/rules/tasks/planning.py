@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from liza.rules.errors import NotOwner, Refused
+from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import agent_of
 from liza.rules.statuses import GoalStatus, SprintStatus, WakeTrigger
@@ -94,9 +95,7 @@ def _unmergeable(state: State) -> list[Trigger]:
 
 
 def _sprint_complete(state: State) -> list[Trigger]:
-    if state.sprint.status != SprintStatus.IN_PROGRESS or not all(
-        task.status in FINAL_STATUSES for task in state.tasks
-    ):
+    if state.sprint.status != SprintStatus.IN_PROGRESS or not _is_all_done(state):
         return []
     # The same numbers before and after a move to the archive: it is no new reason to plan.
     merged = sum(task.status is S.MERGED for task in state.tasks) + state.archived.counts.get(S.MERGED, 0)
@@ -165,7 +164,7 @@ def undo_planning_claim(state: State, run: str) -> State:
 
 def _close_goal(state: State, trigger: str | None) -> State:
     """Complete goal and sprint if a planner was woken for SPRINT_COMPLETE and added no task."""
-    if trigger != WakeTrigger.SPRINT_COMPLETE or not all(task.status in FINAL_STATUSES for task in state.tasks):
+    if trigger != WakeTrigger.SPRINT_COMPLETE or not _is_all_done(state):
         return state
     return replace(
         state,
@@ -181,7 +180,12 @@ def is_crew_done(state: State, has_planner: bool) -> bool:
     if state.goal.status != GoalStatus.IN_PROGRESS:
         return True
     has_tasks = bool(state.tasks) or state.archived.total > 0
-    return not has_planner and has_tasks and all(task.status in FINAL_STATUSES for task in state.tasks)
+    return not has_planner and has_tasks and _is_all_done(state)
+
+
+def _is_all_done(state: State) -> bool:
+    """Return whether all tasks are closed and all epics have landed."""
+    return all(task.status in FINAL_STATUSES and not targets.is_to_land(task) for task in state.tasks)
 
 
 def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
@@ -204,7 +208,7 @@ def find_missing_roles(state: State, roles: frozenset[str]) -> dict[str, tuple[s
 
 def can_continue(state: State, roles: frozenset[str]) -> bool:
     """Return whether supervisors of ``roles`` can plan, or continue a task, without a person."""
-    if _can_plan(state, roles):
+    if _can_plan(state, roles) or (roles and any(map(targets.is_to_land, state.tasks))):
         return True
     return any(_can_progress(state, task, roles) for task in state.tasks if task.status not in FINAL_STATUSES)
 

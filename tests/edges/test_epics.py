@@ -1,0 +1,299 @@
+"""Epics: tasks that are merged into a branch of their own, which lands on integration as one tested commit."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from liza.crew.recovery.recover import recover_crew
+from liza.rules.errors import LizaError, Refused
+from liza.rules.model import Gate
+from liza.rules.tasks.backlog import TaskFields
+from liza.verbs import epics as epic_verbs
+from liza.verbs.claim import claim
+from liza.verbs.merge import merge
+from liza.verbs.task import add, drop
+from liza.verbs.verdict import verdict
+from tests.campaign import forks
+from tests.conftest import git, variant
+from tests.edges.merge_crew import Merges, prepared
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a crew, made once and copied for each test."""
+    with prepared(tmp_path_factory) as root:
+        return root
+
+
+class EpicCrew(Merges):
+    """A crew whose tasks have epics or target branches."""
+
+    def add(
+        self, task: str, *, depends: tuple[str, ...] = (), epic: str | None = None, target: str | None = None
+    ) -> None:
+        fields = TaskFields(
+            task, "Write", "it is there", f"{task}.txt", "README.md", depends_on=depends, epic=epic, target=target
+        )
+        add(self.crew, [fields])
+
+    def work(self, task: str, file: str = "", text: str = "") -> None:
+        """Claim the task, change a file, submit, approve."""
+        claim(self.crew, "coder-1", task)
+        there = self.crew.paths.task_link(task).resolve()
+        (there / (file or f"{task}.txt")).write_text(text or f"{task}\n")
+        git(there, "add", "-A")
+        git(there, "commit", "-q", "-m", f"work on {task}")
+        self.submitted(there)
+        verdict(self.crew, "approve", "fine", task_id=task)
+
+    def files(self, branch: str) -> set[str]:
+        return set(git(self.root, "ls-tree", "--name-only", branch).split()) - {"README.md", ".gitignore"}
+
+    def subjects(self) -> list[str]:
+        return git(self.root, "log", "--first-parent", "--reverse", "--format=%s", "main..integration").splitlines()
+
+    def branches(self) -> list[str]:
+        return git(self.root, "for-each-ref", "--format=%(refname:short)", "refs/heads/epic/").split()
+
+    def epic(self, name: str = "shop") -> dict[str, object]:
+        (row,) = [row for row in epic_verbs.list_epics(self.crew) if row["name"] == name]
+        return row
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> EpicCrew:
+    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    (tmp_path / "notes").mkdir()
+    return EpicCrew(tmp_path / "repo", tmp_path / "notes")
+
+
+def test_an_epic_lands_as_one_commit_with_the_list_of_its_tasks_when_all_of_them_are_closed(crew: EpicCrew) -> None:
+    before = crew.tip()
+    for task in ("a", "b", "c"):
+        crew.add(task, epic="shop")
+    for task in ("a", "b"):
+        crew.work(task)
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.status("b"), crew.tip()) == ("MERGED", "MERGED", before)
+    assert (crew.files("epic/shop"), crew.epic()["state"]) == ({"a.txt", "b.txt"}, "open")
+    drop(crew.crew, "c", "not wanted", None)
+    assert crew.epic()["state"] == "to land"
+    assert crew.merge() == ""
+    assert crew.subjects() == ["Land the epic shop: 2 tasks"]
+    message = git(crew.root, "log", "-1", "--format=%b", "integration")
+    assert [line.partition(":")[0] for line in message.split("\n") if line] == ["- a", "- b"]
+    assert (crew.task("a").landed, crew.task("b").landed) == (crew.tip(), crew.tip())
+    assert git(crew.root, "rev-parse", "integration^1").strip() == before
+    assert (crew.files("integration"), crew.branches(), crew.epic()["state"]) == ({"a.txt", "b.txt"}, [], "landed")
+    assert git(crew.root, "for-each-ref", "refs/liza/targets/", "refs/liza/candidates/", "refs/liza/tested/") == ""
+    assert crew.alarms().keys() <= {"supervisor_gone", "untested_merges"}
+
+
+def test_a_task_outside_waits_until_the_epic_has_landed(crew: EpicCrew) -> None:
+    crew.add("a", epic="shop")
+    crew.add("b", epic="shop")
+    crew.add("after", depends=("a",))
+    crew.work("a")
+    assert crew.merge() == ""
+    with pytest.raises(Refused, match="it waits for a"):
+        claim(crew.crew, "coder-1", "after")
+    crew.work("b")
+    assert (crew.merge(), crew.merge()) == ("", "")
+    crew.work("after")
+    assert crew.merge() == ""
+    assert crew.files("integration") == {"a.txt", "b.txt", "after.txt"}
+
+
+def test_an_epic_is_updated_when_one_of_its_tasks_needs_what_was_merged_since(crew: EpicCrew) -> None:
+    crew.add("base")
+    crew.add("a", epic="shop", depends=("base",))
+    crew.add("b", epic="shop")
+    with pytest.raises(Refused, match="it waits for base"):
+        claim(crew.crew, "coder-1", "a")
+    crew.work("base")
+    assert crew.merge() == ""
+    with pytest.raises(Refused, match="it waits for base"):
+        claim(crew.crew, "coder-1", "a")
+    assert crew.merge() == ""
+    assert crew.files("epic/shop") == {"base.txt"}
+    for task in ("a", "b"):
+        crew.work(task)
+    assert (crew.merge(), crew.merge()) == ("", "")
+    assert crew.subjects()[-1] == "Land the epic shop: 2 tasks"
+
+
+def test_a_new_epic_has_what_was_merged_before(crew: EpicCrew) -> None:
+    crew.add("base")
+    crew.work("base")
+    assert crew.merge() == ""
+    crew.add("a", epic="shop", depends=("base",))
+    crew.work("a")
+    assert crew.merge() == ""
+    assert crew.files("epic/shop") == {"base.txt", "a.txt"}
+
+
+def test_an_epic_that_conflicts_with_integration_gets_a_task_that_resolves_it(crew: EpicCrew) -> None:
+    crew.add("a", epic="shop")
+    crew.add("b")
+    crew.work("a", "same.txt", "of the epic\n")
+    crew.work("b", "same.txt", "of the other\n")
+    assert (crew.merge("b"), crew.merge("a"), crew.merge()) == ("", "", "")
+    (mend,) = [task for task in crew.crew.board.read().tasks if task.id.startswith("mend-shop-")]
+    text = (crew.root / mend.spec_ref).read_text()
+    assert (mend.status.value, mend.epic) == ("UNCLAIMED", "shop")
+    assert "> conflict in same.txt" in text
+    assert "of the other" in text
+    claim(crew.crew, "coder-1", mend.id)
+    there = crew.crew.paths.task_link(mend.id).resolve()
+    with pytest.raises(subprocess.CalledProcessError):
+        git(there, "merge", "-q", "integration")
+    (there / "same.txt").write_text("of both\n")
+    git(there, "add", "-A")
+    git(there, "commit", "-q", "-m", "both")
+    crew.submitted(there)
+    verdict(crew.crew, "approve", "fine", task_id=mend.id)
+    assert (crew.merge(), crew.merge()) == ("", "")
+    assert git(crew.root, "show", "integration:same.txt") == "of both"
+    assert crew.subjects()[-1] == "Land the epic shop: 2 tasks"
+
+
+def test_an_epic_that_is_red_on_integration_does_not_land_and_gets_a_task(crew: EpicCrew) -> None:
+    before = crew.tip()
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    crew.tests('echo "the total is wrong"; exit 1')
+    assert crew.merge() == ""
+    (mend,) = [task for task in crew.crew.board.read().tasks if task.id.startswith("mend-shop-")]
+    assert "> the total is wrong" in (crew.root / mend.spec_ref).read_text()
+    assert (crew.tip(), crew.task("a").landed) == (before, None)
+    drop(crew.crew, mend.id, "no", None)
+    assert "tasks could not make epic/shop merge" in (crew.merge() or crew.alarms()["epic_not_landed"])
+    assert "liza merge epic/shop" in crew.alarms()["epic_not_landed"]
+    crew.tests("exit 0")
+    assert crew.merge("epic/shop") == ""
+    assert crew.subjects() == ["Land the epic shop: 1 task"]
+
+
+def test_gates_of_a_branch_run_on_its_candidates_only(crew: EpicCrew) -> None:
+    notes = crew.check.parent / "ran"
+    crew.configure(gates=(Gate(name="whole", command=f"echo x >> {notes}", branches=("integration",)),))
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    assert not notes.exists()
+    assert crew.merge() == ""
+    assert notes.read_text() == "x\n"
+
+
+@pytest.mark.parametrize("name", ["deleted", "moved"])
+def test_the_branch_of_an_epic_that_a_person_changed_is_told_and_restored(crew: EpicCrew, name: str) -> None:
+    crew.add("a", epic="shop")
+    crew.add("b", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    tip = git(crew.root, "rev-parse", "epic/shop").strip()
+    crew.work("b")
+    if name == "deleted":
+        git(crew.root, "branch", "-D", "epic/shop")
+    else:
+        git(
+            crew.root,
+            "branch",
+            "-f",
+            "epic/shop",
+            git(crew.root, "commit-tree", "-p", tip, "-m", "x", f"{tip}^{{tree}}").strip(),
+        )
+    message = "is gone" if name == "deleted" else "was moved outside of liza"
+    assert crew.alarms()["epic_branch"].endswith("→ liza epics restore shop")
+    assert message in crew.merge("b")
+    assert crew.status("b") == "APPROVED"
+    epic_verbs.restore(crew.crew, "shop")
+    assert "epic_branch" not in crew.alarms()
+    assert git(crew.root, "rev-parse", "epic/shop").strip() == tip
+    assert bool(git(crew.root, "for-each-ref", "refs/liza/salvage/epic.shop/")) == (name == "moved")
+    assert (crew.merge("b"), crew.merge()) == ("", "")
+    assert crew.subjects() == ["Land the epic shop: 2 tasks"]
+
+
+def test_commits_of_a_person_on_an_epic_land_with_it_when_they_are_accepted(crew: EpicCrew) -> None:
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    git(crew.root, "checkout", "-q", "epic/shop")
+    (crew.root / "mine.txt").write_text("mine\n")
+    git(crew.root, "add", "-A")
+    git(crew.root, "commit", "-q", "-m", "mine")
+    git(crew.root, "checkout", "-q", "main")
+    assert "was moved outside of liza" in crew.merge("epic/shop")
+    epic_verbs.accept(crew.crew, "shop")
+    assert crew.merge("epic/shop") == ""
+    assert crew.files("integration") == {"a.txt", "mine.txt"}
+
+
+def test_a_branch_of_that_name_that_is_a_persons_own_is_not_taken(crew: EpicCrew) -> None:
+    git(crew.root, "branch", "epic/shop")
+    with pytest.raises(Refused, match="none of Liza's"):
+        crew.add("a", epic="shop")
+    git(crew.root, "branch", "-m", "epic/shop", "epic")
+    with pytest.raises(LizaError, match="the branch epic is in the way"):
+        crew.add("a", epic="shop")
+    assert crew.crew.board.read().task("a") is None
+
+
+def test_an_epic_begins_again_after_it_has_landed(crew: EpicCrew) -> None:
+    for task in ("a", "b"):
+        crew.add(task, epic="shop")
+        crew.work(task)
+        assert (crew.merge(), crew.merge()) == ("", "")
+    assert crew.subjects() == ["Land the epic shop: 1 task"] * 2
+    assert (crew.files("integration"), len(crew.epic()["landed"])) == ({"a.txt", "b.txt"}, 2)
+
+
+def test_tasks_that_would_wait_for_each_other_through_an_epic_are_refused(crew: EpicCrew) -> None:
+    crew.add("a", epic="shop")
+    crew.add("outside", depends=("a",))
+    with pytest.raises(Refused, match="would wait for itself"):
+        crew.add("b", epic="shop", depends=("outside",))
+
+
+def test_a_target_branch_gets_its_tasks_and_integration_does_not(crew: EpicCrew) -> None:
+    git(crew.root, "branch", "release")
+    crew.add("fix", target="release")
+    crew.add("new")
+    with pytest.raises(Refused, match="merged into different branches"):
+        crew.add("next", depends=("fix",))
+    for task in ("fix", "new"):
+        crew.work(task)
+    assert (crew.merge(), crew.merge()) == ("", "")
+    assert (crew.files("release"), crew.files("integration")) == ({"fix.txt"}, {"new.txt"})
+    with pytest.raises(LizaError, match="there is no branch"):
+        crew.add("other", target="nowhere")
+
+
+POINTS = ("candidate", "begun", "noted", "passed", "advanced", "landed", "cleaning")
+
+
+def kill_at(crew: EpicCrew, point: str, deed: Callable[[], None]) -> None:
+    code = forks.run(deed, point, quiet=crew.check.parent / "quiet")
+    assert code == -signal.SIGKILL, (point, (crew.check.parent / "quiet").read_text()[-2000:])
+
+
+@pytest.mark.parametrize("point", [POINTS[4], *(variant(point) for point in POINTS if point != POINTS[4])])
+def test_a_landing_that_was_killed_is_completed_or_undone_and_lands_once(crew: EpicCrew, point: str) -> None:
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    kill_at(crew, f"epic.{point}#1", lambda: merge(crew.crew))
+    recover_crew(crew.crew, "coder-1")
+    crew.merge()
+    assert crew.subjects() == ["Land the epic shop: 1 task"]
+    assert crew.task("a").landed == crew.tip()
+    assert (crew.branches(), crew.crew.board.read().epics["shop"].merging) == ([], None)
+    assert "integration_moved" not in crew.alarms()
