@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.campaign import forks
+from tests.campaign.epic_world import EpicWorld
 from tests.campaign.merge_world import SETTINGS, World
 from tests.conftest import variant
 
-CRITICAL = ("merge.", "move.", "spawned.", "git.update-ref", "git.read-tree")
+CRITICAL = ("merge.", "epic.", "move.", "spawned.", "git.update-ref", "git.read-tree")
 SHORT = {
     "elsewhere": ("move.files#1", "move.branch#1", "merge.advanced#2"),
     "tests move refs": ("merge.tested#1", "merge.noted#1", "merge.advanced#1"),
@@ -129,6 +130,23 @@ def test_a_merge_killed_anywhere_leaves_integration_tested_each_task_merged_once
     print(f"seed {SEED}  {name}: {len(kills.points)} points, {time.monotonic() - began:.0f} s  {dict(kills.counts)}")
     assert kills.wrong == []
     assert kills.counts["at a point"] >= 3
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["away", "clean"])
+def test_an_epic_killed_anywhere_lands_once_and_tested_and_another_one_is_updated_once(
+    tmp_path: Path, name: str
+) -> None:
+    kills = Kills(EpicWorld(tmp_path, SETTINGS[name]), name)
+    began = time.monotonic()
+    for point in kills.chosen():
+        kills.at(point)
+    for _ in range(10):
+        kills.whenever()
+    seconds = time.monotonic() - began
+    print(f"seed {SEED}  epics, {name}: {len(kills.points)} points, {seconds:.0f} s  {dict(kills.counts)}")
+    assert kills.wrong == []
+    assert kills.counts["at a point"] >= 50
 
 
 @pytest.mark.campaign
