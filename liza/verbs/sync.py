@@ -49,6 +49,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
     into = state.config.integration_branch
     drift.require_integration(crew, state)
     source = branch or _current_branch(crew, into)
+    _refuse_crew_branch(source)
     command = " ".join(["liza sync", *([branch] if branch else [])])
     commit = merges.branch_tip(crew.git, source)
     if commit is None:
@@ -65,6 +66,15 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
         message="\n".join((result.message, *released, *failed)),
         details={**result.details, "freed": list(released)},
     )
+
+
+def _refuse_crew_branch(branch: str) -> None:
+    """Raise Refused for a branch of a task or an epic: its commits come to integration with a verdict, or not yet."""
+    kind, _, name = branch.removeprefix("refs/heads/").partition("/")
+    if kind == "task" and name:
+        raise Refused(f"{branch} is the branch of a task: it is merged when it is approved", f"liza task show {name}")
+    if kind == "epic" and name:
+        raise Refused(f"{branch} is the branch of an epic: it lands when all its tasks are closed", "liza epics")
 
 
 def _current_branch(crew: Crew, into: str) -> str:

@@ -38,6 +38,7 @@ MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
 BATCHES = "tests/edges/test_batches.py::"
 SLOTS = "tests/edges/test_slots.py::"
+EPICS = "tests/edges/test_epics.py::"
 LANDING = "tests/edges/test_land.py::"
 ARCHIVE = "tests/edges/test_archive.py::"
 ROTATION = "tests/edges/test_journal_rotation.py::"
@@ -1222,6 +1223,26 @@ TABLE: dict[str, Defence] = {
         "a task whose merger died shares no batch again",
         {"liza.rules.merging.merge_queue:is_alone": gives(False)},
         (f"{BATCHES}test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_next[9]",),
+    ),
+    "genuine landings": Defence(
+        "a landing of an epic that an agent wrote onto the board is not taken for one",
+        {"liza.crew.merging.epic_merges:_is_genuine": gives(True)},
+        (f"{EPICS}test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed[not the epic]",),
+    ),
+    "recovered landings": Defence(
+        "a landing whose merger died is completed or undone",
+        {"liza.crew.merging.epic_merges:recover_epics": gives(None)},
+        (f"{EPICS}test_a_landing_that_was_killed_is_completed_or_undone_and_lands_once[advanced]",),
+    ),
+    "work in an epic": Defence(
+        "a task outside of an epic does not begin before the epic has landed",
+        {"liza.rules.merging.targets:is_in_base": gives(True)},
+        (f"{EPICS}test_a_task_outside_waits_until_the_epic_has_landed",),
+    ),
+    "loops through epics": Defence(
+        "no task waits for itself through an epic",
+        {"liza.rules.merging.targets:_needed": lambda was: lambda task, epics, open_tasks: iter(task.depends_on)},
+        (f"{EPICS}test_tasks_that_would_wait_for_each_other_through_an_epic_are_refused",),
     ),
     "slots in use": Defence(
         "a slot that a task has is not removed",

@@ -9,14 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from liza.crew.recovery.recover import recover_crew
 from liza.rules.errors import LizaError, Refused
-from liza.rules.model import Gate
+from liza.rules.model import Epic, EpicMerge, EpicStep, Gate
 from liza.rules.tasks.backlog import TaskFields
 from liza.verbs import epics as epic_verbs
 from liza.verbs.claim import claim
+from liza.verbs.down import purge
 from liza.verbs.merge import merge
+from liza.verbs.sync import sync
 from liza.verbs.task import add, drop
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
@@ -275,6 +278,47 @@ def test_a_target_branch_gets_its_tasks_and_integration_does_not(crew: EpicCrew)
     assert (crew.files("release"), crew.files("integration")) == ({"fix.txt"}, {"new.txt"})
     with pytest.raises(LizaError, match="there is no branch"):
         crew.add("other", target="nowhere")
+
+
+@pytest.mark.parametrize(("branch", "step"), [("task/a", "liza task show a"), ("epic/shop", "liza epics")])
+def test_a_sync_does_not_bring_work_of_agents_to_integration_before_its_time(
+    crew: EpicCrew, branch: str, step: str
+) -> None:
+    crew.add("a", epic="shop")
+    claim(crew.crew, "coder-1", "a")
+    before = crew.tip()
+    with pytest.raises(Refused, match="is the branch of") as refused:
+        sync(crew.crew, branch)
+    assert (refused.value.hint, crew.tip()) == (step, before)
+
+
+def test_a_purge_keeps_the_branch_of_an_epic_that_has_not_landed_and_removes_one_without_work(crew: EpicCrew) -> None:
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    crew.add("b", epic="empty")
+    done = purge(crew.crew)
+    assert "refs/heads/epic/shop" in done.kept_refs
+    assert git(crew.root, "for-each-ref", "--format=%(refname)", "refs/heads/epic/") == "refs/heads/epic/shop"
+
+
+@pytest.mark.parametrize("other", ["not the epic", "not a merge of it"])
+def test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed(crew: EpicCrew, other: str) -> None:
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    before = crew.tip()
+    tree = git(crew.root, "mktree", "--missing") if other == "not the epic" else "epic/shop~1^{tree}"
+    parent = "main" if other == "not the epic" else "epic/shop"
+    forged = git(crew.root, "commit-tree", "-p", before, "-p", parent, "-m", "x", tree)
+    merging = EpicMerge(step=EpicStep.LAND, candidate=forged, expected=before, tested=True)
+    with crew.crew.change("coder-1", "edit") as tx:
+        tx.state = replace(tx.state, epics={"shop": Epic(merging=merging)})
+    for ref in ("refs/liza/tested/epic.shop", "refs/liza/candidates/epic.shop", "refs/heads/integration"):
+        git(crew.root, "update-ref", ref, forged)
+    recover_crew(crew.crew, "coder-1")
+    assert (crew.task("a").landed, crew.crew.board.read().epics["shop"].merging) == (None, None)
+    assert "integration_moved" in crew.alarms()
 
 
 POINTS = ("candidate", "begun", "noted", "passed", "advanced", "landed", "cleaning")

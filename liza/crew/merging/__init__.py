@@ -3,7 +3,9 @@
 `batches.py` merges a batch: `batch_chain.py` builds its candidates, `candidate.py` tests one of them, `gate_runner.py`
 runs its gates in merge slots, `gate_log.py` records their runs. `merge_outcomes.py` records success or failure
 on the board and cleans up. `dead_mergers.py` completes or undoes the batch of a process that died. The caller holds
-the merge lock. `merge_turn.py` lets one supervisor start a merger; `merge_blocker.py` names another program that
-holds one of the two locks.
+the merge lock. `target_tips.py` has the tips of the branches that are merged into; `epic_branches.py` creates and
+restores those of epics, `epic_merges.py` lands and updates them, `requested_targets.py` prepares them for new tasks.
+`merge_turn.py` lets one supervisor start a merger; `merge_blocker.py` names another program that holds one of the two
+locks.
 Read `batches.py` first.
 """
