@@ -1232,7 +1232,7 @@ TABLE: dict[str, Defence] = {
     "recovered landings": Defence(
         "a landing whose merger died is completed or undone",
         {"liza.crew.merging.epic_merges:recover_epics": gives(None)},
-        (f"{EPICS}test_a_landing_that_was_killed_is_completed_or_undone_and_lands_once[advanced]",),
+        (f"{EPICS}test_a_landing_that_no_test_has_passed_does_not_stay_on_integration",),
     ),
     "work in an epic": Defence(
         "a task outside of an epic does not begin before the epic has landed",

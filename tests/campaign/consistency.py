@@ -300,9 +300,12 @@ def _merges(found: Found) -> Iterator[str]:
     branch = (found.board.get("config") or {}).get("integration_branch") or "integration"
     first_parents = _git(found.root, "log", "--first-parent", "--format=%s", f"refs/heads/{branch}").splitlines()
     inside = set(_git(found.root, "rev-list", f"refs/heads/{branch}").split())
+    # The merges of an epic's tasks are behind the second parent of its landing, or on its branch.
+    behind = _git(found.root, "log", "--merges", "--format=%s", f"refs/heads/{branch}").splitlines()
     under_way = set()
     for task in found.tasks:
-        merging, times = task.get("merging"), sum(line.startswith(f"Merge {task['id']}:") for line in first_parents)
+        subjects = behind if task.get("landed") else first_parents
+        merging, times = task.get("merging"), sum(line.startswith(f"Merge {task['id']}:") for line in subjects)
         if merging:
             under_way.add(task["id"])
             if not merging.get("waiting"):

@@ -308,8 +308,9 @@ def test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed(crew: Epi
     crew.work("a")
     assert crew.merge() == ""
     before = crew.tip()
-    tree = git(crew.root, "mktree", "--missing") if other == "not the epic" else "epic/shop~1^{tree}"
-    parent = "main" if other == "not the epic" else "epic/shop"
+    tree = "main^{tree}"
+    foreign = git(crew.root, "commit-tree", "-p", before, "-m", "foreign", tree)
+    parent = foreign if other == "not the epic" else "epic/shop"
     forged = git(crew.root, "commit-tree", "-p", before, "-p", parent, "-m", "x", tree)
     merging = EpicMerge(step=EpicStep.LAND, candidate=forged, expected=before, tested=True)
     with crew.crew.change("coder-1", "edit") as tx:
@@ -319,6 +320,38 @@ def test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed(crew: Epi
     recover_crew(crew.crew, "coder-1")
     assert (crew.task("a").landed, crew.crew.board.read().epics["shop"].merging) == (None, None)
     assert "integration_moved" in crew.alarms()
+
+
+def test_a_landing_that_no_test_has_passed_does_not_stay_on_integration(crew: EpicCrew) -> None:
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    before = crew.tip()
+    kill_at(crew, "epic.begun#1", lambda: merge(crew.crew))
+    merging = crew.crew.board.read().epics["shop"].merging
+    assert merging is not None
+    git(crew.root, "update-ref", "refs/heads/integration", merging.candidate)
+    recover_crew(crew.crew, "coder-1")
+    assert (crew.tip(), crew.task("a").landed) == (before, None)
+    assert "untested_integration" in crew.alerts()
+    assert crew.merge("epic/shop") == ""
+    assert crew.task("a").landed == crew.tip()
+
+
+@pytest.mark.parametrize("script", ["exit 0", "exit 1"])
+def test_an_epic_that_a_person_merged_has_landed_when_its_tests_pass_there(crew: EpicCrew, script: str) -> None:
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    git(crew.root, "checkout", "-q", "integration")
+    git(crew.root, "merge", "-q", "--no-ff", "-m", "by hand", "epic/shop")
+    tip = crew.tip()
+    crew.tests(script)
+    assert crew.merge("epic/shop") == ""
+    assert crew.task("a").landed == (tip if script == "exit 0" else None)
+    assert crew.tip() == tip
+    mends = [task.id for task in crew.crew.board.read().tasks if task.id.startswith("mend-shop-")]
+    assert bool(mends) == (script == "exit 1")
 
 
 POINTS = ("candidate", "begun", "noted", "passed", "advanced", "landed", "cleaning")

@@ -12,7 +12,8 @@ from functools import partial
 
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
-from liza.crew.merging import batches, epic_branches, merge_outcomes, target_tips
+from liza.crew.merging import batches, candidate, epic_branches, merge_outcomes, target_tips
+from liza.crew.merging.candidate import CandidateRun
 from liza.repo.merge import conflicts, merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import GitFailed, LizaError, MergeConflict, Refused
@@ -60,15 +61,26 @@ def _build(crew: Crew, by: str, job: EpicJob, expected: str) -> Batch | None:
     commit = target_tips.require_tip(crew, source)
     if merges.contains(crew.git, into, commit):
         merged = EpicMerge(step=job.step, candidate=expected, expected=expected)
-        _finish(crew, by, job, _batch(job, commit, into, merged))
+        _finish_merged(crew, by, job, _batch(job, commit, into, merged))
         return None
     try:
-        candidate = merges.build_candidate(crew.git, commit, expected, _message(state, job), _name(job.epic))
+        merge_commit = merges.build_candidate(crew.git, commit, expected, _message(state, job), _name(job.epic))
     except MergeConflict as conflict:
         hunks = conflicts.read_conflict_hunks(crew.git, expected, commit, conflict.files)
         _add_mend(crew, by, job, f"conflict in {', '.join(conflict.files)}" + (f"\n{hunks}" if hunks else ""))
         return None
-    return _batch(job, commit, into, EpicMerge(step=job.step, candidate=candidate, expected=expected))
+    return _batch(job, commit, into, EpicMerge(step=job.step, candidate=merge_commit, expected=expected))
+
+
+def _finish_merged(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
+    """Finish an epic whose branch was merged already: it lands if the gates are green on what integration has."""
+    if job.step is EpicStep.LAND:
+        run = CandidateRun(_name(job.epic), batch.tip, batch.tip, batch.branch, 0)
+        failure = candidate.run_candidate_tests(crew, run).failure
+        if failure is not None:
+            _add_mend(crew, by, job, failure)
+            return
+    _finish(crew, by, job, batch)
 
 
 def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> bool:
