@@ -467,6 +467,9 @@ def test_a_worker_asks_for_its_context_its_tools_and_its_health(api: Api) -> Non
     assert coder.post("/v1/runs/{run}/health", report).data == {"recorded": True}
     health = api.get("/v1/runs/coder-1.1/health").data
     assert (health["run_id"], health["context_usage"], health["source"]) == ("coder-1.1", 0.5, "reported")
+    (agent,) = coder.get("/v1/agents").data["agents"]
+    assert (agent["id"], agent["task_id"], agent["state"]) == ("coder-1", "task-1", "stalled")
+    assert api.get("/v1/agents").data == {"agents": [agent]}
     unknown = api.get("/v1/runs/coder-9.9/health")
     assert (unknown.status, unknown.data["code"]) == (404, "unknown-id")
 

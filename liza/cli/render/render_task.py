@@ -17,11 +17,19 @@ Row = Mapping[str, Any]
 
 def format_agent(row: Row, colour: bool) -> str:
     """Return one agent: its fields, then its history, newest first."""
-    head = _labelled_fields({**row, "now": format_activity(row)}, _AGENT_LABELS)
+    head = _labelled_fields({**row, "now": format_activity(row), "state": _state_text(row)}, _AGENT_LABELS)
     notes = [f"note: {note}" for note in row["notes"]]
     record = render_record.format_record(row["record"], colour)
     work = align_columns([_work_cells(line) for line in row["work"][:30]])
     return "\n".join([head, *notes, *(["", record] if record else []), *(["", work] if work else [])])
+
+
+def _state_text(row: Row) -> str:
+    """Return the operating state with its evidence and since when; empty if it is unknown."""
+    if row.get("state") is None:
+        return ""
+    since = f" (since {format_local_time(row['state_since'])})" if row["state_since"] else ""
+    return f"{row['state']}: {row['evidence']}{since}"
 
 
 def _work_cells(line: Row) -> list[str]:
@@ -94,6 +102,7 @@ _AGENT_LABELS: Final = {
     "id": "agent",
     "role": "role",
     "status": "status",
+    "state": "state",
     "now": "now",
     "run": "run",
     "current_task": "task",

@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from liza.rules.sessions.agent_states import AgentState
 from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.server.callers import Access
 from liza.server.operations.calls import Call, Operation, WouldWait
+from liza.worker.agent_list import AgentsAnswer, ListedAgent, list_agents
 from liza.worker.api_answers import (
     AcknowledgeAnswer,
     AuthorizeAnswer,
@@ -97,6 +99,10 @@ def _authorize(call: Call) -> AuthorizeAnswer:
 
 def _server_health(call: Call) -> ServerHealth:
     return server_health(call.server.uptime(), call.server.streams)
+
+
+def _agents(call: Call) -> AgentsAnswer:
+    return list_agents(call.crew)
 
 
 def _run_health(call: Call) -> RunHealth:
@@ -287,6 +293,28 @@ WORKER_OPERATIONS: Final = (
         _server_health,
         ServerHealth,
         ServerHealth(status=HealthStatus.HEALTHY, version="0.1.0", uptime_seconds=3600.0, runs=3),
+    ),
+    Operation(
+        "agents",
+        "GET",
+        "/v1/agents",
+        "The agents of the crew with their operating states",
+        Access.READER,
+        _agents,
+        AgentsAnswer,
+        AgentsAnswer(
+            agents=(
+                ListedAgent(
+                    id="coder-1",
+                    role="coder",
+                    state=AgentState.WORKING,
+                    evidence=f"{RUN} works on invoice-model",
+                    state_since=_TIME,
+                    run_id=RUN,
+                    task_id="invoice-model",
+                ),
+            )
+        ),
     ),
     Operation(
         "telemetry",
