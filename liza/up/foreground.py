@@ -19,8 +19,9 @@ from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.crew.serving import api_server
 from liza.programs.presets.preset import Preset
+from liza.programs.session import run_directory
 from liza.rules.errors import LizaError
-from liza.rules.model import State
+from liza.rules.model import State, SupervisorExit
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
 from liza.rules.sessions.decide import EXIT_UNUSABLE
@@ -41,6 +42,9 @@ KILLED_STATUS: Final = 130
 LAST_OUTPUT_LIMIT: Final = 2.0
 """Seconds to read the last lines of an exited supervisor; another process may still hold its pipe open."""
 KILL_LIMIT: Final = 5.0  # seconds to kill the processes of one agent
+RECORD_LIMIT: Final = 1.0
+"""Seconds to record that a person stopped the supervisors; a disk that blocks must not keep them alive."""
+STOPPED_BY_PERSON: Final = "ended at once by a third Ctrl+C"
 
 
 def run_foreground(
@@ -218,6 +222,10 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
         feed("", "killed; what was not committed is still in .worktrees/: liza status")
         # Only children that have not been waited for: the pid of a reaped one may belong to another process.
         living = {agent: child for agent, child in children.items() if child.returncode is None}
+        # Before the kill: `liza watch --heal` starts a killed supervisor again that has no record of its exit.
+        record = threading.Thread(target=_record_stop, args=(crew, tuple(living)), daemon=True)
+        record.start()
+        record.join(RECORD_LIMIT)
         identities = {agent: processes.identify_process(child.pid) for agent, child in living.items()}
         # List the descendants before the kill: orphans of a killed supervisor lose their parent pid.
         descendants = [
@@ -238,6 +246,14 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
         feed.close(LAST_OUTPUT_LIMIT)
     finally:
         os._exit(KILLED_STATUS)
+
+
+def _record_stop(crew: Crew, agents: Sequence[str]) -> None:
+    """Record that a person stopped the supervisors, for `liza status` and `liza watch --heal`."""
+    exit_note = SupervisorExit(time=crew.clock.now(), reason=STOPPED_BY_PERSON)
+    for agent in agents:
+        with suppress(OSError, LizaError):
+            run_directory.write_supervisor_exit(crew.paths, agent, exit_note)
 
 
 def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpEvent]) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.crew import find_crew
+from liza.up.healing import Healer
 from tests.conftest import until
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew
 
@@ -110,6 +112,10 @@ def test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_a
     assert child.wait(timeout=LIMIT) == 130
     crew.wait(lambda _: not crew.living(), "the end of all processes")
     assert crew.status("t1") == "CLAIMED"
+    # A person stopped it: nobody starts it again.
+    (agent,) = crew.json("agents")["agents"]
+    assert (agent["state"], agent["why"]) == ("stalled", "its supervisor left: ended at once by a third Ctrl+C")
+    assert list(Healer(find_crew(crew.root)).heal(crew.state())) == []
 
 
 def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_be_stopped_or_ends_by_itself(
