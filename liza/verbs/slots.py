@@ -10,6 +10,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.recovery import recover, slot_limits
 from liza.crew.result import Result
+from liza.crew.run_state import is_session_living
 from liza.repo import disk_usage
 from liza.repo.slots import slot_damage
 from liza.rules.errors import Refused, UnknownId
@@ -68,25 +69,32 @@ def prune(crew: Crew) -> Result:
 
 
 def nuke(crew: Crew, slot: str) -> Result:
-    """Save the work in a slot that no task uses, and remove the slot. The agents that used it stay as they are.
+    """Save the work in a slot that no agent uses, and remove the slot. The agents that used it stay as they are.
 
-    Raises UnknownId, Refused if it is in use or damaged, GitFailed if its work cannot be saved.
+    The slot of a task that waits for its next claim is removed, too: the claim restores the work in a new one. Raises
+    UnknownId, Refused if it is in use or damaged, GitFailed if its work cannot be saved.
     """
     require_person(crew, planner=False)
     _refuse_unknown(crew, slot)
 
-    def refuse_used() -> None:
-        status = slot_limits.find_status(crew, crew.board.read(), slot)
-        if status.state is SlotState.DAMAGED:
-            raise Refused(f"{slot} is damaged: {status.why}", status.next)
-        if status.state is SlotState.BUSY:
-            task = slot_states.find_user_task(crew.board.read(), slot)
-            raise Refused(f"{slot} is in use: {status.why}", f"liza task show {task.id}" if task else "liza status")
-
-    saved = crew.worktrees.remove(slot, refuse_used)
+    saved = crew.worktrees.remove(slot, lambda: _refuse_used(crew, slot))
     step = f"git show {saved[0]}" if saved else "liza slots"
     message = f"{slot} is removed" + (f"; its unsaved work is in {', '.join(saved)}" if saved else "")
     return Result("changed", None, None, step, {"removed": [slot], "saved": list(saved)}, message)
+
+
+def _refuse_used(crew: Crew, slot: str) -> None:
+    """Raise Refused if the slot is damaged, an agent holds its task, or the last session in it may still live."""
+    state = crew.board.read()
+    status, task = slot_limits.find_status(crew, state, slot), slot_states.find_user_task(state, slot)
+    if status.state is SlotState.DAMAGED:
+        raise Refused(f"{slot} is damaged: {status.why}", status.next)
+    if status.state is SlotState.BUSY and (task is None or not slot_states.needs_no_slot(task)):
+        step = "liza status" if task is None else slot_states.release_command(task)
+        raise Refused(f"{slot} is in use: {status.why}", step)
+    owner = None if task is None else crew.worktrees.owner(slot)
+    if owner is not None and is_session_living(crew.run_dir(owner[1])):
+        raise Refused(f"{slot} is in use: the session {owner[1]} is not over", f"liza logs {owner[1]}")
 
 
 def repair(crew: Crew, slot: str | None = None) -> Result:

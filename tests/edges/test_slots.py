@@ -8,19 +8,23 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from liza.crew.recovery import slot_limits
+from liza.programs.session.run_directory import RunRecord
+from liza.programs.session.session_process import RunningSession
 from liza.repo import disk_usage
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.model import SlotLimits
 from liza.rules.project.slot_states import slot_variables
 from liza.rules.tasks.backlog import TaskFields
+from liza.system.processes import identify_self
 from liza.verbs import slots as verbs
 from liza.verbs.claim import claim
 from liza.verbs.merge import merge
 from liza.verbs.submit import submit
-from liza.verbs.task import add
+from liza.verbs.task import add, release
 from liza.verbs.verdict import verdict
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
@@ -107,9 +111,32 @@ def test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use(crew: Merges) -
     crew.claimed("b")
     with pytest.raises(Refused, match=r"s1 is in use: b \(CLAIMED\)") as refused:
         verbs.nuke(crew.crew, "s1")
-    assert refused.value.hint == "liza task show b"
+    assert refused.value.hint == "liza task release b"
     with pytest.raises(UnknownId, match="there is no slot s7"):
         verbs.nuke(crew.crew, "s7")
+
+
+def test_the_slot_of_a_released_task_is_removed_and_the_next_claim_has_its_work_in_a_new_one(crew: Merges) -> None:
+    slot = crew.claimed("a")
+    head = git(slot, "rev-parse", "HEAD")
+    (slot / "notes.txt").write_text("mine\n")
+    release(crew.crew, "a")
+    run = crew.crew.run_dir("coder-1.1")
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.crew.clock.now(), task="a"))
+    living = RunningSession(shim=identify_self(), child=identify_self(), time=crew.crew.clock.now())
+    (run.path / "session.json").write_bytes(msgspec.json.encode(living))
+    with pytest.raises(Refused, match=r"s1 is in use: the session coder-1\.1 is not over"):
+        verbs.nuke(crew.crew, "s1")
+    (run.path / "session.json").unlink()
+    (saved,) = verbs.nuke(crew.crew, "s1").details["saved"]
+    assert saved.startswith("refs/liza/salvage/a/")
+    assert not slot.exists()
+    assert not crew.crew.paths.task_link("a").is_symlink()
+    assert "s1" not in states(crew)
+    claim(crew.crew, "coder-2", "a")
+    assert crew.task("a").worktree == "s1"
+    again = crew.crew.paths.slot("s1")
+    assert (git(again, "rev-parse", "HEAD"), (again / "notes.txt").read_text()) == (head, "mine\n")
 
 
 def test_a_commit_on_no_branch_is_unsaved_work(crew: Merges) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from liza.rules.model import Status, Task
+from liza.rules.model import Reservation, Status, Task
 from liza.rules.project.slot_states import (
     PORTS_PER_SLOT,
     SlotFacts,
     SlotState,
     find_user_task,
+    needs_no_slot,
     slot_status,
     slot_variables,
 )
@@ -44,6 +47,14 @@ def test_a_slot_belongs_to_its_open_task_only() -> None:
     assert task is not None
     assert task.id == "a"
     assert find_user_task(state, "s3") is None
+
+
+def test_the_slot_of_a_task_is_needed_while_an_agent_or_the_queue_has_the_task() -> None:
+    statuses = {status for status in Status if needs_no_slot(Task(id="t", status=status, worktree="s1"))}
+    assert statuses == {Status.UNCLAIMED, Status.REJECTED, Status.INTEGRATION_FAILED, Status.BLOCKED}
+    claimer: dict[str, Any] = {"agent": "coder-1", "run": "coder-1.2", "host": "", "boot": "", "pid": 1, "start": "1"}
+    reserved = Reservation(**claimer, slot="s1", expires=datetime(2026, 1, 1, tzinfo=UTC))
+    assert not needs_no_slot(Task(id="t", status=Status.UNCLAIMED, worktree="s1", reservation=reserved))
 
 
 def test_no_two_slots_share_a_port_and_all_are_below_those_that_linux_gives_out() -> None:

@@ -47,7 +47,10 @@ def repair(
 
 @declare_command(app, "nuke", "liza slots nuke s3")
 def nuke(slot: Annotated[str, typer.Argument(metavar="SLOT", help="The slot.")], as_json: JsonOption = False) -> None:
-    """Save the work in a slot that no task uses, and remove the slot. Its agents and their records stay."""
+    """Save the work in a slot that no agent uses, and remove the slot. Its agents and their records stay.
+
+    A task that waits for its next claim continues with its saved work in a new slot.
+    """
     from liza.verbs import slots as verbs
 
     printing.print_result(verbs.nuke(find_crew(), slot), as_json)

@@ -275,7 +275,9 @@ class Worktrees(SlotEmptying):
         """
         with self.lock_slot(slot):
             refuse_used()
-            return self._remove_slot(slot)
+            saved = self._remove_slot(slot)
+            slot_records.unlink_others(self.paths, "", slot)
+            return saved
 
     def _remove_slot(self, slot: str) -> tuple[str, ...]:
         path, git_dir = self.paths.slot(slot), self._git_dir(slot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from liza.rules.lazy_pattern import lazy_pattern
-from liza.rules.model import FINAL_STATUSES, State, Task
+from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.value_classes import Value
 
 FIRST_PORT, PORTS_PER_SLOT = 21000, 20
@@ -13,6 +13,7 @@ FIRST_PORT, PORTS_PER_SLOT = 21000, 20
 _SLOT_NAME = lazy_pattern(r"(?P<kind>s|code-reviewer|planner|merge|proof|coder)-?(?P<number>[0-9]*)")
 _FIRST_NUMBERS = {"s": 0, "coder": 200, "code-reviewer": 300, "planner": 400, "merge": 450, "proof": 499}
 _NUMBERS = 500
+_WAITING_STATUSES = frozenset({Status.UNCLAIMED, Status.REJECTED, Status.INTEGRATION_FAILED, Status.BLOCKED})
 
 
 class SlotState(StrEnum):
@@ -54,6 +55,16 @@ def find_user_task(board: State, slot: str) -> Task | None:
         ),
         None,
     )
+
+
+def needs_no_slot(task: Task) -> bool:
+    """Return whether no agent holds the open task: its next claim creates a removed slot again, with its saved work."""
+    return task.status in _WAITING_STATUSES and task.reservation is None
+
+
+def release_command(task: Task) -> str:
+    """Return the command after which a slot of the task can be removed; what shows the task if none does."""
+    return f"liza task release {task.id}" if task.status is Status.CLAIMED else f"liza task show {task.id}"
 
 
 def slot_status(facts: SlotFacts, task: Task | None) -> SlotStatus:
