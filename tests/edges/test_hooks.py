@@ -315,6 +315,17 @@ def out(hook: Hook) -> Any:
     return json.loads(answer.out) if answer.out else None
 
 
+def out_text(hook: Hook) -> str:
+    """Every text of an answer."""
+    return "\n".join(_texts(out(hook)))
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in _texts(item)]
+    return [value] if isinstance(value, str) else []
+
+
 def test_the_first_event_is_the_sentinel_and_brings_the_brief(place: Place) -> None:
     got = out(place.said("SessionStart"))
     assert got["hookSpecificOutput"]["additionalContext"] == place.run.read_block()
@@ -323,6 +334,16 @@ def test_the_first_event_is_the_sentinel_and_brings_the_brief(place: Place) -> N
     assert ready.evidence == "hook SessionStart"
     assert turn is not None
     assert (turn.phase, turn.session) == ("started", "s")
+
+
+@pytest.mark.parametrize(
+    ("provider", "event", "given"), [("claude", "SessionStart", {"source": "compact"}), ("pi", "session_compact", {})]
+)
+def test_a_compacted_conversation_gets_the_brief_again(
+    place: Place, provider: str, event: str, given: dict[str, str]
+) -> None:
+    place.said("UserPromptSubmit").reply()
+    assert place.run.read_block() in out_text(place.said(event, provider, **given))
 
 
 def test_each_tool_is_noted_with_what_it_is_called_with_so_that_a_loop_at_a_terminal_is_seen(place: Place) -> None:

@@ -12,7 +12,11 @@ if [ "$LIZA_RUN" = coder-1.1 ]; then read line < "$NOTES/gate"; fi
 """
 ENDS = {
     "submit": "echo work > task-1.txt; git add -A; git commit -q -m work; liza submit; exit 0\n",
-    "crash": 'if [ "$LIZA_RUN" = coder-1.1 ]; then echo "no such module"; exit 1; fi; read line < "$NOTES/gate"\n',
+    "crash": (
+        'if [ "$LIZA_RUN" = coder-1.1 ]; then\n'
+        'echo half > half.txt; git add half.txt; echo more >> README.md; echo "no such module"; exit 1; fi\n'
+        'git status --porcelain > "$NOTES/unfinished"; read line < "$NOTES/gate"\n'
+    ),
     "handoff": (
         'if [ "$LIZA_RUN" = coder-1.1 ]; then liza handoff "the model" --next "the view"; exit 42; fi\n'
         'liza ready > "$NOTES/brief"; read line < "$NOTES/gate"\n'
@@ -46,6 +50,7 @@ def came(crew: Crew, end: str) -> None:
         crash = next(event for event in task.history if event.event == "crash")
         assert "exit 1" in (crash.detail or "")
         assert "no such module" in (crash.detail or "")
+        assert sorted(crew.wait_note("unfinished").splitlines()) == [" M README.md", "A  half.txt"]
     else:
         brief = crew.wait_note("brief")
         assert "HANDED OVER: the model Next: the view" in brief
