@@ -20,7 +20,7 @@ _HUMAN_FIELDS: Final = frozenset(
 
 _SECTION: Final = lazy_pattern(r"^([a-z_]+):", re.MULTILINE)
 _OPTIONAL_SECTIONS: Final = frozenset(
-    ("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes", "archived")
+    ("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes", "archived", "pull_request")
 )
 """Sections that a board may lack at first. An old copy without them is not truncated."""
 
@@ -142,6 +142,7 @@ def merge_edit(
         circuit_breaker=_merge_value(base and base.circuit_breaker, newest.circuit_breaker, edited.circuit_breaker),
         sprint=_merge_value(base and base.sprint, newest.sprint, edited.sprint),
         archived=_merge_value(base and base.archived, newest.archived, edited.archived),
+        pull_request=_merge_value(base and base.pull_request, newest.pull_request, edited.pull_request),
         goal=_merge_value(base.goal, newest.goal, edited.goal) if base else edited.goal,
         config=_merge_value(base.config, newest.config, edited.config) if base else edited.config,
         handoff=_merge_table(base.handoff if base else None, newest.handoff, edited.handoff),

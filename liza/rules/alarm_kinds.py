@@ -68,6 +68,7 @@ class AlarmKind(StrEnum):
     UNEXPLAINED_STATUS = "unexplained_status"
     TESTS_ELSEWHERE = "tests_elsewhere"
     UNTESTED_MERGES = "untested_merges"
+    PULL_REQUEST_UNREAD = "pull_request_unread"
     STALE_ABORT = "stale_abort"
     STALE_CHECKPOINT = "stale_checkpoint"
     STALE_PAUSE = "stale_pause"
@@ -79,6 +80,7 @@ NOTICES = (
     AlarmKind.UNKNOWN_CONFIG,
     AlarmKind.INTEGRATION_FAILED,
     AlarmKind.GUARD_DENIALS,
+    AlarmKind.PULL_REQUEST_UNREAD,
 )
 """Alarms that do not wait for a person: the work goes on."""
 CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}

@@ -127,6 +127,14 @@ class Missing(LizaError):
     code = "missing"
 
 
+class ForgeSlow(Missing):
+    """The program of a forge did not answer in time, or the forge limits its calls. Exit code 5."""
+
+
+class LoginMissing(Missing):
+    """The program of a forge is not logged in. Exit code 5."""
+
+
 class ProgramMissing(Missing):
     """The agent's program is not installed or not executable. Exit code 5."""
 

@@ -8,7 +8,17 @@ from typing import Any
 from liza.rules.errors import UsageError
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging import targets
-from liza.rules.model import FINAL_STATUSES, Agent, ArchiveSummary, Config, State, Status, Task, Violation
+from liza.rules.model import (
+    FINAL_STATUSES,
+    Agent,
+    ArchiveSummary,
+    Config,
+    State,
+    Status,
+    Task,
+    TrackedRequest,
+    Violation,
+)
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
 from liza.rules.statuses import AgentStatus, GoalStatus, SprintStatus
 
@@ -18,6 +28,7 @@ _SURROGATE = lazy_pattern("[\ud800-\udfff]")
 GOAL_STATUSES = tuple(GoalStatus)
 SPRINT_STATUSES = tuple(SprintStatus)
 AGENT_STATUSES = tuple(AgentStatus)
+REQUEST_STATES = ("OPEN", "CLOSED", "MERGED")
 MERGE_CLEAN_VALUES = ("always", "after_red", "never")
 _WORKED_ON = frozenset({S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S.INTEGRATION_FAILED})
 
@@ -35,6 +46,7 @@ def check_board(state: State) -> tuple[Violation, ...]:
         *check_entry("sprint", "sprint", state.sprint, state),
         *check_entry("config", "config", state.config, state),
         *check_entry("archived", "archived", state.archived, state),
+        *check_entry("pull_request", "pull_request", state.pull_request, state),
     ]
     for task in state.tasks:
         violations += check_entry("tasks", task.id, task, state)
@@ -198,6 +210,9 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     if config.archive_after < 0:
         yield Violation(entry=key, field="archive_after", actual=str(config.archive_after), expected="0 or more")
+    if config.pull_request_interval < 0:
+        actual = str(config.pull_request_interval)
+        yield Violation(entry=key, field="pull_request_interval", actual=actual, expected="0 or more")
     if config.session_max is not None and config.session_max < 1:
         yield Violation(entry=key, field="session_max", actual=str(config.session_max), expected="1 or more, or null")
     if config.gates:
@@ -236,6 +251,16 @@ def _archived(key: str, archived: ArchiveSummary) -> Iterator[Violation]:
             yield Violation(entry=key, field=f"outcomes.{name}", actual=outcome, expected=wanted)
 
 
+def _pull_request(key: str, request: TrackedRequest) -> Iterator[Violation]:
+    if request.number < 0:
+        yield Violation(entry=key, field="number", actual=str(request.number), expected="0 or more")
+    yield from _one_of("state", REQUEST_STATES)(key, request)
+    keys = [taken.key for taken in request.taken]
+    if len(set(keys)) < len(keys):
+        double = next(name for name in keys if keys.count(name) > 1)
+        yield Violation(entry=key, field="taken", actual=f"twice {double}", expected="each key once")
+
+
 _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
     "tasks": _task,
     "agents": _agent,
@@ -244,6 +269,7 @@ _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
     "circuit_breaker": _one_of("status", ("OK", "TRIGGERED")),
     "config": _config,
     "archived": _archived,
+    "pull_request": _pull_request,
 }
 
 

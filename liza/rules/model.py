@@ -452,6 +452,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``context_handoff``: used part of the context window, 0 to 1, above which an agent is asked to hand off; 1: never.
     ``session_max``: age above which a session is ended when it is idle; None: never.
     ``routing``: a task goes to the first idle coder, or to the one whose work record fits it best.
+    ``pull_request_interval``: `liza up` reads the open pull request so often; 0: only `liza sync --pr`.
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
     """
 
@@ -491,6 +492,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     gates: tuple[Gate, ...] = ()
     slots: SlotLimits = SlotLimits()
     routing: Literal["first", "record"] = "first"
+    pull_request_interval: int = 60
 
     @property
     def has_tests(self) -> bool:
@@ -520,6 +522,38 @@ class ArchiveSummary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
     def total(self) -> int:
         """Number of archived tasks."""
         return sum(self.counts.values())
+
+
+class TakenFeedback(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A check result or a comment of the pull request, and the task that was made of it or already covered it.
+
+    ``key`` identifies it for ever: ``landing.request_feedback`` builds it.
+    """
+
+    key: str
+    task: str
+
+
+class TrackedRequest(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """The pull request that `liza land --pr` opened or updated last; ``number`` is 0 before the first one.
+
+    ``repository`` is HOST/OWNER/NAME. ``head`` and ``base`` are branches of origin, ``since`` is the commit of ``base``
+    from which the tasks of the pull request are counted. ``state`` is OPEN, CLOSED or MERGED, as read last.
+    """
+
+    number: int = 0
+    url: str = ""
+    repository: str = ""
+    head: str = ""
+    base: str = ""
+    since: str = ""
+    state: str = "OPEN"
+    taken: tuple[TakenFeedback, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a pull request, and it was open when it was read last."""
+        return self.number > 0 and self.state == "OPEN"
 
 
 _last_looked_up: tuple[tuple[Task, ...], dict[str, Task] | None] = ((), None)
@@ -556,6 +590,7 @@ class State(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     circuit_breaker: CircuitBreaker = CircuitBreaker()
     epics: dict[str, Epic] = {}
     archived: ArchiveSummary = ArchiveSummary()
+    pull_request: TrackedRequest = TrackedRequest()
     config: Config = Config()
 
     def task(self, task_id: str) -> Task | None:

@@ -162,6 +162,11 @@ class Paths(Value):
         return self.tx / "seal"
 
     @property
+    def request_sync(self) -> Path:
+        """The failures in a row of reading the open pull request; absent after a success."""
+        return self.tx / "request-sync"
+
+    @property
     def spool(self) -> Path:
         return self.tx / "spool"
 

@@ -7,11 +7,22 @@ from msgspec.structs import replace
 
 from liza.rules import invariants
 from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Agent, Budget, Config, Goal, MergeInProgress, State, Status
+from liza.rules.model import (
+    Agent,
+    Budget,
+    Config,
+    Goal,
+    MergeInProgress,
+    State,
+    Status,
+    TakenFeedback,
+    TrackedRequest,
+)
 from liza.rules.transitions import TRANSITIONS, Invocation, apply_verb, find_illegal_changes
 from tests.unit.boards import BASE, NOW, agents, board, claimed, task, under_review
 
 S = Status
+TAKEN = TakenFeedback(key="comment x", task="t")
 
 
 def _one(**fields: Any) -> State:
@@ -47,6 +58,10 @@ def _limited(**limits: Any) -> State:
         (_limited(money_per_task=float("nan")), "config", "budget.money_per_task"),
         (replace(board(), config=Config(archive_after=-5)), "config", "archive_after"),
         (replace(board(), config=Config(session_max=0)), "config", "session_max"),
+        (replace(board(), config=Config(pull_request_interval=-1)), "config", "pull_request_interval"),
+        (replace(board(), pull_request=TrackedRequest(number=-1)), "pull_request", "number"),
+        (replace(board(), pull_request=TrackedRequest(state="GONE")), "pull_request", "state"),
+        (replace(board(), pull_request=TrackedRequest(taken=(TAKEN, TAKEN))), "pull_request", "taken"),
         (board(agents={"boss": Agent(role="coder", status="IDLE")}), "boss", "id"),
         (board(agents={"coder-1": Agent(role="planner", status="IDLE")}), "coder-1", "role"),
         (board(agents={"coder-1": Agent(role="coder", status="HAPPY")}), "coder-1", "status"),

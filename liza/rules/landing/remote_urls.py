@@ -12,6 +12,7 @@ from liza.rules.value_classes import Value
 _WITH_SCHEME = lazy_pattern(r"(?:https?|ssh|git)://(?:[^/@]*@)?([A-Za-z0-9.-]+)(?::\d+)?/+(.+)")
 _SCP_FORM = lazy_pattern(r"(?:[^/@:]+@)?([A-Za-z0-9.-]+):(?!//)/*(.+)")
 _PATH = lazy_pattern(r"[A-Za-z0-9][\w.-]*(?:/[\w.-]+)+")
+_NUMBER = lazy_pattern(r"/(?:pull|merge_requests)/([1-9][0-9]{0,8})/?$")
 _CREDENTIALS = r"(?<=://)[^/@\s]+@"
 _WEB_ADDRESS = lazy_pattern(r"https?://[^\s\x00-\x1f\"'<>]+")
 
@@ -66,3 +67,9 @@ def find_request_address(text: str) -> str | None:
     """Return the first web address that a remote printed at a push: most print where to open a pull request."""
     match = _WEB_ADDRESS.search(text)
     return None if match is None else hide_credentials(match[0])
+
+
+def find_request_number(url: str) -> int:
+    """Return the number at the end of a pull request's URL; 0 if there is none."""
+    match = _NUMBER.search(url)
+    return 0 if match is None else int(match[1])
