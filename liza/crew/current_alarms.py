@@ -64,7 +64,8 @@ def find_alarms(
         denials=_denials(crew, state),
         guard_notices=_guard_notices(crew),
     )
-    return (*blocking, *alarms.evaluate_alarms(state, crew.clock.now(), facts), *_outside_edit_alarms(crew, state))
+    present = alarms.evaluate_alarms(state, crew.clock.now(), facts)
+    return (*blocking, *present, *_request_alarms(crew, state), *_outside_edit_alarms(crew, state))
 
 
 def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:
@@ -141,6 +142,16 @@ def _archive_alarms(crew: Crew) -> Iterator[Alarm]:
     for name, loss in sorted(damaged.items()):
         message = f".liza/archive/{name}: {loss.reason}; {cost}"
         yield Alarm(AlarmKind.ARCHIVE_DAMAGED, name, message, archive_damage.mending_command(crew, name, loss))
+
+
+def _request_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
+    """The alarm for an open pull request that `liza up` cannot read."""
+    if not state.pull_request.is_open:
+        return ()
+    from liza.crew.landing import sync_failures
+    from liza.rules.landing import poll_rules
+
+    return poll_rules.sync_alarms(state, sync_failures.read_failure(crew.paths))
 
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:

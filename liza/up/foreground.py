@@ -32,6 +32,7 @@ from liza.system.signal_repeats import Repeats
 from liza.up.crew_options import UpOptions, start_supervisor
 from liza.up.elastic_coders import ElasticCoders
 from liza.up.feed import Feed
+from liza.up.request_poll import RequestPoll
 from liza.up.supervisor_exits import NEXT_SIGNAL_HINTS, SupervisorWait, UpCallbacks, UpEvent, UpEventKind
 from liza.up.waiting_lines import WaitingLines
 from liza.verbs.down import end_unsupervised_sessions, is_under_way
@@ -78,6 +79,8 @@ def _stay(
     for agent in agents:
         start(agent)
     threading.Thread(target=_watch_goal, args=(crew, options, up_events), daemon=True).start()
+    request_poll = RequestPoll(crew, feed)
+    request_poll.start()
 
     exit_watch = ExitWatch(
         crew, [*agents, *(agent for agent in options.agents() if agent not in options.first_agents())]
@@ -115,6 +118,7 @@ def _stay(
 
     calls = UpCallbacks(feed, is_there, when_done, is_stuck, resize)
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
+    request_poll.stop()
     if was_asked:
         # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
         end_unsupervised_sessions(crew)

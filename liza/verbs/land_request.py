@@ -17,18 +17,24 @@ from liza.rules.errors import Missing, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.landing import request_text
 from liza.rules.landing.push_rules import PushFacts, PushStep, decide_push
-from liza.rules.landing.remote_urls import find_request_address
+from liza.rules.landing.remote_urls import find_forge_repository, find_request_address, find_request_number
+from liza.rules.landing.request_feedback import track_request
 from liza.rules.landing.request_text import RequestFacts
 from liza.rules.merging.gates import GateRun, last_gate_runs
+from liza.rules.model import TrackedRequest
 from liza.rules.value_classes import Value, replace
 from liza.verbs.land import Landing, find_landing, landed_tasks, run_landing_gates
 
 
 class OpenedRequest(Value):
-    """What became of the pull request: ``opened``, ``updated``, or ``by hand`` if no program can open it."""
+    """What became of the pull request: ``opened``, ``updated``, or ``by hand`` if no program can open it.
+
+    ``number`` is 0 if it is not known.
+    """
 
     action: str
     url: str | None
+    number: int = 0
 
 
 def land_pr(crew: Crew, branch: str | None = None, head: str | None = None) -> Result:
@@ -57,6 +63,7 @@ def land_pr(crew: Crew, branch: str | None = None, head: str | None = None) -> R
             crew.append_alert_log([f"pushed  {by} pushed {landing.tip[:10]} to {head} of {REMOTE}. Next: git log"])
     facts = _gather_facts(crew, landing)
     opened = _open_request(remote, landing, head, facts, printed or "")
+    _track(crew, by, remote, landing, head, opened)
     return _result(remote, landing, head, facts, opened, is_pushed=printed is not None)
 
 
@@ -116,12 +123,29 @@ def _open_request(remote: Remote, landing: Landing, head: str, facts: RequestFac
         request = host.find_request(head, landing.branch)
         if request is None:
             url = host.open_request(head, landing.branch, request_text.compose_title(facts), section)
-            return OpenedRequest("opened", url)
+            return OpenedRequest("opened", url, find_request_number(url))
         host.update_request(request.number, request_text.replace_section(request.body, section))
     except Missing as error:
         pushed = f"{landing.tip[:10]} is pushed to {head} of {REMOTE}, but there is no pull request for it yet"
         raise Missing(f"{pushed}: {error.message}", f"{error.hint} && liza land --pr") from error
-    return OpenedRequest("updated", request.url)
+    return OpenedRequest("updated", request.url, request.number)
+
+
+def _track(crew: Crew, by: str, remote: Remote, landing: Landing, head: str, opened: OpenedRequest) -> None:
+    """Write the pull request to the board: `liza sync --pr` and `liza up` read it then."""
+    repository = find_forge_repository(remote.urls)
+    if not opened.number or repository is None:
+        return
+    request = TrackedRequest(
+        number=opened.number,
+        url=opened.url or "",
+        repository=repository.full_name,
+        head=head,
+        base=landing.branch,
+        since=landing.before,
+    )
+    with crew.change(by, "land") as tx:
+        tx.state = track_request(tx.state, request, landing.tip)
 
 
 def _result(

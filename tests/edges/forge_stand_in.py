@@ -6,17 +6,20 @@ directory inside a repository, and a terminal.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 SCRIPT = r"""
-import json, os, subprocess, sys
+import fcntl, json, os, re, sys
 from pathlib import Path
 
 STORE = Path("@STORE@")
@@ -24,12 +27,22 @@ OPTIONS = {
     ("pr", "list"): {"--head", "--base", "--state", "--json", "--repo"},
     ("pr", "create"): {"--head", "--base", "--title", "--body-file", "--repo"},
     ("pr", "edit"): {"--body-file", "--repo"},
+    ("pr", "view"): {"--json", "--repo"},
+    ("run", "view"): {"--job", "--log-failed", "--repo"},
+    ("api", "REPOS"): {"--hostname"},
     ("issue", "view"): {"--json", "--repo"},
 }
 FIELDS = {
-    "pr": {"number", "url", "body", "title", "state", "headRefName", "baseRefName", "headRefOid", "isCrossRepository"},
+    "pr": {
+        "number", "url", "body", "title", "state", "headRefName", "baseRefName", "headRefOid", "isCrossRepository",
+        "statusCheckRollup",
+    },
     "issue": {"number", "url", "body", "title", "state", "author", "labels"},
 }
+
+
+SWITCHES = {"--log-failed"}
+LISTS = re.compile(r"repos/([\w.-]+/[\w.-]+)/(pulls|issues)/(\d+)/(comments|reviews)(?:\?(.*))?")
 
 
 def fail(text, code=1):
@@ -37,18 +50,45 @@ def fail(text, code=1):
     sys.exit(code)
 
 
+def head_of(origin, branch):
+    # The commit of a branch of origin.
+    return Path(origin, "refs/heads", branch).read_text().strip()
+
+
+def api(store, address, options):
+    # One page of a list of comments.
+    match = LISTS.fullmatch(address)
+    if match is None or f"{options.get('--hostname', 'github.com')}/{match[1]}" != store["repo"]:
+        fail(f"gh: Not Found (HTTP 404): {address}")
+    query = {name: int(value) for name, _, value in (pair.partition("=") for pair in (match[5] or "").split("&") if pair)}
+    size, page = query.pop("per_page", 30), query.pop("page", 1)
+    if query or not 1 <= size <= 100:
+        fail("gh: Validation Failed (HTTP 422)")
+    rows = [row for row in store["comments"] if row["list"] == f"{match[2]}/{match[3]}/{match[4]}"]
+    return [{name: value for name, value in row.items() if name != "list"} for row in rows[(page - 1) * size :][:size]]
+
+
 def main():
     words = sys.argv[1:]
-    if subprocess.run(["git", "rev-parse"], capture_output=True).returncode == 0:
+    if any(Path(path, ".git").exists() for path in (Path.cwd(), *Path.cwd().parents)):
         fail("called inside a repository")
     if os.isatty(0):
         fail("called with a terminal")
+    lock = open(f"{STORE}.lock", "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
     store = json.loads(STORE.read_text())
     store["calls"].append(words)
     STORE.write_text(json.dumps(store))
-    if store["fails"]:
-        fail(store["fails"], 4)
+    failure = next((text for prefix, text in store["fails"].items() if " ".join(words).startswith(prefix)), "")
+    if failure:
+        fail(failure, 4)
+    printed = next((text for prefix, text in store["prints"].items() if " ".join(words).startswith(prefix)), None)
+    if printed is not None:
+        print(printed)
+        sys.exit(0)
     command, rest, options = tuple(words[:2]), [], {}
+    if command[0] == "api":
+        command, rest = ("api", "REPOS"), [words[1]]
     if command not in OPTIONS:
         fail(f"unknown command {command}")
     words = words[2:]
@@ -56,13 +96,18 @@ def main():
         word = words.pop(0)
         if not word.startswith("--"):
             rest.append(word)
+        elif word in SWITCHES & OPTIONS[command]:
+            options[word] = True
         elif word in OPTIONS[command]:
             options[word] = words.pop(0)
         else:
             fail(f"unknown flag: {word}")
+    if command[0] == "api":
+        print(json.dumps(api(store, rest[0], options)))
+        return
     if options.get("--repo") != store["repo"]:
         fail(f"GraphQL: Could not resolve to a Repository with the name {options.get('--repo')}")
-    unknown = set(filter(None, options.get("--json", "").split(","))) - FIELDS[command[0]]
+    unknown = set(filter(None, options.get("--json", "").split(","))) - FIELDS.get(command[0], set())
     if unknown:
         fail(f"Unknown JSON field: {unknown}")
 
@@ -83,12 +128,23 @@ def main():
             requests.append({
                 "number": number, "url": url, "body": body, "title": options["--title"], "state": "OPEN",
                 "headRefName": options["--head"], "baseRefName": options["--base"], "isCrossRepository": False,
+                "headRefOid": "", "statusCheckRollup": [],
             })
             print(url)
         case ("pr", "edit"):
             one = next(one for one in requests if str(one["number"]) == rest[0])
             one["body"] = body
             print(one["url"])
+        case ("pr", "view"):
+            shows = [one for one in requests if str(one["number"]) == rest[0]]
+            if not shows:
+                fail(f"GraphQL: Could not resolve to a PullRequest with the number of {rest[0]}.")
+            origin = store["origin"] and head_of(store["origin"], shows[0]["headRefName"])
+            print(json.dumps(shown(shows[0] | ({"headRefOid": origin} if origin else {}))))
+        case ("run", "view"):
+            if "--log-failed" not in options or options.get("--job") not in store["logs"]:
+                fail("failed to get run log: log not found")
+            sys.stdout.write(store["logs"][options["--job"]])
         case ("issue", "view"):
             issues = [one for one in store["issues"] if str(one["number"]) == rest[0]]
             if not issues:
@@ -108,9 +164,10 @@ class ForgeStandIn:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, repo: str = "github.com/acme/shop") -> None:
         directory.mkdir()
         self._store = directory / "store.json"
-        self._write({"repo": repo, "requests": [], "issues": [], "calls": [], "fails": ""})
+        lists: dict[str, Any] = {"requests": [], "issues": [], "comments": [], "calls": []}
+        self._write({"repo": repo, "origin": "", **lists, "fails": {}, "prints": {}, "logs": {}})
         program = directory / "gh"
-        program.write_text(f"#!{sys.executable}\n{SCRIPT.replace('@STORE@', str(self._store))}")
+        program.write_text(f"#!{sys.executable} -IS\n{SCRIPT.replace('@STORE@', str(self._store))}")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
 
@@ -131,16 +188,70 @@ class ForgeStandIn:
         calls: list[list[str]] = self._read()["calls"]
         return calls
 
+    @contextmanager
+    def _changed(self) -> Iterator[dict[str, Any]]:
+        """The store, locked: a crew may call the program meanwhile."""
+        with Path(f"{self._store}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            store = self._read()
+            yield store
+            self._write(store)
+
     def change_request(self, number: int, **fields: object) -> None:
-        store = self._read()
-        store["requests"][number - 1] |= fields
-        self._write(store)
+        with self._changed() as store:
+            store["requests"][number - 1] |= fields
+
+    def follow(self, origin: Path) -> None:
+        """The newest commit of a pull request is that of its branch in this bare repository."""
+        with self._changed() as store:
+            store["origin"] = str(origin)
 
     def add_issue(self, **fields: object) -> None:
-        store = self._read()
-        store["issues"].append(fields)
-        self._write(store)
+        with self._changed() as store:
+            store["issues"].append(fields)
 
-    def fail(self, message: str) -> None:
-        """Every call fails from now on; an empty text: none."""
-        self._write(self._read() | {"fails": message})
+    def check(self, name: str, conclusion: str, job: int, log: str | None = None, run: int = 900) -> None:
+        """A job of a workflow ``ci`` ended: its entry in ``statusCheckRollup``, which replaces one of its name."""
+        with self._changed() as store:
+            entry = {
+                "__typename": "CheckRun",
+                "name": name,
+                "workflowName": "ci",
+                "status": "COMPLETED",
+                "conclusion": conclusion,
+                "startedAt": f"2026-01-01T12:00:{job % 60:02}Z",
+                "completedAt": "2026-01-01T12:01:00Z",
+                "detailsUrl": f"https://{store['repo']}/actions/runs/{run}/job/{job}",
+            }
+            rollup = store["requests"][-1]["statusCheckRollup"]
+            store["requests"][-1]["statusCheckRollup"] = [row for row in rollup if row["name"] != name] + [entry]
+            if log is not None:
+                store["logs"][str(job)] = log
+
+    def comment(self, number: int, body: str, association: str = "MEMBER", login: str = "ann", **fields: Any) -> None:
+        """A comment on the conversation; with ``path`` on a line of a file; with ``state`` a review."""
+        kind, anchor = "issues/1/comments", f"issuecomment-{number}"
+        if "path" in fields:
+            kind, anchor = "pulls/1/comments", f"discussion_r{number}"
+        elif "state" in fields:
+            kind, anchor = "pulls/1/reviews", f"pullrequestreview-{number}"
+        with self._changed() as store:
+            row = {
+                "list": kind,
+                "id": number,
+                "html_url": f"https://{store['repo']}/pull/1#{anchor}",
+                "user": {"login": login, "type": "User"},
+                "author_association": association,
+                "body": body,
+            }
+            store["comments"].append(row | fields)
+
+    def fail(self, message: str, command: str = "") -> None:
+        """Every call that begins with ``command`` fails from now on; an empty message: none."""
+        with self._changed() as store:
+            store["fails"] = {command: message} if message else {}
+
+    def print(self, text: str, command: str) -> None:
+        """Every call that begins with ``command`` prints this from now on."""
+        with self._changed() as store:
+            store["prints"] = {command: text}

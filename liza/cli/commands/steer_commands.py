@@ -14,6 +14,7 @@ from liza.cli.render import printing
 from liza.cli.render.columns import strip_controls
 from liza.cli.render.text_formats import shorten_line
 from liza.crew.crew import Crew, find_crew
+from liza.rules.errors import UsageError
 from liza.rules.formatting.durations import format_duration
 from liza.rules.value_classes import asdict
 from liza.verbs.answer import OpenQuestion, find_open_questions
@@ -82,17 +83,34 @@ def resume(as_json: JsonOption = False) -> None:
     printing.print_result(verb(find_crew()), as_json)
 
 
-@declare_command(app, "sync", "liza sync")
+@declare_command(app, "sync", "liza sync\nliza sync --pr")
 def sync(
     branch: Annotated[str | None, typer.Argument(help="The branch; default: the branch of your checkout.")] = None,
     accept_moved: Annotated[
         bool,
         typer.Option("--accept-moved", help="Continue if integration was moved and merged tasks are missing from it."),
     ] = False,
+    pr: Annotated[
+        bool, typer.Option("--pr", help="Make tasks of the red checks and comments of the open pull request instead.")
+    ] = False,
+    comment: Annotated[
+        str | None,
+        typer.Option("--comment", metavar="ID", help="With --pr: take only this comment, of any author."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Merge your branch into integration, if the tests pass on the merge. This also accepts moves of integration that
-    Liza did not make."""
+    Liza did not make.
+
+    With --pr nothing is merged: the pull request of `liza land --pr` is read through `gh`. A red check becomes a task,
+    and so does a comment of an author with write access; others are listed. `liza up` does this by itself."""
+    if (pr and (branch is not None or accept_moved)) or (comment is not None and not pr):
+        raise UsageError("--pr takes no branch and no --accept-moved; --comment is for --pr", "liza sync --pr")
+    if pr:
+        from liza.verbs.sync_request import sync_request
+
+        printing.print_result(sync_request(find_crew(), comment), as_json)
+        return
     from liza.verbs.sync import sync as verb
 
     printing.print_result(verb(find_crew(), branch, accept_moved=accept_moved), as_json)

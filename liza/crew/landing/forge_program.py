@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from liza.rules.errors import Missing
+from liza.rules.errors import ForgeSlow, LoginMissing, Missing
 from liza.rules.landing.remote_urls import Forge, hide_credentials
 from liza.system import crash_points, program_path
 
@@ -26,6 +28,7 @@ _ENVIRONMENT = {
     "GIT_ASKPASS": "true",
     "SSH_ASKPASS": "true",
 }
+_RATE_WORDS = ("rate limit", "http 429")
 _LOGIN_WORDS = ("auth login", "GH_TOKEN", "not logged", "401", "authentication")
 
 
@@ -43,6 +46,32 @@ def run_forge(forge: Forge, *args: str, text: str | None = None) -> str:
 
     Raises Missing if it is not installed, fails, or does not end in time.
     """
+    data = None if text is None else text.encode("utf-8", "replace")
+    return _run(forge, args, data, subprocess.PIPE).decode("utf-8", "replace")
+
+
+def run_forge_end(forge: Forge, *args: str, size: int) -> str:
+    """Return the last ``size`` bytes that the program prints. A log may have many megabytes.
+
+    Raises as ``run_forge``.
+    """
+    with tempfile.TemporaryFile() as output:
+        _run(forge, args, None, output.fileno())
+        output.seek(max(0, output.seek(0, os.SEEK_END) - size))
+        return output.read(size).decode("utf-8", "replace")
+
+
+def kill_running() -> None:
+    """Kill the calls of this process that are under way, with their children: they fail."""
+    for process in tuple(_running):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def _run(forge: Forge, args: Sequence[str], data: bytes | None, stdout: int) -> bytes:
     command = [program_path.find_program(forge), *args]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "LIZA_"))}
     process = subprocess.Popen(
@@ -50,26 +79,38 @@ def run_forge(forge: Forge, *args: str, text: str | None = None) -> str:
         # Not in the repository: these programs run git, and agents can write its configuration.
         cwd=Path("/"),
         env=kept | _ENVIRONMENT,
-        stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         # A session of its own has no terminal: /dev/tty cannot be opened.
         start_new_session=True,
     )
     what = f"{forge} {' '.join(args[:2])}"
+    _running.add(process)
     try:
-        out, errors = process.communicate(None if text is None else text.encode("utf-8", "replace"), FORGE_LIMIT)
+        out, errors = process.communicate(data, FORGE_LIMIT)
     except BaseException as error:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if isinstance(error, subprocess.TimeoutExpired):
             message = f"{what} took longer than {FORGE_LIMIT:g} s and was killed"
-            raise Missing(message, f"{forge} auth status") from None
+            raise ForgeSlow(message, f"{forge} auth status") from None
         raise
-    crash_points.point("forge", args[1])
+    finally:
+        _running.discard(process)
+    crash_points.point("forge", args[1].partition("?")[0])
     if process.returncode != 0:
-        message = hide_credentials(" ".join(errors.decode("utf-8", "replace").split())) or "without a message"
-        hint = f"{forge} auth login" if any(word in message for word in _LOGIN_WORDS) else f"{forge} auth status"
-        raise Missing(f"{what} failed ({process.returncode}): {message[:500]}", hint)
-    return out.decode("utf-8", "replace")
+        raise _explain(forge, what, process.returncode, errors.decode("utf-8", "replace"))
+    return out or b""
+
+
+def _explain(forge: Forge, what: str, code: int, errors: str) -> Missing:
+    """Return the error for a failed call, with the command that shows or removes its cause."""
+    message = hide_credentials(" ".join(errors.split())) or "without a message"
+    text = f"{what} failed ({code}): {message[:500]}"
+    if any(word in message.lower() for word in _RATE_WORDS):
+        return ForgeSlow(text, f"{forge} api rate_limit" if forge is Forge.GITHUB else f"{forge} auth status")
+    if any(word in message for word in _LOGIN_WORDS):
+        return LoginMissing(text, f"{forge} auth login")
+    return Missing(text, f"{forge} auth status")

@@ -1,0 +1,251 @@
+"""sync --pr: red checks and comments of the open pull request become tasks, each exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from liza.crew.archive import archived_tasks
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.landing import github_feedback, remote_branches, sync_failures
+from liza.crew.landing.github_feedback import FeedbackHost
+from liza.crew.landing.remote_branches import Remote
+from liza.crew.result import Result
+from liza.crew.spec_files import find_existing_specs
+from liza.repo.merge import merge_refs
+from liza.repo.runner import COMMIT, Git
+from liza.rules.errors import Missing, Refused
+from liza.rules.formatting.counts import count_noun
+from liza.rules.landing import feedback_text, request_feedback
+from liza.rules.landing.feedback_text import FeedbackTask
+from liza.rules.landing.request_feedback import (
+    CheckStep,
+    FeedbackMemory,
+    FeedbackPlan,
+    RequestComment,
+    RequestFeedback,
+)
+from liza.rules.model import State, TrackedRequest
+from liza.rules.tasks import backlog
+from liza.rules.tasks.backlog import RequestContext
+from liza.rules.transitions import Invocation
+from liza.rules.value_classes import Value, replace
+from liza.system import atomic, crash_points, untrusted_files
+
+_MAX_TRIES = 5
+_STEP_NOTES = {
+    CheckStep.NEW: "a task is made of it",
+    CheckStep.REMEMBERED: "its task was closed, and it did not run again",
+    CheckStep.TASK_OPEN: "its task is open",
+    CheckStep.FIX_NOT_PUSHED: "its task is merged and not pushed yet",
+}
+
+
+class _SyncedRequest(Value):
+    """What was done: the tracked pull request, what the forge has, what was decided, and the tasks that were added."""
+
+    request: TrackedRequest
+    feedback: RequestFeedback
+    plan: FeedbackPlan
+    tasks: tuple[FeedbackTask, ...]
+
+
+def sync_request(crew: Crew, comment: str | None = None) -> Result:
+    """Read the open pull request of this crew, and add the tasks that its red checks and comments ask for.
+
+    ``comment``: take only this comment, by the id that is in its URL, of any author. Raises Refused if no pull
+    request is open, or if others pushed to its branch; UnknownId, Missing, GitFailed.
+    """
+    by = require_person(crew, planner=False)
+    request = crew.board.read().pull_request
+    if not request.is_open:
+        raise Refused(_describe_absence(request), "liza land --pr")
+    remote = remote_branches.find_remote(crew.git)
+    host = github_feedback.find_feedback_host(remote, request)
+    feedback = host.read_feedback(request.number)
+    if feedback.state != "OPEN":
+        _close(crew, by, request, feedback.state)
+    _require_own_commit(crew, remote, request, feedback.commit)
+    synced = _take(crew, by, host, feedback, comment)
+    sync_failures.clear_failure(crew.paths)
+    return _result(synced, comment)
+
+
+def _describe_absence(request: TrackedRequest) -> str:
+    if not request.number:
+        return "there is no pull request of this crew: nothing was read"
+    return f"pull request #{request.number} is {request.state.lower()}: nothing was read"
+
+
+def _close(crew: Crew, by: str, request: TrackedRequest, state: str) -> None:
+    """Record that the pull request is not open any more, so that it is not read again. Raises Refused."""
+    if state not in ("CLOSED", "MERGED"):
+        raise Missing(f"gh says that pull request #{request.number} is {state!r}", "gh --version")
+    with crew.change(by, "sync") as tx:
+        if tx.state.pull_request.number == request.number:
+            tx.state = replace(tx.state, pull_request=replace(tx.state.pull_request, state=state))
+    sync_failures.clear_failure(crew.paths)
+    if state == "MERGED":
+        step = remote_branches.fetch_and_sync_command(request.base)
+        raise Refused(f"pull request #{request.number} is merged: nothing comes back from it any more", step)
+    raise Refused(f"pull request #{request.number} is closed: nothing comes back from it any more", "liza land --pr")
+
+
+def _require_own_commit(crew: Crew, remote: Remote, request: TrackedRequest, commit: str) -> None:
+    """Raise Refused unless this crew pushed ``commit``. The forge may still show an earlier one than the last."""
+    pushed = remote.last_pushed(request.head)
+    is_own = COMMIT.fullmatch(commit) is not None and pushed is not None and _contains(crew.git, pushed, commit)
+    if not is_own:
+        message = f"pull request #{request.number} is at {commit[:10]}, which others pushed to {request.head}"
+        raise Refused(message, remote_branches.fetch_and_sync_command(request.head))
+
+
+def _contains(git: Git, tip: str, commit: str) -> bool:
+    return merge_refs.has_commit(git, commit) and git.ok("merge-base", "--is-ancestor", commit, tip)
+
+
+def _take(crew: Crew, by: str, host: FeedbackHost, feedback: RequestFeedback, comment: str | None) -> _SyncedRequest:
+    """Add the tasks, with the keys of what they are made of, in one transaction.
+
+    The documents are written before it. If the board changed what was decided meanwhile, it is decided again.
+    """
+    number = crew.board.read().pull_request.number
+    archived_tasks.refuse_damaged(crew)
+    outputs: dict[str, str] = {}
+    for _ in range(_MAX_TRIES):
+        state = crew.board.read()
+        if state.pull_request.number != number:
+            break
+        plan = request_feedback.plan_feedback(feedback, _memory(crew, state, feedback.commit), comment)
+        for red in plan.new_checks:
+            if red.keys[-1] not in outputs:
+                outputs[red.keys[-1]] = host.read_output(red.check)
+        tasks = _compose_tasks(crew, state, plan, outputs)
+        for task in tasks:
+            _write_document(crew, task)
+        crash_points.point("feedback", "documents")
+        specs = find_existing_specs(crew, [str(task.fields.spec_ref) for task in tasks])
+        context = RequestContext(Invocation(now=crew.clock.now(), by=by), specs)
+        with crew.change(by, "sync", tasks[0].fields.id if len(tasks) == 1 else None) as tx:
+            if _basis(tx.state) == _basis(state) and not any(tx.state.task(task.fields.id) for task in tasks):
+                added = backlog.add(tx.state, [task.fields for task in tasks], context) if tasks else tx.state
+                tx.state = request_feedback.remember(added, plan, [(task.fields.id, task.keys) for task in tasks])
+                return _SyncedRequest(state.pull_request, feedback, plan, tasks)
+    raise Refused("the board changed while the pull request was read: nothing was added", "liza sync --pr")
+
+
+def _basis(state: State) -> tuple[object, ...]:
+    """Return what of the board the decision depends on."""
+    merge_commits = request_feedback.find_merge_commits(state)
+    return (state.pull_request, request_feedback.find_open_tasks(state), merge_commits)
+
+
+def _memory(crew: Crew, state: State, commit: str) -> FeedbackMemory:
+    not_pushed = frozenset(
+        task_id
+        for task_id, merges in request_feedback.find_merge_commits(state).items()
+        if not all(_contains(crew.git, commit, merge) for merge in merges)
+    )
+    return FeedbackMemory(state.pull_request.taken, request_feedback.find_open_tasks(state), not_pushed)
+
+
+class _UsedIds(Container[str]):
+    """Ids that a new task cannot have: of tasks, and of documents in .liza/specs that a person wrote."""
+
+    def __init__(self, crew: Crew, state: State) -> None:
+        self._crew, self._state = crew, state
+        self.new: set[str] = set()
+
+    def __contains__(self, task_id: object) -> bool:
+        name = str(task_id)
+        if name in self.new or self._state.task(name) is not None:
+            return True
+        if name in archived_tasks.find_outcomes(self._crew, self._state, [name]):
+            return True
+        data = untrusted_files.read_if_exists(self._crew.paths.specs / f"{name}.md")
+        return data is not None and not feedback_text.is_feedback_document(data.decode("utf-8", "replace"), name)
+
+
+def _compose_tasks(crew: Crew, state: State, plan: FeedbackPlan, outputs: dict[str, str]) -> tuple[FeedbackTask, ...]:
+    request, used, tasks = state.pull_request, _UsedIds(crew, state), list[FeedbackTask]()
+    for red in plan.new_checks:
+        tasks.append(feedback_text.compose_check_task(request, red, outputs[red.keys[-1]], used))
+        used.new.add(tasks[-1].fields.id)
+    for thread in plan.threads:
+        about = _find_changed_task(crew, state, thread[0].path)
+        tasks.append(feedback_text.compose_comment_task(request, thread, about, used))
+        used.new.add(tasks[-1].fields.id)
+    return tuple(tasks)
+
+
+def _find_changed_task(crew: Crew, state: State, path: str | None) -> str | None:
+    """Return the one merged task of the pull request that changed a file; None if there is none, or several."""
+    request = state.pull_request
+    pushed = remote_branches.find_remote(crew.git).last_pushed(request.head)
+    if not path or pushed is None or not request.since or not merge_refs.has_commit(crew.git, request.since):
+        return None
+    words = ("rev-list", "--first-parent", f"{request.since}..{pushed}", "--", f":(top,literal){path}")
+    commits = set(crew.git.out(*words).split())
+    tasks = [task.id for task in state.tasks if task.merge_commit in commits]
+    return tasks[0] if len(tasks) == 1 else None
+
+
+def _write_document(crew: Crew, task: FeedbackTask) -> None:
+    path = crew.paths.root / str(task.fields.spec_ref)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, task.text.encode("utf-8", "replace"), 0o644)
+
+
+def _result(synced: _SyncedRequest, comment: str | None) -> Result:
+    request, plan, tasks = synced.request, synced.plan, synced.tasks
+    ids = [task.fields.id for task in tasks]
+    details: dict[str, Any] = {
+        "request": {"number": request.number, "url": request.url, "commit": synced.feedback.commit},
+        "tasks": ids,
+        "checks": [
+            {"name": red.check.name, "url": red.check.url, "task": red.task, "state": red.step.value}
+            for red in plan.checks
+        ],
+        "comments": [_comment_row(row) for row in plan.listed],
+        "left": plan.left,
+    }
+    lines = [_summary(synced, comment)]
+    lines += [f"{task.fields.id}: {task.fields.description}" for task in tasks]
+    lines += [
+        f"red: {red.check.name}: {_STEP_NOTES[red.step]}{f' ({red.task})' if red.task else ''}"
+        for red in plan.checks
+        if red.step is not CheckStep.NEW
+    ]
+    for row in plan.listed:
+        who = f"{row.author} ({row.association.lower() or 'unknown'}) has no write access"
+        lines.append(f"{who}: {feedback_text.excerpt(row)!r}; take it: liza sync --pr --comment {row.id}")
+    step = "liza sync --pr" if plan.left else "liza status" if ids else _next_step(plan)
+    return Result("changed" if ids else "unchanged", ids[0] if ids else None, None, step, details, "\n".join(lines))
+
+
+def _comment_row(comment: RequestComment) -> dict[str, Any]:
+    return {
+        "id": comment.id,
+        "author": comment.author,
+        "association": comment.association,
+        "url": comment.url,
+        "text": feedback_text.excerpt(comment),
+        "next": f"liza sync --pr --comment {comment.id}",
+    }
+
+
+def _summary(synced: _SyncedRequest, comment: str | None) -> str:
+    request, plan, tasks = synced.request, synced.plan, synced.tasks
+    where = f"pull request #{request.number} at {synced.feedback.commit[:10]}"
+    if comment is not None and not tasks:
+        task = next((row.task for row in request.taken if row.key == f"comment {comment}"), "")
+        return f"{where}: {comment} is the task {task} already"
+    left = f"; {plan.left} wait for the next reading" if plan.left else ""
+    return f"{where}: {count_noun(len(plan.checks), 'red check')}, {count_noun(len(tasks), 'new task')}{left}"
+
+
+def _next_step(plan: FeedbackPlan) -> str:
+    if any(red.step is CheckStep.FIX_NOT_PUSHED for red in plan.checks):
+        return "liza land --pr"
+    return f"liza sync --pr --comment {plan.listed[0].id}" if plan.listed else "liza status"
