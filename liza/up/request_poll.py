@@ -13,7 +13,7 @@ from liza.rules.errors import LizaError
 from liza.rules.landing.poll_rules import next_poll_seconds
 
 IDLE_SECONDS = 60.0
-"""Seconds until the board is looked at again while there is no open pull request. Nothing is sent meanwhile."""
+"""Seconds until the board is looked at again while it cannot be read, or while the reading is turned off."""
 STOP_LIMIT = 2.0
 """Seconds to wait for the end of a call that was killed."""
 
@@ -61,7 +61,7 @@ class RequestPoll:
         interval, request = state.config.pull_request_interval, state.pull_request
         if not interval or not request.is_open:
             self._failures = 0
-            return IDLE_SECONDS
+            return interval or IDLE_SECONDS
         try:
             # Loaded now: most crews have no pull request.
             from liza.verbs.sync_request import sync_request

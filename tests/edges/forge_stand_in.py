@@ -60,7 +60,8 @@ def api(store, address, options):
     match = LISTS.fullmatch(address)
     if match is None or f"{options.get('--hostname', 'github.com')}/{match[1]}" != store["repo"]:
         fail(f"gh: Not Found (HTTP 404): {address}")
-    query = {name: int(value) for name, _, value in (pair.partition("=") for pair in (match[5] or "").split("&") if pair)}
+    pairs = (pair.partition("=") for pair in (match[5] or "").split("&") if pair)
+    query = {name: int(value) for name, _, value in pairs}
     size, page = query.pop("per_page", 30), query.pop("page", 1)
     if query or not 1 <= size <= 100:
         fail("gh: Validation Failed (HTTP 422)")
