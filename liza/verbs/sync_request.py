@@ -8,8 +8,8 @@ from typing import Any
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.landing import github_feedback, remote_branches, sync_failures
-from liza.crew.landing.github_feedback import FeedbackHost
+from liza.crew.landing import feedback_hosts, remote_branches, sync_failures
+from liza.crew.landing.feedback_hosts import FeedbackHost
 from liza.crew.landing.remote_branches import Remote
 from liza.crew.result import Result
 from liza.crew.spec_files import find_existing_specs
@@ -62,7 +62,7 @@ def sync_request(crew: Crew, comment: str | None = None) -> Result:
     if not request.is_open:
         raise Refused(_describe_absence(request), "liza land --pr")
     remote = remote_branches.find_remote(crew.git)
-    host = github_feedback.find_feedback_host(remote, request)
+    host = feedback_hosts.find_feedback_host(remote, request)
     feedback = host.read_feedback(request.number)
     if feedback.state != "OPEN":
         _close(crew, by, request, feedback.state)
@@ -81,7 +81,7 @@ def _describe_absence(request: TrackedRequest) -> str:
 def _close(crew: Crew, by: str, request: TrackedRequest, state: str) -> None:
     """Record that the pull request is not open any more, so that it is not read again. Raises Refused."""
     if state not in ("CLOSED", "MERGED"):
-        raise Missing(f"gh says that pull request #{request.number} is {state!r}", "gh --version")
+        raise Missing(f"the forge says that pull request #{request.number} is {state!r}", "gh --version")
     with crew.change(by, "sync") as tx:
         if tx.state.pull_request.number == request.number:
             tx.state = replace(tx.state, pull_request=replace(tx.state.pull_request, state=state))

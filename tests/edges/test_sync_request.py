@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from liza.cli.entry_points import run_command
-from liza.crew.landing import forge_program, github_feedback, sync_failures
+from liza.crew.landing import forge_output, forge_program, sync_failures
 from liza.crew.result import Result
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
@@ -377,8 +377,8 @@ def test_the_thread_of_up_reads_by_itself_and_ends_with_a_call_that_hangs(
 def test_more_comments_than_can_be_read_are_an_error(
     crew: Merges, gh: ForgeStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_feedback, "PAGE_SIZE", 2)
-    monkeypatch.setattr(github_feedback, "MAX_PAGES", 2)
+    monkeypatch.setattr(forge_output, "PAGE_SIZE", 2)
+    monkeypatch.setattr(forge_output, "MAX_PAGES", 2)
     for number in range(4):
         gh.comment(number, "x")
     assert "issues/1/comments has more than 4 entries" in failure(crew)

@@ -102,8 +102,9 @@ def sync(
     """Merge your branch into integration, if the tests pass on the merge. This also accepts moves of integration that
     Liza did not make.
 
-    With --pr nothing is merged: the pull request of `liza land --pr` is read through `gh`. A red check becomes a task,
-    and so does a comment of an author with write access; others are listed. `liza up` does this by itself."""
+    With --pr nothing is merged: the pull request of `liza land --pr` is read through `gh` or `glab`. A red check
+    becomes a task, and so does a comment of an author with write access; others are listed. `liza up` does this by
+    itself."""
     if (pr and (branch is not None or accept_moved)) or (comment is not None and not pr):
         raise UsageError("--pr takes no branch and no --accept-moved; --comment is for --pr", "liza sync --pr")
     if pr:

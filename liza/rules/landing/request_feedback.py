@@ -28,7 +28,7 @@ class CheckResult(Value):
 
     ``run`` is the id of its workflow run, empty for a check of another service; ``job`` its job in that run, or the URL
     of its result. ``result`` is the conclusion or state as GitHub names it, empty while the check runs. ``started`` is
-    a time in ISO 8601, or empty.
+    a time in ISO 8601, or empty. ``commit`` is what it ran on, empty if that is the newest commit.
     """
 
     name: str
@@ -37,6 +37,7 @@ class CheckResult(Value):
     result: str
     url: str = ""
     started: str = ""
+    commit: str = ""
 
 
 class RequestComment(Value):
@@ -117,7 +118,8 @@ class FeedbackMemory(Value):
 
 def check_key(commit: str, check: CheckResult) -> str:
     """Return the key of a check result."""
-    return f"check {commit} {_SPACE.sub('', f'{check.run}/{check.job}')[:_MAX_RUN]} {_one_line(check.name)}"
+    run = _SPACE.sub("", f"{check.run}/{check.job}")[:_MAX_RUN]
+    return f"check {check.commit or commit} {run} {_one_line(check.name)}"
 
 
 _SPACE = lazy_pattern(r"\s+")

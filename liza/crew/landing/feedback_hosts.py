@@ -1,0 +1,35 @@
+"""Find where the checks and comments of the tracked pull request are."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from liza.crew.landing.github_feedback import GitHubFeedback
+from liza.crew.landing.gitlab_feedback import GitLabFeedback
+from liza.crew.landing.remote_branches import REMOTE, Remote
+from liza.rules.errors import Refused
+from liza.rules.landing.remote_urls import Forge, find_forge_repository
+from liza.rules.landing.request_feedback import CheckResult, RequestFeedback
+from liza.rules.model import TrackedRequest
+
+
+class FeedbackHost(Protocol):
+    """Checks and comments of one repository. All methods raise Missing; a failed read is never an empty list."""
+
+    def read_feedback(self, number: int) -> RequestFeedback: ...
+
+    def read_output(self, check: CheckResult) -> str:
+        """Return the end of what a red check printed, or why there is none."""
+        ...
+
+
+def find_feedback_host(remote: Remote, request: TrackedRequest) -> FeedbackHost:
+    """Return where the feedback of the tracked pull request is.
+
+    Raises Refused if origin is another repository than that of the pull request.
+    """
+    repository = find_forge_repository(remote.urls)
+    if repository is None or repository.full_name != request.repository:
+        message = f"{REMOTE} is {remote.address}, and pull request #{request.number} is in {request.repository}"
+        raise Refused(message, "liza land --pr")
+    return GitHubFeedback(repository) if repository.forge is Forge.GITHUB else GitLabFeedback(repository)

@@ -1,0 +1,103 @@
+"""A stand-in for ``glab``: its arguments, and the REST interface of GitLab with one merge request in a file.
+
+It refuses an argument that the real one does not have (https://docs.gitlab.com/cli/), an address or a parameter that
+the interface does not have (https://docs.gitlab.com/api/), a working directory inside a repository, and a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = r"""
+import json, os, re, sys
+from pathlib import Path
+
+STORE = Path("@STORE@")
+OPTIONS = {
+    ("mr", "list"): {"--source-branch", "--target-branch", "--output", "--repo"},
+    ("mr", "create"): {"--source-branch", "--target-branch", "--title", "--description", "--yes", "--repo"},
+    ("mr", "update"): {"--description", "--yes", "--repo"},
+    ("api",): {"--hostname"},
+}
+LISTS = {"pipelines", "jobs", "discussions", "members/all"}
+
+
+def fail(text):
+    print(text, file=sys.stderr)
+    sys.exit(1)
+
+
+def api(store, address, options):
+    path, _, query = address.partition("?")
+    project = f"projects/{store['project']}/"
+    if options.get("--hostname") != store["host"] or not path.startswith(project):
+        fail("404 Project Not Found")
+    name = path.removeprefix(project)
+    pairs = [pair.partition("=") for pair in query.split("&") if pair]
+    if any(key not in ("per_page", "page", "user_ids%5B%5D") for key, _, _ in pairs):
+        fail("400 Bad Request")
+    if name not in store["answers"]:
+        fail(f"404 Not Found: {name}")
+    answer = store["answers"][name]
+    if not isinstance(answer, list):
+        return answer
+    users = {int(value) for key, _, value in pairs if key == "user_ids%5B%5D"}
+    rows = [row for row in answer if not users or row["id"] in users]
+    size, page = (next((int(value) for key, _, value in pairs if key == name), usual)
+                  for name, usual in (("per_page", 20), ("page", 1)))
+    return rows[(page - 1) * size :][:size]
+
+
+def main():
+    words = sys.argv[1:]
+    if any(Path(path, ".git").exists() for path in (Path.cwd(), *Path.cwd().parents)) or os.isatty(0):
+        fail("called inside a repository, or with a terminal")
+    store = json.loads(STORE.read_text())
+    command = tuple(words[:1]) if words[0] == "api" else tuple(words[:2])
+    rest, options, words = [], {}, words[len(command) :]
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            rest.append(word)
+        elif word not in OPTIONS[command]:
+            fail(f"unknown flag: {word}")
+        else:
+            options[word] = True if word == "--yes" else words.pop(0)
+    if command == ("api",):
+        answer = api(store, rest[0], options)
+        sys.stdout.write(answer if isinstance(answer, str) else json.dumps(answer))
+    elif command == ("mr", "list"):
+        print(json.dumps([]))
+    elif command == ("mr", "create"):
+        print(f"!1 {options['--title']} ({options['--source-branch']})")
+        print(f" https://{store['host']}/acme/group/shop/-/merge_requests/1")
+
+
+main()
+"""
+
+
+class GlabStandIn:
+    """The stand-in, first in PATH, and what it answers: by the address below the project."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        directory.mkdir()
+        self._store = directory / "store.json"
+        self.answers: dict[str, Any] = {}
+        program = directory / "glab"
+        program.write_text(f"#!{sys.executable} -IS\n{SCRIPT.replace('@STORE@', str(self._store))}")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
+        self.save()
+
+    def save(self) -> None:
+        """The program answers so from now on."""
+        store = {"host": "gitlab.example", "project": "acme%2Fgroup%2Fshop", "answers": self.answers}
+        self._store.write_text(json.dumps(store))
