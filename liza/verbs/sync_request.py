@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import Any
 
 from liza.crew.archive import archived_tasks
@@ -34,19 +34,28 @@ from liza.rules.value_classes import Value, replace
 from liza.system import atomic, crash_points, untrusted_files
 
 _MAX_TRIES = 5
+_MAX_LISTED = 20  # comments that are printed; --json has all
 _STEP_NOTES = {
-    CheckStep.NEW: "a task is made of it",
     CheckStep.REMEMBERED: "its task was closed, and it did not run again",
     CheckStep.TASK_OPEN: "its task is open",
     CheckStep.FIX_NOT_PUSHED: "its task is merged and not pushed yet",
 }
 
 
-class _SyncedRequest(Value):
-    """What was done: the tracked pull request, what the forge has, what was decided, and the tasks that were added."""
+class _Reading(Value):
+    """What was read: the tracked pull request, and what its forge has. ``comment``: the only comment to take."""
 
+    by: str
     request: TrackedRequest
+    host: FeedbackHost
     feedback: RequestFeedback
+    comment: str | None
+
+
+class _SyncedRequest(Value):
+    """What was done: what was read, what was decided, and the tasks that were added."""
+
+    reading: _Reading
     plan: FeedbackPlan
     tasks: tuple[FeedbackTask, ...]
 
@@ -67,9 +76,9 @@ def sync_request(crew: Crew, comment: str | None = None) -> Result:
     if feedback.state != "OPEN":
         _close(crew, by, request, feedback.state)
     _require_own_commit(crew, remote, request, feedback.commit)
-    synced = _take(crew, by, host, feedback, comment)
+    synced = _take(crew, _Reading(by, request, host, feedback, comment))
     sync_failures.clear_failure(crew.paths)
-    return _result(synced, comment)
+    return _result(synced)
 
 
 def _describe_absence(request: TrackedRequest) -> str:
@@ -83,7 +92,7 @@ def _close(crew: Crew, by: str, request: TrackedRequest, state: str) -> None:
     if state not in ("CLOSED", "MERGED"):
         raise Missing(f"the forge says that pull request #{request.number} is {state!r}", "gh --version")
     with crew.change(by, "sync") as tx:
-        if tx.state.pull_request.number == request.number:
+        if _is_same(tx.state.pull_request, request):
             tx.state = replace(tx.state, pull_request=replace(tx.state.pull_request, state=state))
     sync_failures.clear_failure(crew.paths)
     if state == "MERGED":
@@ -105,34 +114,38 @@ def _contains(git: Git, tip: str, commit: str) -> bool:
     return merge_refs.has_commit(git, commit) and git.ok("merge-base", "--is-ancestor", commit, tip)
 
 
-def _take(crew: Crew, by: str, host: FeedbackHost, feedback: RequestFeedback, comment: str | None) -> _SyncedRequest:
+def _take(crew: Crew, reading: _Reading) -> _SyncedRequest:
     """Add the tasks, with the keys of what they are made of, in one transaction.
 
     The documents are written before it. If the board changed what was decided meanwhile, it is decided again.
     """
-    number = crew.board.read().pull_request.number
+    feedback = reading.feedback
     archived_tasks.refuse_damaged(crew)
     outputs: dict[str, str] = {}
     for _ in range(_MAX_TRIES):
         state = crew.board.read()
-        if state.pull_request.number != number:
+        if not _is_same(state.pull_request, reading.request):
             break
-        plan = request_feedback.plan_feedback(feedback, _memory(crew, state, feedback.commit), comment)
+        plan = request_feedback.plan_feedback(feedback, _memory(crew, state, feedback.commit), reading.comment)
         for red in plan.new_checks:
             if red.keys[-1] not in outputs:
-                outputs[red.keys[-1]] = host.read_output(red.check)
+                outputs[red.keys[-1]] = reading.host.read_output(red.check)
         tasks = _compose_tasks(crew, state, plan, outputs)
         for task in tasks:
             _write_document(crew, task)
         crash_points.point("feedback", "documents")
         specs = find_existing_specs(crew, [str(task.fields.spec_ref) for task in tasks])
-        context = RequestContext(Invocation(now=crew.clock.now(), by=by), specs)
-        with crew.change(by, "sync", tasks[0].fields.id if len(tasks) == 1 else None) as tx:
+        context = RequestContext(Invocation(now=crew.clock.now(), by=reading.by), specs)
+        with crew.change(reading.by, "sync", tasks[0].fields.id if len(tasks) == 1 else None) as tx:
             if _basis(tx.state) == _basis(state) and not any(tx.state.task(task.fields.id) for task in tasks):
                 added = backlog.add(tx.state, [task.fields for task in tasks], context) if tasks else tx.state
                 tx.state = request_feedback.remember(added, plan, [(task.fields.id, task.keys) for task in tasks])
-                return _SyncedRequest(state.pull_request, feedback, plan, tasks)
+                return _SyncedRequest(reading, plan, tasks)
     raise Refused("the board changed while the pull request was read: nothing was added", "liza sync --pr")
+
+
+def _is_same(tracked: TrackedRequest, request: TrackedRequest) -> bool:
+    return (tracked.number, tracked.repository) == (request.number, request.repository)
 
 
 def _basis(state: State) -> tuple[object, ...]:
@@ -197,31 +210,44 @@ def _write_document(crew: Crew, task: FeedbackTask) -> None:
     atomic.write(path, task.text.encode("utf-8", "replace"), 0o644)
 
 
-def _result(synced: _SyncedRequest, comment: str | None) -> Result:
-    request, plan, tasks = synced.request, synced.plan, synced.tasks
+def _result(synced: _SyncedRequest) -> Result:
+    request, plan, tasks = synced.reading.request, synced.plan, synced.tasks
     ids = [task.fields.id for task in tasks]
+    made = {key: task.fields.id for task in tasks for key in task.keys}
     details: dict[str, Any] = {
-        "request": {"number": request.number, "url": request.url, "commit": synced.feedback.commit},
+        "request": {"number": request.number, "url": request.url, "commit": synced.reading.feedback.commit},
         "tasks": ids,
         "checks": [
-            {"name": red.check.name, "url": red.check.url, "task": red.task, "state": red.step.value}
+            {
+                "name": red.check.name,
+                "url": red.check.url,
+                "task": red.task or made.get(red.keys[-1]),
+                "state": red.step.value,
+            }
             for red in plan.checks
         ],
         "comments": [_comment_row(row) for row in plan.listed],
         "left": plan.left,
     }
-    lines = [_summary(synced, comment)]
-    lines += [f"{task.fields.id}: {task.fields.description}" for task in tasks]
-    lines += [
-        f"red: {red.check.name}: {_STEP_NOTES[red.step]}{f' ({red.task})' if red.task else ''}"
-        for red in plan.checks
-        if red.step is not CheckStep.NEW
-    ]
-    for row in plan.listed:
-        who = f"{row.author} ({row.association.lower() or 'unknown'}) has no write access"
-        lines.append(f"{who}: {feedback_text.excerpt(row)!r}; take it: liza sync --pr --comment {row.id}")
     step = "liza sync --pr" if plan.left else "liza status" if ids else _next_step(plan)
-    return Result("changed" if ids else "unchanged", ids[0] if ids else None, None, step, details, "\n".join(lines))
+    return Result(
+        "changed" if ids else "unchanged", ids[0] if ids else None, None, step, details, "\n".join(_lines(synced))
+    )
+
+
+def _lines(synced: _SyncedRequest) -> Iterator[str]:
+    yield _summary(synced)
+    for task in synced.tasks:
+        yield f"{task.fields.id}: {task.fields.description}"
+    for red in synced.plan.checks:
+        if red.step is not CheckStep.NEW:
+            yield f"red: {red.check.name}: {_STEP_NOTES[red.step]}{f' ({red.task})' if red.task else ''}"
+    listed = synced.plan.listed
+    for row in listed[:_MAX_LISTED]:
+        who = f"{row.author} ({row.association.lower() or 'unknown'}) has no write access"
+        yield f"{who}: {feedback_text.excerpt(row)!r}; take it: liza sync --pr --comment {row.id}"
+    if len(listed) > _MAX_LISTED:
+        yield f"{len(listed) - _MAX_LISTED} more comments of such authors: liza sync --pr --json"
 
 
 def _comment_row(comment: RequestComment) -> dict[str, Any]:
@@ -235,9 +261,10 @@ def _comment_row(comment: RequestComment) -> dict[str, Any]:
     }
 
 
-def _summary(synced: _SyncedRequest, comment: str | None) -> str:
-    request, plan, tasks = synced.request, synced.plan, synced.tasks
-    where = f"pull request #{request.number} at {synced.feedback.commit[:10]}"
+def _summary(synced: _SyncedRequest) -> str:
+    request, plan, tasks = synced.reading.request, synced.plan, synced.tasks
+    comment = synced.reading.comment
+    where = f"pull request #{request.number} at {synced.reading.feedback.commit[:10]}"
     if comment is not None and not tasks:
         task = next((row.task for row in request.taken if row.key == f"comment {comment}"), "")
         return f"{where}: {comment} is the task {task} already"

@@ -127,6 +127,9 @@ def test_a_red_check_becomes_a_task_with_the_end_of_its_output_and_no_second_one
     name = CHECK.format(crew.tip()[:7])
     result = synced(crew)
     assert (result.result, result.details["tasks"]) == ("changed", [name])
+    assert [(row["name"], row["task"], row["state"]) for row in result.details["checks"]] == [
+        ("ci / test", name, "new")
+    ]
     task = crew.task(name)
     assert (task.status, task.priority, task.spec_ref) == ("UNCLAIMED", 1, f".liza/specs/{name}.md")
     assert "'ci / test'" in task.description
@@ -199,7 +202,10 @@ def test_a_document_of_a_person_is_kept_and_a_long_list_is_read_to_its_end(crew:
     mine.write_text("mine\n")
     for number in range(1000, 1131):
         gh.comment(number, "x", association="MEMBER" if number == 1130 else "NONE")
-    assert synced(crew).details["tasks"] == ["pr-1-issuecomment-1130-2"]
+    result = synced(crew)
+    assert result.details["tasks"] == ["pr-1-issuecomment-1130-2"]
+    assert len(result.details["comments"]) == 130
+    assert result.message.splitlines()[-1] == "110 more comments of such authors: liza sync --pr --json"
     assert mine.read_text() == "mine\n"
 
 
