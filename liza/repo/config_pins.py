@@ -29,12 +29,15 @@ from liza.system.flock import lock_path
 _PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
 _FAILING_COMMAND = "false"
 
+# git asks all helpers in turn, also those of less specific keys. An empty value removes the helpers before it.
+_CREDENTIAL_HELPER = r"credential(\..*)?\.helper"
+
 # Keys that name a program, and the harmless value for each.
 _PROGRAM_KEYS = (
     (r"filter\..*\.(clean|smudge|process)", ""),
     (r"merge\..*\.driver", _PLAIN_MERGE),
     (r"diff\..*\.textconv", "cat"),
-    (r"credential(\..*)?\.helper", ""),
+    (_CREDENTIAL_HELPER, ""),
     (r"diff\.external|diff\..*\.command", _FAILING_COMMAND),
     (r"core\.(sshcommand|gitproxy|alternaterefscommand|editor|pager|askpass)", _FAILING_COMMAND),
     (r"gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand", _FAILING_COMMAND),
@@ -245,20 +248,27 @@ class Pins(Value, dict=True):
     def _neutralize(self, current: ConfigValues) -> list[tuple[str, str]]:
         """Return the overrides: pinned values, harmless values, and Liza's own filter if it was removed."""
         pairs: list[tuple[str, str]] = []
+        helpers: list[tuple[str, str]] = []
         for key, values in current.items():
             pinned = self.config.get(key)
             value = next((harmless for pattern, harmless in _PROGRAM_KEYS if re.fullmatch(pattern, key, _FLAGS)), None)
             if value is None or pinned == values:
                 continue
-            if pinned:
+            if re.fullmatch(_CREDENTIAL_HELPER, key, _FLAGS):
+                # A pinned value alone would be added to the list, and the added helper would still be asked.
+                helpers = [("credential.helper", ""), *self._pinned_helpers()]
+            elif pinned:
                 pairs += [(key, pinned[-1])]
             elif key.startswith("filter."):
                 pairs += self._disable_filter(key)
             else:
                 pairs += [(key, value)]
-        return pairs + [
-            (key, values[-1]) for key, values in self.config.items() if _is_own_filter(key) and key not in current
-        ]
+        own = [(key, values[-1]) for key, values in self.config.items() if _is_own_filter(key) and key not in current]
+        return pairs + helpers + own
+
+    def _pinned_helpers(self) -> list[tuple[str, str]]:
+        keys = (key for key in self.config if re.fullmatch(_CREDENTIAL_HELPER, key, _FLAGS))
+        return [(key, value) for key in keys for value in self.config[key]]
 
     def _disable_filter(self, key: str) -> list[tuple[str, str]]:
         """Return the overrides that disable an added filter. Raises GitFailed if it replaces a pinned one."""

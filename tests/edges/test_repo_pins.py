@@ -298,3 +298,15 @@ def test_the_pins_know_the_identity_that_git_knows_now(repo: Path) -> None:
     assert runner.identity() == Git(repo).identity() == ("Eve", "eve@example.org")
     (repo / "included").write_text("[user]\n\tname = Zoe\n\temail = zoe@example.org\n")
     assert runner.identity() == Git(repo).identity() == ("Zoe", "zoe@example.org")
+
+
+@pytest.mark.parametrize("key", ["credential.helper", "credential.https://forge.example.helper"])
+def test_a_planted_credential_helper_is_not_asked_beside_the_persons_own(repo: Path, tmp_path: Path, key: str) -> None:
+    """Helpers are a list: the pinned value alone would be added to it, after the planted one."""
+    helper = "!f() {{ cat > {}; }}; f"
+    git(repo, "config", "--global", "credential.helper", helper.format(tmp_path / "own"))
+    runner = Git(repo, Pins.capture(Git(repo)))
+    git(repo, "config", key, helper.format(tmp_path / "planted"))
+    runner.run("credential", "approve", stdin="protocol=https\nhost=forge.example\nusername=me\npassword=secret\n")
+    assert "password=secret" in (tmp_path / "own").read_text()
+    assert not (tmp_path / "planted").exists()
