@@ -21,7 +21,7 @@ from liza.rules.digests import sha256_hex
 from liza.rules.errors import GitFailed, Missing
 from liza.rules.paths import Paths
 from liza.rules.settings import are_valid
-from liza.rules.value_classes import Value, field
+from liza.rules.value_classes import Value, field, replace
 from liza.system import atomic, untrusted_files
 from liza.system.flock import lock_path
 
@@ -118,6 +118,8 @@ class Pins(Value, dict=True):
     """For a ref, the time (seconds since the epoch) until which a person has accepted what sessions did to it. ``*``
     means every ref.
     """
+    origin: Mapping[str, Any] | None = None
+    """The address of ``origin`` that a person has accepted, as a ``push_address.PushAddress``; None: no address."""
 
     @cached_property
     def _cache(self) -> dict[str, _ConfigCache]:
@@ -146,7 +148,7 @@ class Pins(Value, dict=True):
             reviewed = {ref: int(until) for ref, until in fields.get("reviewed", {}).items()}
             if settings is not None and not are_valid(settings):
                 raise ValueError("its settings are not valid")
-            return cls(config, dict(fields["hooks"]), substitutes, settings, reviewed)
+            return cls(config, dict(fields["hooks"]), substitutes, settings, reviewed, fields.get("origin"))
         except FileNotFoundError as error:
             raise Missing(f"the pinned configuration {path} is missing", _RECAPTURE_COMMAND) from error
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
@@ -158,6 +160,7 @@ class Pins(Value, dict=True):
         fields: dict[str, Any] = {"config": config, "hooks": dict(self.hooks), "substitutes": dict(self.substitutes)}
         fields |= {} if self.settings is None else {"settings": dict(self.settings)}
         fields |= {"reviewed": dict(self.reviewed)} if self.reviewed else {}
+        fields |= {} if self.origin is None else {"origin": self.origin}
         # A process that confirms a setting reads the pins and writes them again: it must not write older ones back.
         with lock_path(paths.pins_lock, LOCK_TIMEOUT):
             atomic.write(paths.pins, f"{json.dumps(fields, indent=1)}\n".encode())
@@ -166,7 +169,12 @@ class Pins(Value, dict=True):
         """Return pins with the current values of one configuration key. Raises GitFailed."""
         config = {name: values for name, values in self.config.items() if name != key.lower()}
         today = {k: v for k, v in _find_programs(_read_config(git)).items() if k == key}
-        return Pins({**config, **today}, self.hooks, self.substitutes, self.settings, self.reviewed)
+        return replace(self, config={**config, **today})
+
+    def find_added(self, git: Git) -> Mapping[str, tuple[str, ...]]:
+        """Return all values of each configuration key that has a value from after init. Raises GitFailed."""
+        current = _find_programs(_read_config(git))
+        return {key: values for key, values in current.items() if {*values} - {*self.config.get(key, ())}}
 
     def violation_messages(self, git: Git) -> tuple[str, ...]:
         """Return one line for each program that was added after init, for the alert. Raises GitFailed."""
@@ -256,7 +264,7 @@ class Pins(Value, dict=True):
                 continue
             if re.fullmatch(_CREDENTIAL_HELPER, key, _FLAGS):
                 # A pinned value alone would be added to the list, and the added helper would still be asked.
-                helpers = [("credential.helper", ""), *self._pinned_helpers()]
+                helpers = self._only_pinned_helpers()
             elif pinned:
                 pairs += [(key, pinned[-1])]
             elif key.startswith("filter."):
@@ -266,9 +274,10 @@ class Pins(Value, dict=True):
         own = [(key, values[-1]) for key, values in self.config.items() if _is_own_filter(key) and key not in current]
         return pairs + helpers + own
 
-    def _pinned_helpers(self) -> list[tuple[str, str]]:
+    def _only_pinned_helpers(self) -> list[tuple[str, str]]:
+        """Return the overrides that empty the list of credential helpers, and add the pinned ones."""
         keys = (key for key in self.config if re.fullmatch(_CREDENTIAL_HELPER, key, _FLAGS))
-        return [(key, value) for key in keys for value in self.config[key]]
+        return [("credential.helper", ""), *((key, value) for key in keys for value in self.config[key])]
 
     def _disable_filter(self, key: str) -> list[tuple[str, str]]:
         """Return the overrides that disable an added filter. Raises GitFailed if it replaces a pinned one."""

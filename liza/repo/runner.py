@@ -102,6 +102,7 @@ class Git(Value):
     ceiling: Path | None = None
     inherited_fds: tuple[int, ...] = ()
     extra_environment: Mapping[str, str] = field(default_factory=dict)
+    extra_config: tuple[tuple[str, str], ...] = ()
 
     def at(self, directory: Path) -> Git:
         """Return git in another directory, with the same pins."""
@@ -129,6 +130,12 @@ class Git(Value):
     def with_environment(self, **environment: str) -> Git:
         """Return git with additional environment variables."""
         return replace(self, extra_environment={**self.extra_environment, **environment})
+
+    def with_config(self, *pairs: tuple[str, str]) -> Git:
+        """Return git with additional configuration, as pairs of key and value. A single value overrides every file; in
+        a list it comes last.
+        """
+        return replace(self, extra_config=(*self.extra_config, *pairs))
 
     def unpinned(self) -> Git:
         """Return git without pins, for reading the configuration that pins are made from."""
@@ -239,7 +246,7 @@ class Git(Value):
             environment["GIT_COMMON_DIR"] = str(self.common_dir)
         if self.ceiling is not None:
             environment["GIT_CEILING_DIRECTORIES"] = str(self.ceiling)
-        pairs = [*(self.pins.overrides(self) if self.pins else ()), *_FIXED_CONFIG]
+        pairs = [*(self.pins.overrides(self) if self.pins else ()), *_FIXED_CONFIG, *self.extra_config]
         environment["GIT_CONFIG_COUNT"] = str(len(pairs))
         for number, (key, value) in enumerate(pairs):
             environment[f"GIT_CONFIG_KEY_{number}"] = key

@@ -16,6 +16,7 @@ import msgspec
 from liza.crew import layout
 from liza.crew.crew import Crew, SystemClock, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
+from liza.crew.landing import accepted_origin
 from liza.crew.project import commands
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
 from liza.crew.project.other_directory import suggest_directory
@@ -297,6 +298,7 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportF
     drift.record_last_tip(crew, tip)
     brief_filter.install_filter(crew.git)
     Pins.capture(crew.git).save(crew.paths)
+    accepted_origin.record_first_origin(crew)
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
     say("worktrees", f"{crew.paths.slots}; .worktrees/<task> is a link into it")
     earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]

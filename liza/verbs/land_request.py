@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.landing import pull_requests, remote_branches
+from liza.crew.landing import accepted_origin, pull_requests, remote_branches
 from liza.crew.landing.remote_branches import REMOTE, Remote
 from liza.crew.merging import gate_log, merge_outcomes
 from liza.crew.merging.dead_mergers import recover_dead_merger
@@ -37,15 +37,22 @@ class OpenedRequest(Value):
     number: int = 0
 
 
+class PushPreview(Value):
+    """What ``land_pr`` would push, as a sentence for people, and the URL that it would push to."""
+
+    text: str
+    address: str
+
+
 def land_pr(crew: Crew, branch: str | None = None, head: str | None = None) -> Result:
     """Push the tip of integration to ``head`` of origin after its gates passed, and open a pull request against
     ``branch``; again: update both. By default ``branch`` is the current one, and ``head`` is named as integration.
 
     A commit that others pushed to ``head`` is not overwritten. A run that was killed is completed by the next one.
-    Raises Refused, UnknownId, UsageError, Missing, GitFailed.
+    Raises Refused, also for an address that no person has accepted, UnknownId, UsageError, Missing, GitFailed.
     """
     by = require_person(crew, planner=False)
-    remote = remote_branches.find_remote(crew.git)
+    remote = accepted_origin.find_accepted_origin(crew)
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
         landing = find_landing(locked, branch)
@@ -67,12 +74,17 @@ def land_pr(crew: Crew, branch: str | None = None, head: str | None = None) -> R
     return _result(remote, landing, head, facts, opened, is_pushed=printed is not None)
 
 
-def describe_push(crew: Crew, branch: str | None = None, head: str | None = None) -> str:
-    """Return what ``land_pr`` would push, and where to. Nothing is sent. Raises as ``land_pr`` does."""
+def preview_push(crew: Crew, branch: str | None = None, head: str | None = None) -> PushPreview:
+    """Return what ``land_pr`` would push, and where to. Nothing is sent. Raises as ``land_pr`` does, but not for an
+    address that no person has accepted: the text says so.
+    """
     require_person(crew, planner=False)
     landing = find_landing(crew, branch)
     head = _check_head(crew, head or landing.integration, landing)
-    return f"{landing.integration} at {landing.tip[:10]} to {head} of {remote_branches.find_remote(crew.git).address}"
+    remote, change = accepted_origin.inspect_origin(crew)
+    note = "" if change is None else f" ({change.message})"
+    text = f"{landing.integration} at {landing.tip[:10]} to {head} of {remote.address}{note}"
+    return PushPreview(text, remote.address)
 
 
 def _check_head(crew: Crew, head: str, landing: Landing) -> str:

@@ -39,6 +39,7 @@ FAILURES = "tests/edges/test_merge_failures.py::"
 BATCHES = "tests/edges/test_batches.py::"
 SLOTS = "tests/edges/test_slots.py::"
 EPICS = "tests/edges/test_epics.py::"
+ORIGIN = "tests/edges/test_accepted_origin.py::"
 LANDING = "tests/edges/test_land.py::"
 ARCHIVE = "tests/edges/test_archive.py::"
 ROTATION = "tests/edges/test_journal_rotation.py::"
@@ -1253,6 +1254,25 @@ TABLE: dict[str, Defence] = {
         "a red integration is not landed",
         {"liza.verbs.land:run_landing_gates": _gives_green},
         (f"{LANDING}test_a_red_integration_is_not_landed",),
+    ),
+    "accepted origin": Defence(
+        "nothing is pushed to an address that no person has accepted",
+        {"liza.rules.landing.push_address:find_change": gives(None)},
+        (
+            f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[url]",
+            f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[pushInsteadOf]",
+            f"{ORIGIN}test_a_proxy_that_was_planted_stops_the_push_and_is_named_without_its_value",
+        ),
+    ),
+    "named remote": Defence(
+        "git pushes to the URL that Liza gives it, whatever the repository's configuration says of origin and URLs",
+        {"liza.crew.landing.remote_branches:_name_remote": lambda was: lambda git, url: (git, "origin")},
+        (f"{ORIGIN}test_configuration_planted_after_the_look_at_the_address_does_not_redirect_the_push",),
+    ),
+    "credential helpers": Defence(
+        "no credential helper that was added after init is given a password",
+        {"liza.repo.config_pins:Pins._only_pinned_helpers": lambda was: lambda self: was(self)[1:]},
+        (f"{PINS}test_a_planted_credential_helper_is_not_asked_beside_the_persons_own[credential.helper]",),
     ),
     "merge rounds": Defence(
         "a merger gives up a task that integration runs away from",

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.drift.accept import accept_drift
 from liza.crew.landing import forge_program, remote_branches
+from liza.crew.landing.remote_branches import find_remote
 from liza.rules.errors import LizaError, Refused
 from liza.verbs.land_request import land_pr
 from liza.verbs.sync import sync
@@ -37,9 +39,15 @@ def crew(made: Path, tmp_path: Path) -> Merges:
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
     git(crew.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
     git(crew.root, "push", "-q", "origin", "main")
+    accept(crew)
     crew.approved("a", "b")
     assert crew.merge() == ""
     return crew
+
+
+def accept(crew: Merges) -> None:
+    """A person accepts the present address of origin."""
+    accept_drift(crew.crew, [f"origin={find_remote(crew.crew.git).address}"])
 
 
 @pytest.fixture
@@ -47,6 +55,7 @@ def gh(crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ForgeSt
     """The stand-in for gh; the URL of origin is GitHub's, and git reaches the bare repository instead."""
     git(crew.root, "config", "--global", f"url.{tmp_path}/origin.git.insteadOf", "https://github.com/acme/shop.git")
     git(crew.root, "remote", "set-url", "origin", "https://github.com/acme/shop.git")
+    accept(crew)
     return ForgeStandIn(tmp_path / "bin", monkeypatch)
 
 
@@ -180,6 +189,7 @@ def test_an_origin_that_asks_for_a_password_fails_at_once(
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
     git(crew.root, "remote", "set-url", "origin", "git@host.example:acme/shop.git")
+    accept(crew)
     told = failure(crew)
     assert "it asks for a login: git@host: Permission denied (publickey)" in told
     assert told.endswith("→ git ls-remote origin")

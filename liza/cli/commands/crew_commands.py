@@ -135,7 +135,9 @@ def doctor(
     accept: Annotated[
         list[str] | None,
         typer.Option(
-            "--accept", metavar="NAME", help="Accept the change of a setting or ref that an alarm names; repeatable."
+            "--accept",
+            metavar="NAME",
+            help="Accept the change of a setting or ref that an alarm names, or origin=URL for pushes; repeatable.",
         ),
     ] = None,
     as_json: JsonOption = False,

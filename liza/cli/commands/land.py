@@ -49,11 +49,15 @@ def land(
         raise UsageError("--merge, --pr: choose one; --head is for --pr", "liza land --pr")
     crew = find_crew()
     if pr:
-        from liza.verbs.land_request import describe_push, land_pr
+        from liza.crew.landing.accepted_origin import accept_origin
+        from liza.verbs.land_request import land_pr, preview_push
 
         # Agents can change the URL of a remote: a person sees it before anything is sent.
         if not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
-            typer.confirm(f"push {describe_push(crew, branch, head)}?", abort=True)
+            preview = preview_push(crew, branch, head)
+            typer.confirm(f"push {preview.text}?", abort=True)
+            # Exactly the address that was shown: another one that was set meanwhile is refused.
+            accept_origin(crew, preview.address)
         printing.print_result(land_pr(crew, branch, head), as_json)
         return
     if merge:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, ref_drift
+from liza.crew.landing import accepted_origin
 from liza.repo.config_pins import Pins
 from liza.rules import settings
 from liza.rules.errors import UsageError
+from liza.rules.landing import push_address
 from liza.rules.reports.drift_alarms import ALL_SETTINGS
 
 
@@ -23,6 +25,8 @@ def accept_drift(crew: Crew, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _accept_name(crew: Crew, name: str) -> tuple[str, ...]:
+    if name.startswith(push_address.ACCEPT_NAME):
+        return (accepted_origin.accept_origin(crew, name.removeprefix(push_address.ACCEPT_NAME)),)
     state = crew.board.read_as_written()
     if name == ALL_SETTINGS:
         confirmed_settings.confirm_all_settings(crew.paths, state)
@@ -35,7 +39,10 @@ def _accept_name(crew: Crew, name: str) -> tuple[str, ...]:
     if ref is not None:
         confirmed_settings.accept_ref(crew.paths, ref, crew.clock.now())
         return (f"what sessions did to {name} until now is accepted",)
+    programs = Pins.load(crew.paths.pins).find_added(crew.git).get(name)
+    if programs is not None:
+        confirmed_settings.accept_configuration(crew.paths, name, programs)
+        return (f"git configuration {name} counts as it is now: {', '.join(map(repr, programs))}",)
     accepted = ", ".join((ALL_SETTINGS, *values))
-    raise UsageError(
-        f"{name!r} cannot be accepted; expected one of {accepted}, or a ref that an alarm names", "liza status"
-    )
+    what = "a ref or a key of git's configuration that an alarm names"
+    raise UsageError(f"{name!r} cannot be accepted; expected one of {accepted}, or {what}", "liza status")

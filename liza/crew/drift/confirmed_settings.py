@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from liza.rules.value_classes import replace
 from liza.system import atomic, untrusted_files
 from liza.system.flock import lock_path
 
-SETTINGS_KEY, REVIEWED_KEY = "settings", "reviewed"
+SETTINGS_KEY, REVIEWED_KEY, CONFIG_KEY, ORIGIN_KEY = "settings", "reviewed", "config", "origin"
 EVERY_REF = "*"
 _cache: dict[Path, tuple[object, dict[str, Any] | None]] = {}
 
@@ -66,6 +66,16 @@ def confirm_settings(paths: Paths, given: Mapping[str, Any], standing: Config) -
 def accept_ref(paths: Paths, ref: str, now: datetime) -> None:
     """Accept what sessions did to a ref until now. Raises OSError, LockTimeout."""
     _add_to_pins(paths, REVIEWED_KEY, {ref: int(now.timestamp())})
+
+
+def accept_configuration(paths: Paths, key: str, values: Sequence[str]) -> None:
+    """Accept the values of a key of git's configuration that names a program. Raises OSError, LockTimeout."""
+    _add_to_pins(paths, CONFIG_KEY, {key: list(values)})
+
+
+def accept_origin(paths: Paths, address: Mapping[str, Any]) -> None:
+    """Accept the address of ``origin``, with all fields of a ``PushAddress``. Raises OSError, LockTimeout."""
+    _add_to_pins(paths, ORIGIN_KEY, address)
 
 
 def _add_to_pins(paths: Paths, key: str, given: Mapping[str, Any], standing: Config | None = None) -> None:

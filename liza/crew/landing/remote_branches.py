@@ -1,15 +1,19 @@
 """Read and push branches of the remote ``origin``. No call asks for a password or runs a hook.
 
-A ``pre-push`` hook does not run: agents can write files into the directory of hooks.
+A ``pre-push`` hook does not run: agents can write files into the directory of hooks. git gets the URL from Liza,
+under a random name: what the repository's configuration says of ``origin`` and of other URLs does not count.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 
+from liza.repo.config_pins import Pins
 from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, LizaError, Missing, Refused
+from liza.rules.landing.push_address import strip_login
 from liza.rules.landing.push_rules import PushFailure, classify_failure
 from liza.rules.landing.remote_urls import hide_credentials
 from liza.rules.value_classes import Value
@@ -31,12 +35,12 @@ class Remote(Value):
     @property
     def address(self) -> str:
         """Where git pushes, without credentials."""
-        return hide_credentials(self.urls[0])
+        return strip_login(self.urls[0])
 
     def read_branches(self, *branches: str) -> dict[str, str]:
         """Return the tips of those of ``branches`` that the remote has. Raises Missing, GitFailed."""
         names = [f"refs/heads/{branch}" for branch in branches]
-        result = self._run("ls-remote", "--refs", "--", REMOTE, *names)
+        result = self._run("ls-remote", "--refs", "--", patterns=names)
         rows = (line.partition("\t") for line in result.stdout.decode("utf-8", "replace").splitlines())
         return {name.removeprefix("refs/heads/"): commit for commit, _, name in rows if name in names}
 
@@ -47,7 +51,8 @@ class Remote(Value):
         """
         ref = f"refs/heads/{branch}"
         options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
-        result = self._run("push", *options, f"--force-with-lease={ref}:{expected or ''}", REMOTE, f"{commit}:{ref}")
+        lease = f"--force-with-lease={ref}:{expected or ''}"
+        result = self._run("push", *options, lease, patterns=[f"{commit}:{ref}"])
         self.git.out("update-ref", _PUSHED + branch, commit)
         lines = (line for line in result.stderr.splitlines() if line.startswith("remote:"))
         return "\n".join(line.removeprefix("remote:").strip() for line in lines)
@@ -56,9 +61,11 @@ class Remote(Value):
         """Return the commit that this crew pushed last to ``branch``. Raises GitFailed."""
         return self.git.find_commit(_PUSHED + branch)
 
-    def _run(self, *args: str) -> GitResult:
+    def _run(self, *args: str, patterns: Sequence[str]) -> GitResult:
+        """Run git on the remote's URL. ``patterns``: the refs after the URL. Raises Refused, Missing, GitFailed."""
+        git, name = _name_remote(_network_git(self.git), self.urls[0])
         try:
-            result = _network_git(self.git).run(*args)
+            result = git.run(*args, name, *patterns)
         except GitFailed as error:
             raise GitFailed(error.message, error.hint or f"git ls-remote {REMOTE}") from error
         if result.code == 0:
@@ -77,22 +84,28 @@ class Remote(Value):
                 return Refused(message, "liza land --pr")
             case PushFailure.REJECTED:
                 return Refused(message, "liza land --pr --head ANOTHER-NAME")
-            case PushFailure.LOGIN if self._ignores_credentials():
-                return Missing(f"{message}; the credential helper was set after liza init", "liza doctor --fix")
+            case PushFailure.LOGIN if (helper := self._ignored_helper()) is not None:
+                accept = shlex.join(["liza", "doctor", "--accept", helper])
+                return Missing(f"{message}; {helper} was set after liza init, and is not asked", accept)
         # A person's own git may ask, and stores the answer if a credential helper is configured.
         return Missing(message, f"git ls-remote {REMOTE}")
 
-    def _ignores_credentials(self) -> bool:
+    def _ignored_helper(self) -> str | None:
+        """Return the key of a credential helper that was added after init, or None."""
         pins = self.git.pins
-        return pins is not None and any(key.lower().startswith("credential.") for key, _ in pins.overrides(self.git))
+        added = pins.find_added(self.git) if isinstance(pins, Pins) else {}
+        return next((key for key in added if key.lower().startswith("credential.")), None)
 
 
 def find_remote(git: Git) -> Remote:
-    """Return the remote ``origin``. Raises Missing if there is none, GitFailed."""
-    result = git.run("remote", "get-url", "--push", REMOTE)
-    url = result.stdout.decode("utf-8", "replace").strip()
+    """Return the remote ``origin``. Raises Missing if there is none, Refused if it has several URLs, GitFailed."""
+    result = git.run("remote", "get-url", "--push", "--all", REMOTE)
+    url, *others = result.stdout.decode("utf-8", "replace").split("\n")
     if result.code != 0 or not url:
         raise Missing(f"the repository has no remote {REMOTE}", f"git remote add {REMOTE} URL")
+    if any(others):
+        addresses = ", ".join(strip_login(address) for address in (url, *others) if address)
+        raise Refused(f"{REMOTE} has several addresses to push to: {addresses}", "git remote -v")
     configured = git.run("config", "--get", f"remote.{REMOTE}.url", codes=(0, 1)).stdout.decode("utf-8", "replace")
     return Remote(git, tuple(dict.fromkeys((url, configured.strip()))))
 
@@ -109,3 +122,14 @@ def _network_git(git: Git) -> Git:
     configured: Sequence[str] = git.run("config", "--get", "core.sshCommand", codes=(0, 1)).stdout.decode().split("\n")
     command = configured[0].strip() or "ssh"
     return git.with_timeout(NETWORK_LIMIT).with_environment(GIT_SSH_COMMAND=f"{command} -oBatchMode=yes")
+
+
+def _name_remote(git: Git, url: str) -> tuple[Git, str]:
+    """Return git and a name that means ``url`` there, whatever its configuration says of ``origin`` and of URLs.
+
+    git would apply ``url.*.insteadOf`` to the URL itself, and ``remote.<URL>.*`` if that was planted. Of several
+    replacements the longest matches, and an agent cannot plant one for a random name.
+    """
+    name, base = f"liza-{REMOTE}-{os.urandom(16).hex()}", f"url.{url}"
+    pairs = (f"{base}.insteadOf", name), (f"{base}.pushInsteadOf", name), ("push.pushOption", "")
+    return git.with_config(*pairs), name

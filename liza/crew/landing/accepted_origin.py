@@ -1,0 +1,69 @@
+"""The remote ``origin``, only at an address that a person has accepted. The address is kept with the pins."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from liza.crew.crew import Crew
+from liza.crew.drift import confirmed_settings
+from liza.crew.landing import remote_branches
+from liza.crew.landing.remote_branches import Remote
+from liza.repo.config_pins import Pins
+from liza.rules.errors import LizaError, UsageError
+from liza.rules.landing import push_address
+from liza.rules.landing.push_address import PushAddress
+
+
+def find_accepted_origin(crew: Crew) -> Remote:
+    """Return the remote ``origin``, if git would push to the address that a person has accepted.
+
+    Raises Refused with the command that accepts another one, Missing, GitFailed.
+    """
+    remote, change = inspect_origin(crew)
+    if change is not None:
+        raise change
+    return remote
+
+
+def inspect_origin(crew: Crew) -> tuple[Remote, LizaError | None]:
+    """Return the remote ``origin``, and why nothing may be sent there. Raises Missing, Refused, GitFailed."""
+    remote = remote_branches.find_remote(crew.git)
+    accepted = push_address.parse_accepted(Pins.load(crew.paths.pins).origin)
+    return remote, push_address.find_change(accepted, _read_address(remote))
+
+
+def accept_origin(crew: Crew, url: str) -> str:
+    """Accept ``url``, which must be the present address of ``origin``; the caller has asked a person. Return the result
+    as a line. Raises UsageError, Refused, Missing, GitFailed, OSError.
+    """
+    remote = remote_branches.find_remote(crew.git)
+    address = _read_address(remote)
+    if push_address.strip_login(url) != address.urls[0]:
+        present = push_address.accept_command(address.urls[0])
+        raise UsageError(f"origin is at {address.urls[0]}, not at {url!r}: nothing is accepted", present)
+    _record(crew, address)
+    return f"pushes go to {address.urls[0]}"
+
+
+def record_first_origin(crew: Crew) -> None:
+    """Accept the present address of ``origin``, if it has one: at init a person's configuration is trusted.
+
+    Raises GitFailed, OSError.
+    """
+    # Without a usable origin nothing is accepted. A person does it when there is one.
+    with suppress(LizaError):
+        _record(crew, _read_address(remote_branches.find_remote(crew.git)))
+
+
+def _record(crew: Crew, address: PushAddress) -> None:
+    fields = msgspec.to_builtins(address)
+    confirmed_settings.accept_origin(crew.paths, {"settings": {}, **fields})
+
+
+def _read_address(remote: Remote) -> PushAddress:
+    # With pins these lines also have the overrides, whose keys are others.
+    rows = remote.git.unpinned().names("config", "--list", "--includes", "-z")
+    pairs = (row.partition("\n") for row in rows)
+    return push_address.make_address(remote.urls, ((key, value) for key, _, value in pairs))

@@ -1,0 +1,91 @@
+"""The address of ``origin`` that a person has accepted, compared with the address that git would use now. Pure.
+
+Agents can write the repository's git configuration. So nothing is sent to an address that no person has accepted.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import field
+
+from liza.rules.digests import sha256_hex
+from liza.rules.errors import LizaError, Refused
+from liza.rules.model import FrozenStruct
+
+ACCEPT_NAME = "origin="
+_LOGIN_PART = r"\A([a-z]+://)[^/@?#\\\s]+@"
+_WAY_KEYS = r"(?is)http\..*"
+"""Settings that decide through which proxy, and with which certificates, git reaches a URL."""
+
+
+class PushAddress(FrozenStruct, frozen=True, kw_only=True):
+    """Where git pushes, without credentials.
+
+    ``urls``: the effective URLs, then the configured one, which names the project at the forge. ``settings``: a digest
+    of each setting that decides how git reaches a URL, by key.
+    """
+
+    urls: tuple[str, ...]
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def strip_login(url: str) -> str:
+    """Return a URL without user name and password.
+
+    Only what every program reads as such is removed: for curl the host of ``https://a?@b/`` is ``a``.
+    """
+    return re.sub(_LOGIN_PART, r"\1", url)
+
+
+def make_address(urls: Iterable[str], settings: Iterable[tuple[str, str]]) -> PushAddress:
+    """Return the address of these URLs. ``settings``: all of git's configuration, as pairs of key and value."""
+    values: dict[str, list[str]] = {}
+    for key, value in settings:
+        if re.fullmatch(_WAY_KEYS, key):
+            values.setdefault(key, []).append(value)
+    digests = {key: sha256_hex("\0".join(rows).encode("utf-8", "surrogateescape")) for key, rows in values.items()}
+    return PushAddress(urls=tuple(map(strip_login, urls)), settings=digests)
+
+
+def parse_accepted(record: object) -> PushAddress | None:
+    """Return the accepted address as the pins have it; None if there is none, or if it is damaged."""
+    try:
+        return None if record is None else msgspec.convert(record, PushAddress)
+    except msgspec.ValidationError:
+        return None
+
+
+def accept_command(url: str) -> str:
+    """Return the command with which a person accepts an address."""
+    return f"liza doctor --accept {shlex.quote(ACCEPT_NAME + url)}"
+
+
+def find_change(accepted: PushAddress | None, present: PushAddress) -> LizaError | None:
+    """Return the error why nothing may be sent to ``present``; None if a person has accepted it."""
+    url = present.urls[0]
+    accept = accept_command(url)
+    if accepted is None:
+        return Refused(f"no person has accepted the address of origin, which is {url}", accept)
+    if accepted.urls[:1] != present.urls[:1]:
+        before = ", ".join(accepted.urls[:1])
+        return Refused(f"origin is at {url} now, and a person has accepted {before}", accept)
+    if accepted.urls != present.urls:
+        before, now = " and ".join(accepted.urls), " and ".join(present.urls)
+        return Refused(f"the URLs of origin are {now} now, and a person has accepted {before}", accept)
+    key = _first_change(accepted.settings, present.settings)
+    if key is None:
+        return None
+    if key not in present.settings:
+        return Refused(f"git configuration {key} was removed after a person accepted {url}", accept)
+    keep = f"it decides how git reaches {url}. To keep it: {accept}"
+    fix = shlex.join(["git", "config", "--unset-all", key])
+    return Refused(f"git configuration {key} was set after a person accepted the address of origin; {keep}", fix)
+
+
+def _first_change(accepted: Mapping[str, str], present: Mapping[str, str]) -> str | None:
+    keys = sorted({*accepted, *present})
+    return next((key for key in keys if accepted.get(key) != present.get(key)), None)

