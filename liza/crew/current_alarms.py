@@ -65,7 +65,8 @@ def find_alarms(
         guard_notices=_guard_notices(crew),
     )
     present = alarms.evaluate_alarms(state, crew.clock.now(), facts)
-    return (*blocking, *present, *_request_alarms(crew, state), *_outside_edit_alarms(crew, state))
+    remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state))
+    return (*blocking, *present, *remote, *_outside_edit_alarms(crew, state))
 
 
 def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:
@@ -152,6 +153,15 @@ def _request_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
     from liza.rules.landing import poll_rules
 
     return poll_rules.sync_alarms(state, sync_failures.read_failure(crew.paths))
+
+
+def _backup_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
+    """The alarm for branches that could not be pushed to origin."""
+    if state.config.push == "auto" and crew.paths.push_failure.exists():
+        from liza.crew.landing import backup_record
+        from liza.rules.landing import backup_rules
+
+        yield from backup_rules.backup_alarms(state, backup_record.read_failure(crew))
 
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ class AlarmKind(StrEnum):
     MERGE_HELD = "merge_held"
     MERGE_LOCK_HELD = "merge_lock_held"
     CHECKOUT_AWAY = "checkout_away"
+    PUSH_FAILED = "push_failed"
     SLOT_SET_ASIDE = "slot_set_aside"
     UNEXPLAINED_STATUS = "unexplained_status"
     TESTS_ELSEWHERE = "tests_elsewhere"
@@ -81,6 +82,7 @@ NOTICES = (
     AlarmKind.INTEGRATION_FAILED,
     AlarmKind.GUARD_DENIALS,
     AlarmKind.PULL_REQUEST_UNREAD,
+    AlarmKind.PUSH_FAILED,
 )
 """Alarms that do not wait for a person: the work goes on."""
 CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}

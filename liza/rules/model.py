@@ -453,6 +453,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``session_max``: age above which a session is ended when it is idle; None: never.
     ``routing``: a task goes to the first idle coder, or to the one whose work record fits it best.
     ``pull_request_interval``: `liza up` reads the open pull request so often; 0: only `liza sync --pr`.
+    ``push``: with ``auto`` the branches of tasks are pushed to ``origin`` as a backup.
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
     """
 
@@ -493,6 +494,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     slots: SlotLimits = SlotLimits()
     routing: Literal["first", "record"] = "first"
     pull_request_interval: int = 60
+    push: Literal["never", "auto"] = "never"
 
     @property
     def has_tests(self) -> bool:

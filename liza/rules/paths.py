@@ -189,6 +189,21 @@ class Paths(Value):
         return self.locks / "merge-turn.lock"
 
     @property
+    def push_turn(self) -> Path:
+        """Held by the child of a supervisor that pushes the branches of tasks."""
+        return self.locks / "push-turn.lock"
+
+    @property
+    def push_lock(self) -> Path:
+        """Held while the branches of tasks are pushed."""
+        return self.locks / "push.lock"
+
+    @property
+    def push_failure(self) -> Path:
+        """Why the branches of tasks could not be pushed; gone once they are."""
+        return self.runs / "push-failure.json"
+
+    @property
     def recorder_lock(self) -> Path:
         return self.locks / "recorder.lock"
 

@@ -28,7 +28,7 @@ NESTED_SETTINGS: Final = {
 NEEDS_CONFIRMATION: Final = (
     "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
     "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "guards",
-    "queue", "gates",
+    "queue", "gates", "push",
 )  # fmt: skip
 """Settings that need confirmation. Names that this version does not have are skipped."""
 

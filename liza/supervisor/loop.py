@@ -15,6 +15,7 @@ from liza.board import events, wake_up
 from liza.board.text.text_memory import MemoryReturns
 from liza.crew import usage_summary
 from liza.crew.crew import Crew
+from liza.crew.landing.branch_pusher import BranchPusher
 from liza.crew.recovery import recorder, recover
 from liza.crew.recovery.orphan_sessions import end_orphan_sessions
 from liza.programs.presets.preset import Preset
@@ -64,6 +65,10 @@ class SessionOver(Value):
     run: str
 
 
+class PushEnded(Value):
+    """Event: a push of branches has ended."""
+
+
 class Supervisor:
     """The supervisor of one agent. ``events`` receives file, child and signal events; ``notify`` prints each step."""
 
@@ -90,6 +95,7 @@ class Supervisor:
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
         self.last_state = crew.board.read()
         self.location = RepositoryLocation(crew, agent)
+        self.branch_pusher = BranchPusher(crew, environ, lambda: self.events.put(PushEnded()))
         self.wake_up_path = wake_up.wake_directory(crew.paths).resolve()
         self.watched_directories = (self.wake_up_path, *reflogs.log_directories((crew.paths.root / ".git").resolve()))
         self.watch = events.watch(crew.paths, self.watched_directories)
@@ -108,6 +114,7 @@ class Supervisor:
                     return exit_action
         finally:
             self.watch.close()
+            self.branch_pusher.close()
             if self.memory.job is not None:
                 self.memory.job.stop()
 
@@ -236,6 +243,7 @@ class Supervisor:
             if self.memory.session.is_unlogged:
                 self.action_runner.resume_terminal_log(self.memory.session.run)
         self._report_alarms()
+        self._push_branches()
         self.memory_returns.return_if_due()
         self._wait_for_event(seconds)
 
@@ -265,6 +273,13 @@ class Supervisor:
         for alarm in news.alarms:
             if alarm.kind not in NARRATED_KINDS:
                 self.notify(f"! {alarm.message}")
+
+    def _push_branches(self) -> None:
+        """Start a push of the branches of tasks if one is due. A failure concerns no task: it is only reported."""
+        try:
+            self.branch_pusher.look(self.last_state)
+        except (LizaError, OSError) as error:
+            self._notify_once(_describe_error(error))
 
     def _watch_session_end(self) -> None:
         """Post SessionOver when the living session ends, also if another supervisor started it."""

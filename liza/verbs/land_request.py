@@ -61,7 +61,7 @@ def land_pr(crew: Crew, branch: str | None = None, head: str | None = None) -> R
     if landing.branch not in tips:
         raise Refused(f"{REMOTE} has no branch {landing.branch} to land on", f"git push {REMOTE} {landing.branch}")
     landing = _from_remote_base(crew, landing, tips[landing.branch])
-    if _has_in_history(crew, landing.before, landing.tip):
+    if merge_refs.is_contained(crew.git, landing.tip, landing.before):
         message = f"{landing.branch} of {REMOTE} has all of {landing.integration} already"
         return Result("unchanged", None, None, "liza status", {"branch": landing.branch, "head": head}, message)
     printed = _push(crew, remote, landing, head, tips.get(head))
@@ -100,7 +100,7 @@ def _from_remote_base(crew: Crew, landing: Landing, base: str) -> Landing:
 
 def _push(crew: Crew, remote: Remote, landing: Landing, head: str, remote_tip: str | None) -> str | None:
     """Test the tip and push it; return what the remote printed, None if the remote has it already."""
-    is_contained = remote_tip is not None and _has_in_history(crew, landing.tip, remote_tip)
+    is_contained = remote_tip is not None and merge_refs.is_contained(crew.git, remote_tip, landing.tip)
     step = decide_push(PushFacts(landing.tip, remote_tip, remote.last_pushed(head), is_contained))
     if step is PushStep.NOTHING:
         return None
@@ -113,11 +113,6 @@ def _push(crew: Crew, remote: Remote, landing: Landing, head: str, remote_tip: s
         gate_log.append_runs(locked.paths, result.runs)
     # Without the merge lock: a slow network must not stop merges. The tested commit is pushed, wherever integration is.
     return remote.push_commit(landing.tip, head, remote_tip)
-
-
-def _has_in_history(crew: Crew, tip: str, commit: str) -> bool:
-    """Return whether ``tip`` contains ``commit``; False if that was never fetched. Raises GitFailed."""
-    return merge_refs.has_commit(crew.git, commit) and crew.git.ok("merge-base", "--is-ancestor", commit, tip)
 
 
 def _gather_facts(crew: Crew, landing: Landing) -> RequestFacts:

@@ -39,6 +39,7 @@ FAILURES = "tests/edges/test_merge_failures.py::"
 BATCHES = "tests/edges/test_batches.py::"
 SLOTS = "tests/edges/test_slots.py::"
 EPICS = "tests/edges/test_epics.py::"
+BACKUP = "tests/edges/test_branch_backup.py::"
 ORIGIN = "tests/edges/test_accepted_origin.py::"
 LANDING = "tests/edges/test_land.py::"
 ARCHIVE = "tests/edges/test_archive.py::"
@@ -72,6 +73,12 @@ class Defence:
 def gives(value: Any) -> Switch:
     """Instead: something that does nothing and gives ``value``."""
     return lambda was: lambda *words, **named: value
+
+
+def _gives_push(was: Callable[..., Any]) -> Any:
+    from liza.rules.landing.push_rules import PushStep
+
+    return lambda facts: PushStep.PUSH
 
 
 def _gives_green(was: Callable[..., Any]) -> Any:
@@ -1268,6 +1275,26 @@ TABLE: dict[str, Defence] = {
         "git pushes to the URL that Liza gives it, whatever the repository's configuration says of origin and URLs",
         {"liza.crew.landing.remote_branches:_name_remote": lambda was: lambda git, url: (git, "origin")},
         (f"{ORIGIN}test_configuration_planted_after_the_look_at_the_address_does_not_redirect_the_push",),
+    ),
+    "pushed branches of others": Defence(
+        "no commit that others pushed to the branch of a task is overwritten",
+        {"liza.rules.landing.push_rules:decide_push": _gives_push},
+        (f"{BACKUP}test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others",),
+    ),
+    "begun pushes": Defence(
+        "a push that was killed after it reached origin is continued",
+        {"liza.rules.landing.backup_rules:TaskTips.own_tip": lambda was: lambda self, task, tip: self.pushed.get(task)},
+        (f"{BACKUP}test_a_push_whose_end_is_unknown_is_the_crews_own",),
+    ),
+    "push setting": Defence(
+        "an agent cannot have branches pushed",
+        {"liza.rules.settings:NEEDS_CONFIRMATION": lambda was: tuple(name for name in was if name != "push")},
+        (f"{BACKUP}test_a_setting_that_an_agent_wrote_pushes_nothing",),
+    ),
+    "push repeats": Defence(
+        "a push that dies without a record is not started again at once",
+        {"liza.crew.landing.branch_pusher:BranchPusher._has_repeated": gives(False)},
+        (f"{BACKUP}test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died",),
     ),
     "credential helpers": Defence(
         "no credential helper that was added after init is given a password",

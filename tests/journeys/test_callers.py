@@ -60,6 +60,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "sync": ("sync main", REFUSED),
     "merge": ("merge task-1", REFUSED),
     "land": ("land --merge", REFUSED),
+    "push": ("push", REFUSED),
     "queue move": ("queue move task-1 1", REFUSED),
     "queue hold": ("queue hold task-1 later", REFUSED),
     "queue release": ("queue release task-1", REFUSED),

@@ -1,4 +1,4 @@
-"""``liza land``: bring integration to the person's branch."""
+"""``liza land``, ``liza push``: bring integration to the person's branch, and branches to origin."""
 
 from __future__ import annotations
 
@@ -14,6 +14,22 @@ from liza.rules.errors import HINT_LABEL, UsageError
 from liza.rules.formatting.counts import count_noun
 
 app = create_app()
+
+
+@declare_command(app, "push", "liza push invoice-model")
+def push(
+    tasks: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID…]", help="Tasks; default: all with commits that were not pushed.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Push the branches of tasks to origin, as a backup: `task/ID` there has the commits of the task.
+
+    With `config.push: auto` the crew does it after each submission. No branch is overwritten that others pushed.
+    """
+    from liza.verbs.push import push_tasks
+
+    printing.print_result(push_tasks(find_crew(), tasks or ()), as_json)
 
 
 @declare_command(app, "land", "liza land --merge")

@@ -6,9 +6,10 @@ from contextlib import suppress
 
 import msgspec
 
+from liza.board import wake_up
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
-from liza.crew.landing import remote_branches
+from liza.crew.landing import backup_record, remote_branches
 from liza.crew.landing.remote_branches import Remote
 from liza.repo.config_pins import Pins
 from liza.rules.errors import LizaError, UsageError
@@ -44,6 +45,8 @@ def accept_origin(crew: Crew, url: str) -> str:
         present = push_address.accept_command(address.urls[0])
         raise UsageError(f"origin is at {address.urls[0]}, not at {url!r}: nothing is accepted", present)
     _record(crew, address)
+    backup_record.clear_failure(crew)
+    wake_up.wake_watchers(crew.paths, "origin")
     return f"pushes go to {address.urls[0]}"
 
 

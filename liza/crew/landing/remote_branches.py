@@ -14,16 +14,29 @@ from liza.repo.config_pins import Pins
 from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, LizaError, Missing, Refused
 from liza.rules.landing.push_address import strip_login
-from liza.rules.landing.push_rules import PushFailure, classify_failure
+from liza.rules.landing.push_rules import PushFailure, classify_failure, parse_ref_results
 from liza.rules.landing.remote_urls import hide_credentials
 from liza.rules.value_classes import Value
 
 REMOTE = "origin"
 NETWORK_LIMIT = 120.0
 """Seconds for one call of git over the network."""
+PUSH_COMMAND = "liza push"
 MAX_REASON = 400
 """Characters of what git and the remote printed, in an error."""
 _PUSHED = f"refs/liza/pushed/{REMOTE}/"
+
+
+class BranchPush(Value):
+    """A commit for a branch of the remote, which still has the commit ``expected`` there; None: no such branch."""
+
+    branch: str
+    commit: str
+    expected: str | None
+
+    @property
+    def ref(self) -> str:
+        return f"refs/heads/{self.branch}"
 
 
 class Remote(Value):
@@ -40,7 +53,9 @@ class Remote(Value):
     def read_branches(self, *branches: str) -> dict[str, str]:
         """Return the tips of those of ``branches`` that the remote has. Raises Missing, GitFailed."""
         names = [f"refs/heads/{branch}" for branch in branches]
-        result = self._run("ls-remote", "--refs", "--", patterns=names)
+        result = self._call("ls-remote", "--refs", "--", patterns=names)
+        if result.code != 0:
+            raise self._explain(result)
         rows = (line.partition("\t") for line in result.stdout.decode("utf-8", "replace").splitlines())
         return {name.removeprefix("refs/heads/"): commit for commit, _, name in rows if name in names}
 
@@ -49,28 +64,50 @@ class Remote(Value):
 
         Return what the remote printed. Raises Refused if the branch moved or the remote rejects it, Missing, GitFailed.
         """
-        ref = f"refs/heads/{branch}"
-        options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
-        lease = f"--force-with-lease={ref}:{expected or ''}"
-        result = self._run("push", *options, lease, patterns=[f"{commit}:{ref}"])
+        result = self._push([BranchPush(branch, commit, expected)])
+        if result.code != 0:
+            raise self._explain(result)
         self.git.out("update-ref", _PUSHED + branch, commit)
         lines = (line for line in result.stderr.splitlines() if line.startswith("remote:"))
         return "\n".join(line.removeprefix("remote:").strip() for line in lines)
+
+    def push_branches(self, pushes: Sequence[BranchPush]) -> dict[str, LizaError]:
+        """Push all branches in one call. Return the error of each branch that moved or that the remote rejects.
+
+        Raises Missing, GitFailed if the remote answered for none of them.
+        """
+        result = self._push(pushes)
+        results = parse_ref_results(result.stdout.decode("utf-8", "replace"))
+        if result.code != 0 and not any(push.ref in results for push in pushes):
+            raise self._explain(result)
+        printed = "\n".join(line for line in result.stderr.splitlines() if line.startswith("remote:"))
+        errors: dict[str, LizaError] = {}
+        for push in pushes:
+            reason = results.get(push.ref, "the remote did not answer for it")
+            if reason is not None:
+                # git and hooks name no branch in these lines.
+                text = f"{push.branch}: {reason}\n{printed}".encode()
+                error = self._explain(GitResult(1, text, ""))
+                error.hint = PUSH_COMMAND if isinstance(error, Refused) else error.hint
+                errors[push.branch] = error
+        return errors
+
+    def _push(self, pushes: Sequence[BranchPush]) -> GitResult:
+        options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
+        leases = (f"--force-with-lease={push.ref}:{push.expected or ''}" for push in pushes)
+        return self._call("push", *options, *leases, patterns=[f"{push.commit}:{push.ref}" for push in pushes])
 
     def last_pushed(self, branch: str) -> str | None:
         """Return the commit that this crew pushed last to ``branch``. Raises GitFailed."""
         return self.git.find_commit(_PUSHED + branch)
 
-    def _run(self, *args: str, patterns: Sequence[str]) -> GitResult:
-        """Run git on the remote's URL. ``patterns``: the refs after the URL. Raises Refused, Missing, GitFailed."""
+    def _call(self, *args: str, patterns: Sequence[str]) -> GitResult:
+        """Run git on the remote's URL. ``patterns``: the refs after the URL. Raises GitFailed if it takes too long."""
         git, name = _name_remote(_network_git(self.git), self.urls[0])
         try:
-            result = git.run(*args, name, *patterns)
+            return git.run(*args, name, *patterns)
         except GitFailed as error:
             raise GitFailed(error.message, error.hint or f"git ls-remote {REMOTE}") from error
-        if result.code == 0:
-            return result
-        raise self._explain(result)
 
     def _explain(self, result: GitResult) -> LizaError:
         """Return the error for a failed call, with the command that shows or removes its cause."""

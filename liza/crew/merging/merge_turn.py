@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from liza.board import wake_up
@@ -30,29 +30,34 @@ def is_merger_running(paths: Paths) -> bool:
         return is_flock_held(paths.merge_turn) or is_flock_held(paths.merge_lock)
 
 
+def take_turn(paths: Paths) -> AbstractContextManager[int | None]:
+    """Take the turn to merge, as ``take_file_turn`` does."""
+    return take_file_turn(paths.merge_turn)
+
+
 @contextmanager
-def take_turn(paths: Paths) -> Iterator[int | None]:
-    """Take the turn if it is free; yield its descriptor, or None.
+def take_file_turn(turn: Path) -> Iterator[int | None]:
+    """Take a turn if it is free; yield the descriptor of its file ``turn``, or None.
 
     A child that inherits the descriptor keeps the turn until it ends, also if this process is killed. Here the
     descriptor is closed at the end of the block; an unlock would end the child's turn, too. Raises WriteFailed.
     """
     with files.convert_os_errors():
-        descriptor = untrusted_files.open_regular(paths.merge_turn, os.O_RDWR | os.O_CREAT, files.BOARD_MODE)
+        descriptor = untrusted_files.open_regular(turn, os.O_RDWR | os.O_CREAT, files.BOARD_MODE)
     try:
-        yield descriptor if _try_until_held(paths, descriptor) else None
+        yield descriptor if _try_until_held(turn, descriptor) else None
     finally:
         os.close(descriptor)
 
 
-def _try_until_held(paths: Paths, descriptor: int) -> bool:
+def _try_until_held(turn: Path, descriptor: int) -> bool:
     """Try again while the lock was refused only because another process checked at that moment whether it is free.
 
     Not for ever: any process of this user can hold it in shared mode, and the supervisor has other work.
     """
     end = time.monotonic() + CHECK_LIMIT
     while not try_flock(descriptor):
-        if is_flock_held(paths.merge_turn) or time.monotonic() >= end:
+        if is_flock_held(turn) or time.monotonic() >= end:
             return False
         time.sleep(RETRY_DELAY)  # no event tells the end of a check
     return True

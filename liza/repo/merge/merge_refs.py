@@ -109,6 +109,11 @@ def has_commit(git: Git, commit: str) -> bool:
     return git.run("cat-file", "-e", f"{commit}^{{commit}}").code == 0
 
 
+def is_contained(git: Git, commit: str, tip: str) -> bool:
+    """Return whether ``tip`` contains ``commit``; False if that was never fetched. Raises GitFailed."""
+    return has_commit(git, commit) and git.ok("merge-base", "--is-ancestor", commit, tip)
+
+
 def is_readable(git: Git, branch: str) -> bool:
     """Return whether git can read this repository. Only then a missing commit is evidence."""
     return has_commit(git, f"refs/heads/{branch}")

@@ -54,6 +54,12 @@ _MOVED = lazy_pattern(r"\((stale info|fetch first|non-fast-forward)\)")
 _REJECTED = lazy_pattern(r"\[remote rejected\]|pre-receive hook declined|remote: error|\[rejected\]")
 
 
+def parse_ref_results(output: str) -> dict[str, str | None]:
+    """Return the result for each ref from what ``git push --porcelain`` prints: None, or why it was not updated."""
+    rows = (line.split("\t") for line in output.splitlines())
+    return {row[1].partition(":")[2]: row[2] if row[0] == "!" else None for row in rows if len(row) == 3}
+
+
 def classify_failure(output: str) -> PushFailure:
     """Return the cause of a failed ``git push`` or ``git ls-remote`` from what it printed."""
     if _MOVED.search(output):

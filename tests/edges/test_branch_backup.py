@@ -1,0 +1,272 @@
+"""The branches of tasks at a real bare origin: never over others, and never in the way of work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from liza.crew.drift.accept import accept_drift
+from liza.crew.landing import backup_record, remote_branches
+from liza.crew.landing.accepted_origin import find_accepted_origin
+from liza.crew.landing.branch_backup import find_due_tasks
+from liza.crew.landing.branch_pusher import BranchPusher
+from liza.crew.landing.remote_branches import BranchPush
+from liza.rules.errors import LizaError
+from liza.verbs.push import push_tasks
+from liza.verbs.verdict import verdict
+from tests.campaign import forks
+from tests.conftest import git, until, variant
+from tests.edges.merge_crew import Merges, prepared
+
+HANGS = "#!/bin/sh\nexec sleep 600\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with prepared(tmp_path_factory) as root:
+        return root
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> Merges:
+    """A crew that pushes to an accepted bare origin; task a is submitted."""
+    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    (tmp_path / "notes").mkdir()
+    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
+    git(crew.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    accept_drift(crew.crew, [f"origin={tmp_path}/origin.git"])
+    crew.configure(push="auto")
+    crew.submitted(crew.claimed("a"))
+    return crew
+
+
+def bare(crew: Merges) -> Path:
+    return crew.root.parent / "origin.git"
+
+
+def hook(crew: Merges, name: str, text: str) -> None:
+    path = bare(crew) / "hooks" / name
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def at_origin(crew: Merges) -> dict[str, str]:
+    """The commits of all branches of origin."""
+    rows = git(bare(crew), "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads").split()
+    return dict(zip(rows[::2], rows[1::2], strict=True))
+
+
+def due(crew: Merges) -> tuple[str, ...]:
+    return find_due_tasks(crew.crew, crew.crew.board.read())
+
+
+def failure(crew: Merges) -> str:
+    """How ``liza push`` fails, with its command; the alarm must have both."""
+    with pytest.raises(LizaError) as raised:
+        push_tasks(crew.crew)
+    told = crew.alarms()["push_failed"]
+    assert told.startswith("no backup of a at origin since ")
+    assert told.endswith(f"→ {raised.value.hint}")
+    assert raised.value.message[:60] in told
+    return f"{raised.value.message} → {raised.value.hint}"
+
+
+def commit_again(crew: Merges, *words: str) -> str:
+    """Another commit on the branch of task a; its id."""
+    there = crew.crew.paths.task_link("a").resolve()
+    git(there, "commit", "-q", "--allow-empty", "-m", f"more {time.monotonic_ns()}", *words)
+    return crew.tip("task/a")
+
+
+def test_a_submitted_task_is_due_until_its_branch_is_at_origin(crew: Merges) -> None:
+    integration = crew.tip()
+    assert due(crew) == ("a",)
+    assert push_tasks(crew.crew).details["pushed"] == ["a"]
+    assert at_origin(crew) == {"task/a": crew.tip("task/a")}
+    assert (due(crew), push_tasks(crew.crew).result) == ((), "unchanged")
+    assert "push_failed" not in crew.alarms()
+    verdict(crew.crew, "approve", "fine", task_id="a")
+    assert crew.merge() == ""
+    assert crew.tip() != integration
+    assert (due(crew), at_origin(crew)) == ((), {"task/a": crew.tip("task/a")}), "a merged branch stays at origin"
+
+
+def test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others(crew: Merges, tmp_path: Path) -> None:
+    push_tasks(crew.crew)
+    rebased = commit_again(crew, "--amend")
+    push_tasks(crew.crew)
+    assert at_origin(crew) == {"task/a": rebased}
+    git(tmp_path, "clone", "-q", str(bare(crew)), "elsewhere", "-b", "task/a")
+    git(tmp_path / "elsewhere", "commit", "-q", "--allow-empty", "-m", "by another person")
+    git(tmp_path / "elsewhere", "push", "-q", "origin", "task/a")
+    other = at_origin(crew)["task/a"]
+    commit_again(crew)
+    told = failure(crew)
+    assert told.startswith(f"task/a of origin is at {other[:10]}, which others pushed: it is not overwritten")
+    assert told.endswith("→ git fetch origin task/a && git log -3 FETCH_HEAD")
+    assert at_origin(crew) == {"task/a": other}
+    # A person takes that commit into the branch.
+    git(crew.crew.paths.task_link("a").resolve(), "pull", "-q", "--no-rebase", "--no-edit", str(bare(crew)), "task/a")
+    push_tasks(crew.crew)
+    assert at_origin(crew) == {"task/a": crew.tip("task/a")}
+    assert backup_record.read_failure(crew.crew) is None
+
+
+def test_a_branch_that_moves_after_the_look_at_it_is_not_overwritten(crew: Merges) -> None:
+    push_tasks(crew.crew)
+    before, other = at_origin(crew)["task/a"], crew.tip("main")
+    git(bare(crew), "fetch", "-q", str(crew.root), "main")
+    git(bare(crew), "update-ref", "refs/heads/task/a", other)
+    push = BranchPush("task/a", commit_again(crew), before)
+    error = find_accepted_origin(crew.crew).push_branches([push])["task/a"]
+    assert "the branch moved meanwhile: task/a: [rejected] (stale info)" in error.message
+    assert (error.hint, at_origin(crew)) == ("liza push", {"task/a": other})
+
+
+def test_an_origin_that_rejects_one_branch_has_the_others(crew: Merges) -> None:
+    hook(crew, "update", '#!/bin/sh\n[ "$1" != refs/heads/task/a ] || { echo no a here >&2; exit 1; }\n')
+    crew.submitted(crew.claimed("b", "coder-2"))
+    told = failure(crew)
+    assert "it rejected the push: task/a: [remote rejected] (hook declined); remote: no a here" in told
+    assert told.endswith("→ liza push")
+    assert at_origin(crew) == {"task/b": crew.tip("task/b")}
+    assert due(crew) == (), "a delay runs"
+    crew.submitted(crew.claimed("c", "coder-3"))
+    assert due(crew) == ("c",), "the delay is that of a"
+    hook(crew, "update", "#!/bin/sh\n")
+    push_tasks(crew.crew)
+    assert at_origin(crew).keys() == {"task/a", "task/b", "task/c"}
+    assert "push_failed" not in crew.alarms()
+
+
+def test_an_origin_that_is_gone_is_tried_again_after_a_delay_and_stops_no_task(crew: Merges) -> None:
+    bare(crew).rename(bare(crew).with_name("moved.git"))
+    assert failure(crew).endswith("→ git ls-remote origin")
+    assert failure(crew)
+    record = backup_record.read_failure(crew.crew)
+    assert record is not None
+    assert (record.tasks, record.is_general, record.count) == (("a",), True, 2)
+    crew.submitted(crew.claimed("b", "coder-2"))
+    assert due(crew) == ()
+    verdict(crew.crew, "approve", "fine", task_id="a")
+    assert crew.merge("a") == ""
+    bare(crew).with_name("moved.git").rename(bare(crew))
+    push_tasks(crew.crew)
+    assert at_origin(crew).keys() == {"task/a", "task/b"}, "a was merged meanwhile, and is saved all the same"
+
+
+def test_an_origin_that_asks_for_a_password_is_told_at_once(
+    crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text('#!/bin/sh\necho "$@" >> "$0.calls"\necho "Permission denied (publickey)." >&2\nexit 255\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    git(crew.root, "remote", "set-url", "origin", "git@host.example:acme/shop.git")
+    assert failure(crew).endswith("→ liza doctor --accept origin=git@host.example:acme/shop.git")
+    assert not (tmp_path / "bin" / "ssh.calls").exists(), "nothing is sent before a person has accepted the address"
+    accept_drift(crew.crew, ["origin=git@host.example:acme/shop.git"])
+    assert (backup_record.read_failure(crew.crew), due(crew)) == (None, ("a",))
+    assert "it asks for a login" in failure(crew)
+    assert "-oBatchMode=yes" in (tmp_path / "bin" / "ssh.calls").read_text()
+
+
+def test_a_setting_that_an_agent_wrote_pushes_nothing(crew: Merges) -> None:
+    crew.configure(push="never")
+    state = crew.crew.paths.state
+    state.write_text(state.read_text().replace("\nconfig:\n", "\nconfig:\n  push: auto\n"))
+    assert crew.crew.board.read().config.push == "never"
+    assert crew.alarms()["unconfirmed_setting"].endswith("→ liza doctor --accept push")
+    pusher = BranchPusher(crew.crew, os.environ, lambda: None)
+    pusher.look(crew.crew.board.read())
+    pusher.close()
+    assert at_origin(crew) == {}
+
+
+def test_a_push_whose_end_is_unknown_is_the_crews_own(crew: Merges) -> None:
+    push_tasks(crew.crew)
+    first = commit_again(crew, "--amend")
+    assert forks.run(lambda: push_tasks(crew.crew), "git.push") == -signal.SIGKILL
+    assert at_origin(crew) == {"task/a": first}
+    again = commit_again(crew, "--amend")
+    push_tasks(crew.crew)
+    assert at_origin(crew) == {"task/a": again}
+
+
+@pytest.mark.campaign
+def test_a_push_killed_anywhere_is_completed_by_the_next_one(crew: Merges, tmp_path: Path) -> None:
+    trace, quiet, template = tmp_path / "trace", tmp_path / "said", tmp_path / "template"
+    push_tasks(crew.crew)
+    before, tip = at_origin(crew)["task/a"], commit_again(crew, "--amend")
+    template.mkdir()
+    for part in ("repo", "origin.git"):
+        shutil.copytree(tmp_path / part, template / part, symlinks=True)
+    assert forks.run(lambda: push_tasks(crew.crew), trace=trace, quiet=quiet) == 0, quiet.read_text()
+    points = forks.passed(trace)
+    killed = 0
+    for point in points:
+        for part in ("repo", "origin.git"):
+            shutil.rmtree(tmp_path / part)
+            shutil.copytree(template / part, tmp_path / part, symlinks=True)
+        killed += forks.run(lambda: push_tasks(crew.crew), point, quiet=quiet) == -signal.SIGKILL
+        assert at_origin(crew)["task/a"] in (before, tip), point
+        push_tasks(crew.crew)
+        assert at_origin(crew) == {"task/a": tip}, point
+        assert backup_record.read_failure(crew.crew) is None, point
+    print(f"{killed} of {len(points)} points")
+    assert killed >= 6
+
+
+def test_a_hanging_origin_delays_no_supervisor_and_ends_with_it(crew: Merges) -> None:
+    hook(crew, "pre-receive", f"#!/bin/sh\necho $$ > {bare(crew)}/hook.pid\nexec sleep 600\n")
+    woken: list[None] = []
+    pusher = BranchPusher(crew.crew, os.environ, lambda: woken.append(None))
+    begun = time.monotonic()
+    pusher.look(crew.crew.board.read())
+    assert time.monotonic() - begun < 1, "the push runs as a child"
+    until((bare(crew) / "hook.pid").exists, "a push")
+    crew.submitted(crew.claimed("b", "coder-2"))
+    other = BranchPusher(crew.crew, os.environ, lambda: None)
+    other.look(crew.crew.board.read())
+    assert other._child is None, "another supervisor has the turn"
+    hanging = Path("/proc") / (bare(crew) / "hook.pid").read_text().strip()
+    pusher.close()
+    until(lambda: not hanging.exists(), "the end of the hook")
+    until(lambda: woken, "the wake-up")
+
+
+@pytest.mark.parametrize("limit", [variant(1.0)])
+def test_a_hanging_origin_is_given_up_after_a_time_limit(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch, limit: float
+) -> None:
+    monkeypatch.setattr(remote_branches, "NETWORK_LIMIT", limit)
+    hook(crew, "pre-receive", HANGS)
+    assert "took longer than 1 s and was killed → git ls-remote origin" in failure(crew)
+    hook(crew, "pre-receive", "#!/bin/sh\n")
+    push_tasks(crew.crew)
+    assert at_origin(crew) == {"task/a": crew.tip("task/a")}
+
+
+def test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[None] = []
+    pusher = BranchPusher(crew.crew, {**os.environ, "LIZA_FAULT": "git.ls-remote"}, lambda: woken.append(None))
+    state = crew.crew.board.read()
+    pusher.look(state)
+    until(lambda: woken, "the end of the push that was killed")
+    pusher.look(state)
+    assert (pusher._child, at_origin(crew)) == (None, {}), "no second push at once"
+    healthy = BranchPusher(crew.crew, os.environ, lambda: woken.append(None))
+    healthy.look(state)
+    until(lambda: len(woken) == 2, "the end of the push")
+    assert at_origin(crew) == {"task/a": crew.tip("task/a")}
+    healthy.look(state)
+    assert healthy._child is None

@@ -1,0 +1,114 @@
+"""Which branches of tasks are pushed, and when a failed push is tried again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules.landing.backup_rules import (
+    BackupFailure,
+    TaskTips,
+    backup_alarms,
+    find_due,
+    retry_delay,
+    seconds_to_retry,
+)
+from liza.rules.landing.push_rules import parse_ref_results
+from liza.rules.model import Config, Event, Goal, State, Status, Task
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FAILED = BackupFailure(
+    reason="gone",
+    next="liza push",
+    tasks=("t",),
+    is_general=False,
+    count=1,
+    since=NOW,
+    last=NOW - timedelta(seconds=29),
+)
+GENERAL = replace(FAILED, is_general=True)
+OTHERS = replace(FAILED, tasks=("other",))
+LATER = timedelta(seconds=5)
+
+
+def board(status: Status, last: str = "submit", push: str = "auto") -> State:
+    task = Task(id="t", status=status, base_commit="base", history=(Event(time=NOW, event=last),))
+    config = Config(push=push)  # type: ignore[arg-type]
+    return State(version=1, revision=1, goal=Goal(id="g", status="IN_PROGRESS"), tasks=(task,), config=config)
+
+
+@pytest.mark.parametrize(
+    ("status", "last", "tip", "pushed", "failure", "is_due"),
+    [
+        (Status.READY_FOR_REVIEW, "submit", "tip", None, None, True),
+        (Status.READY_FOR_REVIEW, "submit", "tip", "tip", None, False),
+        (Status.READY_FOR_REVIEW, "submit", "tip", "before the rebase", None, True),
+        (Status.UNCLAIMED, "add", None, None, None, False),
+        (Status.CLAIMED, "claim", "base", None, None, False),
+        (Status.CLAIMED, "claim", "tip", None, None, False),  # its session commits now
+        (Status.CLAIMED, "crash", "tip", None, None, True),
+        (Status.CLAIMED, "handoff", "tip", None, None, True),
+        (Status.REJECTED, "reject", "tip", None, None, True),
+        (Status.BLOCKED, "block", "tip", None, None, True),
+        (Status.MERGED, "merge", "tip", None, None, False),
+        (Status.MERGED, "merge", "tip", None, replace(FAILED, last=NOW - timedelta(hours=1)), True),
+        (Status.ABANDONED, "drop", "tip", None, None, False),
+        (Status.READY_FOR_REVIEW, "submit", "tip", None, FAILED, False),
+        (Status.READY_FOR_REVIEW, "submit", "tip", None, OTHERS, True),
+        (Status.READY_FOR_REVIEW, "submit", "tip", None, replace(OTHERS, is_general=True), False),
+    ],
+)
+def test_a_task_is_pushed_when_no_session_writes_and_no_delay_runs(
+    status: Status, last: str, tip: str | None, pushed: str | None, failure: BackupFailure | None, is_due: bool
+) -> None:
+    tips = TaskTips({"t": tip} if tip else {}, {"t": pushed} if pushed else {}, {})
+    assert find_due(board(status, last), tips, failure, NOW) == (("t",) if is_due else ())
+
+
+@pytest.mark.parametrize("failure", [FAILED, GENERAL])
+def test_a_failed_push_is_due_again_after_its_delay(failure: BackupFailure) -> None:
+    tips = TaskTips({"t": "tip"}, {}, {})
+    assert find_due(board(Status.READY_FOR_REVIEW), tips, failure, NOW) == ()
+    assert find_due(board(Status.READY_FOR_REVIEW), tips, failure, NOW + LATER) == ("t",)
+
+
+def test_delays_grow_to_an_hour_and_a_clock_that_was_set_back_delays_nothing() -> None:
+    assert [retry_delay(count) for count in (0, 1, 2, 3, 7, 8, 10_000)] == [0, 30, 60, 120, 1920, 3600, 3600]
+    assert seconds_to_retry(None, NOW) == 0
+    assert seconds_to_retry(replace(FAILED, last=NOW), NOW) == 30
+    assert seconds_to_retry(replace(FAILED, last=NOW + timedelta(days=1)), NOW) == 0
+
+
+@pytest.mark.parametrize(
+    ("remote", "own"),
+    [(None, "pushed"), ("pushed", "pushed"), ("begun", "begun"), ("other", "pushed")],
+)
+def test_a_commit_whose_push_was_killed_is_the_crews_own(remote: str | None, own: str) -> None:
+    assert TaskTips({}, {"t": "pushed"}, {"t": "begun"}).own_tip("t", remote) == own
+
+
+@pytest.mark.parametrize(
+    ("push", "failure", "is_told"),
+    [("auto", FAILED, True), ("never", FAILED, False), ("auto", OTHERS, False), ("auto", None, False)],
+)
+def test_one_alarm_tells_of_branches_that_are_not_at_origin(
+    push: str, failure: BackupFailure | None, is_told: bool
+) -> None:
+    alarms = list(backup_alarms(board(Status.READY_FOR_REVIEW, push=push), failure))
+    shown = [(alarm.message, alarm.next) for alarm in alarms]
+    assert shown == ([("no backup of t at origin since 2026-01-01 00:00Z: gone", "liza push")] if is_told else [])
+
+
+def test_the_result_of_each_branch_is_read_from_what_git_prints() -> None:
+    output = (
+        "To /x\n*\taa:refs/heads/task/a\t[new branch]\n!\tbb:refs/heads/task/b\t[rejected] (stale info)\n"
+        "=\tcc:refs/heads/task/c\t[up to date]\nDone\n"
+    )
+    rejected = "[rejected] (stale info)"
+    assert parse_ref_results(output) == {
+        "refs/heads/task/a": None,
+        "refs/heads/task/b": rejected,
+        "refs/heads/task/c": None,
+    }
