@@ -9,13 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from liza.board import events, wake_up
 from liza.board.text.text_memory import MemoryReturns
 from liza.crew import usage_summary
 from liza.crew.crew import Crew
-from liza.crew.landing.branch_pusher import BranchPusher
 from liza.crew.recovery import recorder, recover
 from liza.crew.recovery.orphan_sessions import end_orphan_sessions
 from liza.programs.presets.preset import Preset
@@ -38,6 +37,9 @@ from liza.supervisor.memory import LoopMemory, Memory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.repository_location import RepositoryLocation
 from liza.supervisor.situation import gather_situation
+
+if TYPE_CHECKING:
+    from liza.crew.landing.branch_pusher import BranchPusher
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds
@@ -95,7 +97,8 @@ class Supervisor:
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
         self.last_state = crew.board.read()
         self.location = RepositoryLocation(crew, agent)
-        self.branch_pusher = BranchPusher(crew, environ, lambda: self.events.put(PushEnded()))
+        self.environ = environ
+        self.branch_pusher: BranchPusher | None = None
         self.wake_up_path = wake_up.wake_directory(crew.paths).resolve()
         self.watched_directories = (self.wake_up_path, *reflogs.log_directories((crew.paths.root / ".git").resolve()))
         self.watch = events.watch(crew.paths, self.watched_directories)
@@ -114,7 +117,8 @@ class Supervisor:
                     return exit_action
         finally:
             self.watch.close()
-            self.branch_pusher.close()
+            if self.branch_pusher is not None:
+                self.branch_pusher.close()
             if self.memory.job is not None:
                 self.memory.job.stop()
 
@@ -276,6 +280,12 @@ class Supervisor:
 
     def _push_branches(self) -> None:
         """Start a push of the branches of tasks if one is due. A failure concerns no task: it is only reported."""
+        if self.branch_pusher is None:
+            if self.last_state.config.push != "auto":
+                return
+            from liza.crew.landing.branch_pusher import BranchPusher  # few crews need it
+
+            self.branch_pusher = BranchPusher(self.crew, self.environ, lambda: self.events.put(PushEnded()))
         try:
             self.branch_pusher.look(self.last_state)
         except (LizaError, OSError) as error:

@@ -68,12 +68,14 @@ def land(
         from liza.crew.landing.accepted_origin import accept_origin
         from liza.verbs.land_request import land_pr, preview_push
 
-        # Agents can change the URL of a remote: a person sees it before anything is sent.
-        if not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
-            preview = preview_push(crew, branch, head)
+        # Agents can change the URL of a remote: it is shown before anything is sent.
+        preview = None if as_json else preview_push(crew, branch, head)
+        if preview is not None and not yes and sys.stdin.isatty() and sys.stdout.isatty():
             typer.confirm(f"push {preview.text}?", abort=True)
             # Exactly the address that was shown: another one that was set meanwhile is refused.
             accept_origin(crew, preview.address)
+        elif preview is not None:
+            printing.print_notice(f"push {preview.text}")
         printing.print_result(land_pr(crew, branch, head), as_json)
         return
     if merge:
