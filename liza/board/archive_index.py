@@ -71,12 +71,17 @@ class ArchiveIndex:
     def find_merges(self, commits: Iterable[str]) -> tuple[IndexedTask, ...]:
         """Return the archived tasks with one of these merge commits."""
         wanted = tuple(commits)
-        query = f"SELECT {_COLUMNS} FROM entries WHERE merge_commit IN (?)"
+        query = f"SELECT {_COLUMNS} FROM entries WHERE merge_commit IN (?) ORDER BY place, offset"
         return tuple(map(_indexed_task, self._ask(lambda database: archive_tables.select_in(database, query, wanted))))
 
     def newest_merges(self, number: int) -> tuple[str, ...]:
         """Return the merge commits of the merged tasks that were archived last, at most ``number``."""
         query = "SELECT merge_commit FROM entries WHERE merge_commit != '' ORDER BY place DESC, offset DESC LIMIT ?"
+        return tuple(row[0] for row in self._select(query, number))
+
+    def newest_ids(self, number: int) -> tuple[str, ...]:
+        """Return the ids of the tasks that were archived last, at most ``number``."""
+        query = "SELECT id FROM entries WHERE error = '' ORDER BY place DESC, offset DESC LIMIT ?"
         return tuple(row[0] for row in self._select(query, number))
 
     def read_task(self, task_id: str) -> Task:
@@ -92,6 +97,20 @@ class ArchiveIndex:
             reason = entry.error or "the file has changed meanwhile"
             raise BoardInconsistent(f".liza/archive/{name}: the entry of {task_id}: {reason}", "liza validate")
         return entry.task
+
+    def read_tasks(self, ids: Iterable[str]) -> dict[str, Task]:
+        """Return those of the tasks whose entries can be read. Each file is read once."""
+        wanted = tuple(ids)
+        query = "SELECT id, name, offset, length FROM entries WHERE id IN (?) ORDER BY place, offset"
+        rows = self._ask(lambda database: archive_tables.select_in(database, query, wanted))
+        intent = archive_files.read_intent(self._paths)
+        texts = {name: _complete_bytes(self._paths, name, intent) for name in {row[1] for row in rows}}
+        tasks = {}
+        for task_id, name, offset, length in rows:
+            entry = archive_files.parse_entry(texts[name][offset : offset + length].decode(errors="replace"), offset)
+            if entry.task is not None and entry.id == task_id:
+                tasks[task_id] = entry.task
+        return tasks
 
     def totals(self, without: Iterable[str] = ()) -> ArchiveTotals:
         """Return the totals of the archive without the tasks ``without``; a task that occurs twice counts once."""

@@ -6,6 +6,7 @@ import shlex
 from contextlib import suppress
 from typing import Any
 
+from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -120,9 +121,10 @@ def _count(crew: Crew, without: str, commit: str) -> int:
 
 
 def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
-    """Return the merged tasks of the board whose commits the branch does not have yet. Raises GitFailed."""
-    commits = set(crew.git.out("rev-list", f"{landing.before}..{landing.tip}").split())
-    return [task for task in crew.board.read().tasks if task.merge_commit in commits]
+    """Return the merged tasks whose commits the branch does not have yet, archived ones first. Raises LizaError."""
+    commits, state = set(crew.git.out("rev-list", f"{landing.before}..{landing.tip}").split()), crew.board.read()
+    on_board = [task for task in state.tasks if task.merge_commit in commits]
+    return [*archived_tasks.read_merged(crew, state, commits), *on_board]
 
 
 def run_landing_gates(crew: Crew, landing: Landing) -> candidate.CandidateResult:

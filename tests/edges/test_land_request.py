@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.archive.archive_moves import archive_closed
 from liza.crew.drift.accept import accept_drift
 from liza.crew.landing import forge_program, remote_branches
 from liza.crew.landing.remote_branches import find_remote
 from liza.rules.errors import LizaError, Refused
+from liza.verbs.land import describe_landing
 from liza.verbs.land_request import land_pr
 from liza.verbs.sync import sync
 from tests.campaign import forks
@@ -103,9 +105,12 @@ def test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated
     assert (again.details["pushed"], again.details["request"]["action"]) == (False, "updated")
     crew.approved("c")
     assert crew.merge() == ""
+    assert archive_closed(crew.crew, "human:test", 1) == ("a", "b")
+    assert describe_landing(crew.crew)["tasks"] == ["a", "b", "c"]
     assert land_pr(crew.crew).details["pushed"]
     assert origin(crew) == crew.tip()
     body = gh.requests[0]["body"]
+    assert re.search(r"\| `a` \| Write \| human:\w+ \| 0 \| fine \|", body)
     assert (len(gh.requests), body.count("liza: begin")) == (1, 1)
     assert body.startswith("By hand.")
     assert body.endswith("Also by hand.")

@@ -144,7 +144,9 @@ def test_an_imported_record_that_was_damaged_is_named(crew: Merges, other: Merge
     assert refused.value.hint == f"rm {path}"
 
 
-def test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before(crew: Merges) -> None:
+def test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if_that_is_archived(
+    crew: Merges,
+) -> None:
     crew.approved("a", "b", work=_write_source)
     assert crew.merge() == ""
     crew.configure(routing="record")
@@ -155,6 +157,9 @@ def test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before(crew: M
         shown = show_task(crew.crew, "c")
         assert (shown["routing"]["agent"], shown["routing"]["fits"]) == ("coder-2", {"coder-1": 0.0, "coder-2": 1.0})
         assert "kept for" in format_task(shown, False)
+        assert archive_closed(crew.crew, "human:test") == ("a", "b")
+        assert [task.id for task in crew.crew.board.read().tasks] == ["c"]
+        assert show_task(crew.crew, "c")["routing"]["fits"] == {"coder-1": 0.0, "coder-2": 1.0}
         with pytest.raises(Refused, match="the record of coder-2 fits best: 1"):
             claim_task(crew.crew, "coder-1")
         assert claim_task(crew.crew, "coder-2").task == "c"

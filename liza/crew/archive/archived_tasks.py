@@ -162,6 +162,14 @@ def find_merged(crew: Crew, state: State, merge_commits: Iterable[str]) -> tuple
     )
 
 
+def read_merged(crew: Crew, state: State, merge_commits: Iterable[str]) -> tuple[Task, ...]:
+    """Return the archived tasks with one of these merge commits; of a damaged entry only what the index has."""
+    merged = [task for task in find_merged(crew, state, merge_commits) if state.task(task.id) is None]
+    index = open_index(crew) if merged else None
+    tasks = {} if index is None else index.read_tasks(task.id for task in merged)
+    return tuple(tasks.get(task.id, task) for task in merged)
+
+
 def newest_merges(crew: Crew, state: State) -> tuple[str, ...]:
     """Return the merge commits of the tasks that were archived last."""
     index = open_index(crew) if state.archived.counts.get(Status.MERGED) else None
