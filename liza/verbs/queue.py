@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,10 +11,12 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.merging import gate_log, merge_turn
 from liza.crew.result import Result, make_result
+from liza.repo.merge import merge_refs
+from liza.rules.errors import GitFailed
 from liza.rules.merging import gates, merge_batches, merge_queue, targets
 from liza.rules.merging.gates import GateOutcome, GateRun
 from liza.rules.merging.merge_batches import Batch
-from liza.rules.model import Gate, State
+from liza.rules.model import Gate, State, Task
 from liza.rules.value_classes import replace
 
 
@@ -35,13 +37,16 @@ def show_queue(crew: Crew) -> dict[str, Any]:
 
 
 def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> list[dict[str, Any]]:
-    now = crew.clock.now()
-    seconds = gates.estimate_batch_seconds(state.config, runs)
-    rows, ready = [], 0
-    for position, entry in enumerate(merge_queue.ordered_queue(state, now), start=1):
+    now, size = crew.clock.now(), state.config.queue.batch
+    entries = merge_queue.ordered_queue(state, now)
+    ready = [entry.task for entry in entries if entry.obstacle is None]
+    planned = merge_queue.plan_batches(ready, size)
+    ends = _estimate_ends(crew, state, runs, planned)
+    batches = {task.id: number for number, batch in enumerate(planned, start=1) for task in batch}
+    rows = []
+    for position, entry in enumerate(entries, start=1):
         why, step = entry.obstacle or (None, None)
-        batch = None if why else ready // state.config.queue.batch + 1
-        ready += why is None
+        batch = batches.get(entry.task.id)
         rows.append(
             {
                 "position": position,
@@ -50,12 +55,37 @@ def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> list[dic
                 "priority": entry.task.priority,
                 "waiting": int((now - entry.task.history[-1].time).total_seconds()),
                 "batch": batch,
-                "estimate": None if batch is None or seconds is None else round(batch * seconds, 1),
+                "estimate": None if batch is None else ends[batch - 1],
                 "why": why,
                 "next": step,
             }
         )
     return rows
+
+
+def _estimate_ends(
+    crew: Crew, state: State, runs: tuple[GateRun, ...], batches: Sequence[Sequence[Task]]
+) -> list[float | None]:
+    """Return in how many seconds each batch ends; None from the first one on whose time is unknown."""
+    ends: list[float | None] = []
+    end: float | None = 0.0
+    for batch in batches:
+        branch = targets.target_branch(state, batch[0])
+        seconds = gates.estimate_batch_seconds(state.config, runs, branch, _changed_paths(crew, state, branch, batch))
+        end = None if end is None or seconds is None else round(end + seconds, 1)
+        ends.append(end)
+    return ends
+
+
+def _changed_paths(crew: Crew, state: State, branch: str, batch: Iterable[Task]) -> tuple[str, ...] | None:
+    """Return the files that a batch changes; None if they are unknown, or no gate depends on them."""
+    if not gates.have_paths(state.config):
+        return None
+    commits = [task.review_commit or "" for task in batch]
+    try:
+        return tuple(path for commit in commits for path in merge_refs.list_branch_paths(crew.git, branch, commit))
+    except GitFailed:
+        return None
 
 
 def _batch_row(crew: Crew, batch: Batch, runs: tuple[GateRun, ...], *, is_merging: bool) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from liza.crew.merging import gate_log
 from liza.crew.recovery.recover import recover_crew
 from liza.rules.errors import LizaError
-from liza.rules.merging.gates import GateOutcome
+from liza.rules.merging.gates import GateOutcome, GateRun
 from liza.rules.model import Gate, QueueSettings
 from liza.verbs import queue as queue_verbs
 from liza.verbs.merge import merge
@@ -277,6 +278,14 @@ def test_the_queue_shows_positions_batches_and_the_gate_that_runs(crew: Merges, 
         (2, "a", 1, None),
         (3, "b", None, "held: after the release"),
     ]
+    # The first batch changes only text: the gate for code is neither run for it nor counted.
+    crew.configure(gates=(Gate(name="lint", command="true", paths=("*.py",)),), queue=QueueSettings(batch=1))
+    green: dict[str, Any] = {"candidate": "x" * 40, "subject": "x", "tasks": 1, "outcome": GateOutcome.GREEN}
+    times = {"tests": 10.0, "lint": 100.0}.items()
+    now = crew.crew.clock.now()
+    gate_log.append_runs(crew.crew.paths, [GateRun(time=now, gate=gate, seconds=time, **green) for gate, time in times])
+    assert [row["estimate"] for row in queue_verbs.show_queue(crew.crew)["queue"]] == [10.0, 20.0, None]
+    crew.configure(gates=(), queue=QueueSettings())
     said = tmp_path / "said.json"
     crew.tests(f'cd "$HERE" && env -u LIZA_RUN {shutil.which("liza")} queue --json > {said}')
     assert crew.merge() == ""

@@ -149,6 +149,15 @@ def test_a_batch_has_tasks_of_one_branch_only() -> None:
     assert chosen == [["a", "c"], ["b", "d"]]
 
 
+def test_the_batches_of_a_queue_are_planned_for_each_branch() -> None:
+    tasks = [approved(name, epic=epic) for name, epic in zip("abcde", (None, "shop", None, "shop", None), strict=True)]
+    assert [[one.id for one in batch] for batch in merge_queue.plan_batches(tasks, 2)] == [
+        ["a", "c"],
+        ["b", "d"],
+        ["e"],
+    ]
+
+
 def test_a_landing_is_written_to_each_task_once_and_frees_those_that_wait() -> None:
     state = board(merged("a", epic="shop"), merged("b", epic="shop"), task("t", depends_on=("a",)))
     assert not planning.is_crew_done(board(*state.tasks[:2]), has_planner=False)

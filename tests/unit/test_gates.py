@@ -39,6 +39,16 @@ def test_a_gate_with_paths_runs_only_for_a_change_of_one_of_them(changed: tuple[
     assert [gate.name for gate in gates.applicable_gates(CONFIG, "integration", changed)] == names
 
 
+@pytest.mark.parametrize(("branch", "names"), [("integration", ["tests", "whole"]), ("epic/shop", ["tests", "part"])])
+def test_a_gate_with_branches_runs_only_for_candidates_of_one_of_them(branch: str, names: list[str]) -> None:
+    whole, part = (
+        Gate(name=name, command="true", branches=(pattern,))
+        for name, pattern in (("whole", "integration"), ("part", "epic/*"))
+    )
+    config = Config(integration_command="make test", gates=(whole, part))
+    assert [gate.name for gate in gates.applicable_gates(config, branch, ("a.py",))] == names
+
+
 @pytest.mark.parametrize(
     ("runs", "flaky", "retries"),
     [
@@ -72,12 +82,15 @@ def test_a_green_run_after_a_red_one_on_the_same_candidate_is_reported_once() ->
 
 def test_the_time_of_a_batch_is_estimated_from_the_medians_of_its_gates() -> None:
     times = [run(GateOutcome.GREEN, seconds=seconds) for seconds in (1.0, 100.0, 10.0)]
-    assert gates.estimate_batch_seconds(CONFIG, times) is None
+    assert gates.estimate_batch_seconds(CONFIG, times, "integration") is None
     others = [run(GateOutcome.GREEN, seconds=4.0, gate=name) for name in ("lint", "docs")]
-    assert gates.estimate_batch_seconds(CONFIG, [*times, *others]) == 10.0
+    assert gates.estimate_batch_seconds(CONFIG, [*times, *others], "integration") == 10.0
     alone = replace(CONFIG, queue=QueueSettings(parallel=1))
-    assert gates.estimate_batch_seconds(alone, [*times, *others]) == 18.0
-    assert gates.estimate_batch_seconds(Config(), ()) == 0.0
+    assert gates.estimate_batch_seconds(alone, [*times, *others], "integration") == 18.0
+    assert gates.estimate_batch_seconds(Config(), (), "integration") == 0.0
+    # A gate that does not apply takes no time, and need not be measured.
+    assert gates.estimate_batch_seconds(alone, [*times, *others], "integration", ("a.py",)) == 14.0
+    assert gates.estimate_batch_seconds(alone, times, "integration", ("README.md",)) == 10.0
 
 
 @pytest.mark.parametrize(

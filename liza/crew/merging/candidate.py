@@ -88,8 +88,7 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
 
 def _choose_gates(crew: Crew, run: CandidateRun) -> tuple[Gate, ...]:
     config = crew.board.read().config
-    has_paths = any(gate.paths for gate in config.gates)
-    changed = merge_refs.list_changed_paths(crew.git, run.base, run.commit) if has_paths else ()
+    changed = merge_refs.list_changed_paths(crew.git, run.base, run.commit) if gates.have_paths(config) else ()
     if run.base == run.commit:
         return gates.branch_gates(config, run.branch)  # the branch alone: nothing is changed, and all of it counts
     chosen = gates.applicable_gates(config, run.branch, changed)

@@ -51,6 +51,12 @@ def list_changed_paths(git: Git, before: str, after: str) -> tuple[str, ...]:
     return tuple(git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after))
 
 
+def list_branch_paths(git: Git, branch: str, commit: str) -> tuple[str, ...]:
+    """Return the paths of the files that ``commit`` changes since it left ``branch``. Raises GitFailed."""
+    words = ("--no-ext-diff", "--no-textconv", "--no-renames", "--name-only", "-z")
+    return tuple(git.names("diff", *words, f"refs/heads/{branch}...{commit}"))
+
+
 def list_merged_paths(git: Git, merges: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the paths that each merge commit changed on its branch, by commit. Commits that are gone are left out.
 

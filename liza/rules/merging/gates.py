@@ -53,6 +53,11 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
+def have_paths(config: Config) -> bool:
+    """Return whether the files that a candidate changes decide which gates it must pass."""
+    return any(gate.paths for gate in config.gates)
+
+
 def recent_runs(runs: Iterable[GateRun], gate: str) -> tuple[GateRun, ...]:
     """Return the last runs of a gate that have ended, oldest first."""
     ended = (run for run in runs if run.gate == gate and run.outcome is not GateOutcome.RUNNING)
@@ -95,9 +100,16 @@ def estimate_seconds(runs: Iterable[GateRun]) -> float | None:
     return times[len(times) // 2] if times else None
 
 
-def estimate_batch_seconds(config: Config, runs: Sequence[GateRun]) -> float | None:
-    """Return how many seconds the gates of a batch take, from their last runs; None if one was never measured."""
-    times = [estimate_seconds(recent_runs(runs, gate.name)) for gate in config.all_gates]
+def estimate_batch_seconds(
+    config: Config, runs: Sequence[GateRun], branch: str, changed: Sequence[str] | None = None
+) -> float | None:
+    """Return how many seconds the gates of a batch take, from their last runs; None if one was never measured.
+
+    ``branch``: where the batch is published. ``changed``: the files that it changes; None if they are unknown: then all
+    gates of the branch count.
+    """
+    applicable = branch_gates(config, branch) if changed is None else applicable_gates(config, branch, changed)
+    times = [estimate_seconds(recent_runs(runs, gate.name)) for gate in applicable]
     measured = [seconds for seconds in times if seconds is not None]
     if len(measured) < len(times):
         return None

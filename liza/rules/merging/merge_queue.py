@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from liza.rules.errors import Refused, UsageError
@@ -48,6 +49,20 @@ def choose_batch(state: State, head: Task, now: datetime) -> tuple[Task, ...]:
         and (entry.task.epic, entry.task.target) == (head.epic, head.target)
     ]
     return (head, *others[: max(0, state.config.queue.batch - 1)])
+
+
+def plan_batches(tasks: Sequence[Task], size: int) -> tuple[tuple[Task, ...], ...]:
+    """Return the batches of at most ``size`` in which tasks are merged, if all stays as it is.
+
+    ``tasks`` are in the order of the queue. Each batch has the first of them that is left, and others with its branch.
+    """
+    rest, batches = list(tasks), []
+    while rest:
+        head = rest[0]
+        same = [task for task in rest if (task.epic, task.target) == (head.epic, head.target)][:size]
+        batches.append(tuple(same))
+        rest = [task for task in rest if task not in same]
+    return tuple(batches)
 
 
 def is_alone(task: Task) -> bool:
