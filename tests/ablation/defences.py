@@ -42,6 +42,11 @@ EPICS = "tests/edges/test_epics.py::"
 BACKUP = "tests/edges/test_branch_backup.py::"
 ORIGIN = "tests/edges/test_accepted_origin.py::"
 LANDING = "tests/edges/test_land.py::"
+REQUESTS = "tests/edges/test_land_request.py::"
+REQUEST_RULES = "tests/unit/test_landing_rules.py::"
+HEALING = "tests/unit/test_healing_rules.py::"
+ROUTING = "tests/unit/test_routing.py::"
+RECORDS = "tests/edges/test_work_records.py::"
 ARCHIVE = "tests/edges/test_archive.py::"
 ROTATION = "tests/edges/test_journal_rotation.py::"
 RECORD = "tests/edges/test_record.py::"
@@ -85,6 +90,24 @@ def _gives_green(was: Callable[..., Any]) -> Any:
     from liza.crew.merging.candidate import CandidateResult
 
     return lambda crew, landing: CandidateResult(None, tested=True)
+
+
+def _pushes_always(was: Callable[..., Any]) -> Any:
+    from liza.rules.landing.push_rules import PushStep
+
+    return lambda facts: PushStep.PUSH
+
+
+def _as_unsupervised(was: Callable[..., Any]) -> Any:
+    from liza.rules.value_classes import replace
+
+    return lambda facts: was(replace(facts, agent=replace(facts.agent, is_supervised=False)))
+
+
+def _without_grace(was: Callable[..., Any]) -> Any:
+    from liza.rules.value_classes import replace
+
+    return lambda facts: was(replace(facts, closed_seconds=None))
 
 
 def _without_archived(was: Callable[..., Any]) -> Any:
@@ -1300,6 +1323,79 @@ TABLE: dict[str, Defence] = {
         "no credential helper that was added after init is given a password",
         {"liza.repo.config_pins:Pins._only_pinned_helpers": lambda was: lambda self: was(self)[1:]},
         (f"{PINS}test_a_planted_credential_helper_is_not_asked_beside_the_persons_own[credential.helper]",),
+    "tasks of a request": Defence(
+        "a pull request names archived tasks, too",
+        {"liza.crew.archive.archived_tasks:read_merged": gives(())},
+        (f"{REQUESTS}test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated",),
+    ),
+    "request tested": Defence(
+        "a red integration is not pushed",
+        {"liza.verbs.land:run_landing_gates": _gives_green},
+        (f"{REQUESTS}test_a_red_integration_is_not_pushed_and_hooks_of_the_repository_do_not_run",),
+    ),
+    "pushes of others": Defence(
+        "a commit that another person pushed is not overwritten",
+        {"liza.rules.landing.push_rules:decide_push": _pushes_always},
+        (
+            f"{REQUESTS}test_a_branch_that_others_pushed_is_not_overwritten_until_it_is_synced",
+            f"{REQUEST_RULES}test_only_what_the_crew_pushed_or_contains_is_replaced",
+        ),
+    ),
+    "texts in a request": Defence(
+        "no text of an agent mentions a person or closes an issue",
+        {"liza.rules.landing.request_text:_ESCAPES": lambda was: {}},
+        (f"{REQUEST_RULES}test_the_text_has_tasks_verdicts_and_gates_and_mentions_nobody",),
+    ),
+    "credentials of the remote": Defence(
+        "no message has the credentials in the address of the remote",
+        {"liza.rules.landing.remote_urls:hide_credentials": lambda was: lambda url: url},
+        (f"{REQUEST_RULES}test_an_address_is_shown_without_credentials",),
+    ),
+    "stop by a person": Defence(
+        "a crew that a person ended at once is not started again",
+        {"liza.up.foreground:_record_stop": gives(None)},
+        (
+            f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_"
+            "and_supervisors_that_are_stopped",
+        ),
+    ),
+    "restarts of supervisors": Defence(
+        "a supervisor that is killed again and again is told of, and not started for ever",
+        {"liza.rules.sessions.healing_rules:MAX_RESTARTS": lambda was: 99},
+        (f"{HEALING}test_an_agent_is_healed_by_its_facts",),
+    ),
+    "agents with a supervisor": Defence(
+        "an agent is left to its own supervisor",
+        {"liza.rules.sessions.healing_rules:decide_healing": _as_unsupervised},
+        (
+            f"{HEALING}test_an_agent_is_healed_by_its_facts",
+            f"{HEALING}test_no_session_with_work_is_ended_and_no_supervised_agent_is_touched",
+        ),
+    ),
+    "grace without a supervisor": Defence(
+        "a session that has closed its work has time to exit",
+        {"liza.rules.sessions.healing_rules:decide_healing": _without_grace},
+        (f"{HEALING}test_an_agent_is_healed_by_its_facts",),
+    ),
+    "session in a slot": Defence(
+        "a slot is not removed while a session may still write into it",
+        {"liza.crew.run_state:is_session_living": gives(False)},
+        (f"{SLOTS}test_the_slot_of_a_released_task_is_removed_and_the_next_claim_has_its_work_in_a_new_one",),
+    ),
+    "time of a preference": Defence(
+        "a task that is kept for one agent goes to others after a while",
+        {"liza.rules.tasks.routing:PREFERENCE_SECONDS": lambda was: 1_000_000},
+        (f"{ROUTING}test_a_task_is_kept_for_the_coder_that_fits_best_and_then_for_nobody",),
+    ),
+    "preference for the present": Defence(
+        "no task waits for an agent that is absent, busy or may not take it",
+        {"liza.rules.tasks.picking:_may_take": gives(True)},
+        (f"{ROUTING}test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better",),
+    ),
+    "archived records": Defence(
+        "what an agent did still counts after its tasks were archived",
+        {"liza.crew.archive.routing_records:_read_archived": gives(())},
+        (f"{RECORDS}test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if_that_is_archived",),
     ),
     "merge rounds": Defence(
         "a merger gives up a task that integration runs away from",

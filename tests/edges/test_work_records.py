@@ -159,7 +159,9 @@ def test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if
         assert "kept for" in format_task(shown, False)
         assert archive_closed(crew.crew, "human:test") == ("a", "b")
         assert [task.id for task in crew.crew.board.read().tasks] == ["c"]
-        assert show_task(crew.crew, "c")["routing"]["fits"] == {"coder-1": 0.0, "coder-2": 1.0}
+        archived = show_task(crew.crew, "c")["routing"]
+        assert archived is not None
+        assert archived["fits"] == {"coder-1": 0.0, "coder-2": 1.0}
         with pytest.raises(Refused, match="the record of coder-2 fits best: 1"):
             claim_task(crew.crew, "coder-1")
         assert claim_task(crew.crew, "coder-2").task == "c"
