@@ -213,7 +213,7 @@ def _write_document(crew: Crew, task: FeedbackTask) -> None:
 def _result(synced: _SyncedRequest) -> Result:
     request, plan, tasks = synced.reading.request, synced.plan, synced.tasks
     ids = [task.fields.id for task in tasks]
-    made = {key: task.fields.id for task in tasks for key in task.keys}
+    new_tasks = {key: task.fields.id for task in tasks for key in task.keys}
     details: dict[str, Any] = {
         "request": {"number": request.number, "url": request.url, "commit": synced.reading.feedback.commit},
         "tasks": ids,
@@ -221,7 +221,7 @@ def _result(synced: _SyncedRequest) -> Result:
             {
                 "name": red.check.name,
                 "url": red.check.url,
-                "task": red.task or made.get(red.keys[-1]),
+                "task": red.task or new_tasks.get(red.keys[-1]),
                 "state": red.step.value,
             }
             for red in plan.checks

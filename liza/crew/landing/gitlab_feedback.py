@@ -23,6 +23,7 @@ from liza.rules.value_classes import Value
 DEVELOPER = 30
 """The lowest access level that may push."""
 _MAX_USERS = 50  # users of one request: an address has a limit
+_FAILED = "failed"  # status of a job or a pipeline
 _STATES = {"opened": "OPEN", "locked": "OPEN", "closed": "CLOSED", "merged": "MERGED"}
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class _JobRow(msgspec.Struct, frozen=True):
     started_at: str | None = None
 
 
-class _Author(msgspec.Struct, frozen=True):
+class _NoteAuthor(msgspec.Struct, frozen=True):
     id: int
     username: str
 
@@ -71,7 +72,7 @@ class _NoteRow(msgspec.Struct, frozen=True):
 
     id: int
     body: str
-    author: _Author
+    author: _NoteAuthor
     system: bool
     resolved: bool = False
     position: _Position | None = None
@@ -126,7 +127,7 @@ class GitLabFeedback(Value):
         newest = max(pipelines, key=lambda pipeline: pipeline.id)
         jobs = self._read_list(f"pipelines/{newest.id}/jobs", _JobRow, "jobs")
         checks = tuple(_check(newest, job) for job in jobs)
-        if newest.status == "failed" and all(check.result != "FAILURE" for check in checks):
+        if newest.status == _FAILED and all(check.result != "FAILURE" for check in checks):
             # A broken configuration, or a failed pipeline below this one.
             url = clean_address(newest.web_url)
             return (*checks, CheckResult("pipeline", str(newest.id), "", "FAILURE", url, commit=newest.sha))
@@ -160,7 +161,7 @@ class GitLabFeedback(Value):
 
 
 def _check(pipeline: _PipelineRow, job: _JobRow) -> CheckResult:
-    is_red = job.status == "failed" and not job.allow_failure
+    is_red = job.status == _FAILED and not job.allow_failure
     return CheckResult(
         name=clean_text(f"{job.stage} / {job.name}"),
         run=str(pipeline.id),
