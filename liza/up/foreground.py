@@ -17,6 +17,7 @@ from liza.board import events
 from liza.crew import current_alarms, layout
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
+from liza.crew.landing import forge_program
 from liza.crew.serving import api_server
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
@@ -224,6 +225,7 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
     """Send SIGKILL to every supervisor, its descendants and its agent's sessions; then exit."""
     try:
         feed("", "killed; what was not committed is still in .worktrees/: liza status")
+        forge_program.kill_running()
         # Only children that have not been waited for: the pid of a reaped one may belong to another process.
         living = {agent: child for agent, child in children.items() if child.returncode is None}
         # Before the kill: `liza watch --heal` starts a killed supervisor again that has no record of its exit.
