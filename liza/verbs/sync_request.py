@@ -227,9 +227,9 @@ def _result(synced: _SyncedRequest) -> Result:
             for red in plan.checks
         ],
         "comments": [_comment_row(row) for row in plan.listed],
-        "left": plan.left,
+        "left": {"checks": plan.left_checks, "threads": plan.left_threads},
     }
-    step = "liza sync --pr" if plan.left else "liza status" if ids else _next_step(plan)
+    step = "liza sync --pr" if plan.left_threads else "liza status" if ids else _next_step(plan)
     return Result(
         "changed" if ids else "unchanged", ids[0] if ids else None, None, step, details, "\n".join(_lines(synced))
     )
@@ -242,6 +242,11 @@ def _lines(synced: _SyncedRequest) -> Iterator[str]:
     for red in synced.plan.checks:
         if red.step is not CheckStep.NEW:
             yield f"red: {red.check.name}: {_STEP_NOTES[red.step]}{f' ({red.task})' if red.task else ''}"
+    if synced.plan.left_checks:
+        limit = f"at most {request_feedback.MAX_CHECK_TASKS} tasks of checks are unfinished at a time"
+        yield f"{count_noun(synced.plan.left_checks, 'more red check')} without a task: {limit}"
+    if synced.plan.left_threads:
+        yield f"{count_noun(synced.plan.left_threads, 'more thread')} of comments: the next reading takes them"
     listed = synced.plan.listed
     for row in listed[:_MAX_LISTED]:
         who = f"{row.author} ({row.association.lower() or 'unknown'}) has no write access"
@@ -268,8 +273,8 @@ def _summary(synced: _SyncedRequest) -> str:
     if comment is not None and not tasks:
         task = next((row.task for row in request.taken if row.key == f"comment {comment}"), "")
         return f"{where}: {comment} is the task {task} already"
-    left = f"; {plan.left} wait for the next reading" if plan.left else ""
-    return f"{where}: {count_noun(len(plan.checks), 'red check')}, {count_noun(len(tasks), 'new task')}{left}"
+    number = len(plan.checks) + plan.left_checks
+    return f"{where}: {count_noun(number, 'red check')}, {count_noun(len(tasks), 'new task')}"
 
 
 def _next_step(plan: FeedbackPlan) -> str:

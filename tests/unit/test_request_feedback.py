@@ -125,13 +125,21 @@ def test_a_thread_is_one_task_and_a_text_without_a_request_is_none() -> None:
     assert len(of(comment(body="", is_request=True)).threads) == 1
 
 
-def test_one_reading_makes_a_limited_number_of_tasks_and_the_next_ones_take_the_rest() -> None:
-    many = tuple(check(number % 60, name=f"job {number}") for number in range(30))
-    first = plan_feedback(RequestFeedback("OPEN", C2, many, (comment(),)), memory())
-    assert (len(first.new_checks), first.threads, first.left) == (request_feedback.MAX_NEW_TASKS, (), 11)
-    rows = [(key, "t") for red in first.new_checks for key in red.keys]
-    second = plan_feedback(RequestFeedback("OPEN", C2, many, (comment(),)), memory(*rows))
-    assert (len(second.new_checks), len(second.threads), second.left) == (10, 1, 0)
+def test_few_tasks_of_checks_are_unfinished_at_a_time_and_the_rest_is_taken_later() -> None:
+    many = tuple(check(number, name=f"job {number:02}") for number in range(9))
+    talk = tuple(comment(number) for number in range(request_feedback.MAX_THREADS + 1))
+    first = plan_feedback(RequestFeedback("OPEN", C2, many, talk), memory())
+    assert (len(first.new_checks), first.left_checks) == (request_feedback.MAX_CHECK_TASKS, 4)
+    assert (len(first.threads), first.left_threads) == (request_feedback.MAX_THREADS, 1)
+    rows = [(key, red.check.name) for red in first.new_checks for key in red.keys]
+    tasks = [task for _, task in rows]
+    # Two are merged and not pushed, two are open, one was dropped: there is room for one.
+    seen = replace(memory(*rows), open=frozenset(tasks[:2]), not_pushed=frozenset(tasks[2:4]))
+    second = plan_feedback(RequestFeedback("OPEN", C2, many), seen)
+    assert ([red.check.name for red in second.new_checks], second.left_checks) == (["job 05"], 3)
+    assert len(second.checks) == 6
+    full = plan_feedback(RequestFeedback("OPEN", C2, many), replace(seen, open=frozenset(tasks)))
+    assert (full.new_checks, full.left_checks) == ((), 4)
 
 
 def board(*tasks: Task, taken: tuple[TakenFeedback, ...] = ()) -> State:

@@ -19,8 +19,11 @@ TRUSTED_ASSOCIATIONS = frozenset({"OWNER", "MEMBER", "COLLABORATOR"})
 RED_RESULTS = frozenset({"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"})
 """Results of a check that a change of the code can make green. A cancelled check, or one that waits for a person's
 approval, is not one of them."""
-MAX_NEW_TASKS = 20
-"""Tasks of one reading. The rest is taken by the next ones: one red workflow can have hundreds of jobs."""
+MAX_CHECK_TASKS = 5
+"""Tasks of red checks that are open, or whose fix is not pushed yet. One fault can make hundreds of jobs red: the
+others are taken if they are red without it."""
+MAX_THREADS = 20
+"""Threads of comments of one reading. The next one takes the rest."""
 
 
 class CheckResult(Value):
@@ -95,12 +98,13 @@ class RedCheck(Value):
 
 class FeedbackPlan(Value):
     """``threads``: comments that become one task each. ``listed``: comments of authors who are not trusted.
-    ``left``: how many checks and threads wait for the next reading."""
+    ``left_checks`` and ``left_threads`` count what a later reading takes."""
 
     checks: tuple[RedCheck, ...]
     threads: tuple[tuple[RequestComment, ...], ...]
     listed: tuple[RequestComment, ...]
-    left: int = 0
+    left_checks: int = 0
+    left_threads: int = 0
 
     @property
     def new_checks(self) -> tuple[RedCheck, ...]:
@@ -200,15 +204,17 @@ def plan_feedback(feedback: RequestFeedback, memory: FeedbackMemory, wanted: str
         chosen = [comment for comment in chosen if comment.key not in remembered]
     threads = tuple(_group_threads(chosen))
     listed = tuple(comment for comment in fresh if comment not in chosen and not comment.is_trusted)
-    return _limit(FeedbackPlan(checks, threads, listed))
+    return _limit(FeedbackPlan(checks, threads, listed), memory)
 
 
-def _limit(plan: FeedbackPlan) -> FeedbackPlan:
-    new = plan.new_checks
-    later = set(new[MAX_NEW_TASKS:])
-    threads = plan.threads[: max(0, MAX_NEW_TASKS - len(new))]
-    left = len(later) + len(plan.threads) - len(threads)
-    return FeedbackPlan(tuple(red for red in plan.checks if red not in later), threads, plan.listed, left)
+def _limit(plan: FeedbackPlan, memory: FeedbackMemory) -> FeedbackPlan:
+    """Return the plan without what a later reading takes."""
+    unfinished = memory.open | memory.not_pushed
+    busy = {taken.task for taken in memory.taken if taken.key.startswith("check ") and taken.task in unfinished}
+    later = set(plan.new_checks[max(0, MAX_CHECK_TASKS - len(busy)) :])
+    checks = tuple(red for red in plan.checks if red not in later)
+    left_threads = len(plan.threads[MAX_THREADS:])
+    return FeedbackPlan(checks, plan.threads[:MAX_THREADS], plan.listed, len(later), left_threads)
 
 
 def _group_red(checks: Iterable[CheckResult]) -> Iterator[tuple[CheckResult, ...]]:
