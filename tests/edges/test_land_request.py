@@ -22,6 +22,7 @@ from liza.verbs.sync import sync
 from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn
+from tests.edges.gitlab_stand_in import GitLabStandIn
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -115,6 +116,33 @@ def test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated
     assert body.startswith("By hand.")
     assert body.endswith("Also by hand.")
     assert "| `c` |" in body
+
+
+def test_a_merge_request_of_gitlab_is_opened_once_and_its_text_is_kept(
+    crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "https://gitlab.example/acme/sub/shop.git"
+    git(crew.root, "config", "--global", f"url.{tmp_path}/origin.git.insteadOf", url)
+    git(crew.root, "remote", "set-url", "origin", url)
+    accept(crew)
+    gitlab = GitLabStandIn(tmp_path / "bin", monkeypatch, "gitlab.example", "acme/sub/shop")
+    gitlab.change(fails="glab: 401 Unauthorized (HTTP 401)")
+    assert failure(crew).endswith("→ glab auth login && liza land --pr")
+    gitlab.change(fails="")
+    result = land_pr(crew.crew)
+    link = "https://gitlab.example/acme/sub/shop/-/merge_requests/1"
+    assert result.details["request"] == {"action": "opened", "url": link}
+    (request,) = gitlab.read()["requests"]
+    assert (request["source_branch"], request["target_branch"]) == ("integration", "main")
+    assert request["title"] == "Everything is there: 2 tasks"
+    assert "| tests | green |" in request["description"]
+
+    gitlab.change(requests=[{**request, "description": f"By hand.\n\n{request['description']}"}])
+    assert land_pr(crew.crew).details["request"] == {"action": "updated", "url": link}
+    (request,) = gitlab.read()["requests"]
+    assert request["description"].startswith("By hand.")
+    gitlab.change(requests=[{**request, "source_project_id": 8}])
+    assert land_pr(crew.crew).details["request"]["action"] == "opened", "the other one is that of a fork"
 
 
 def test_without_a_program_the_address_that_origin_prints_is_told(crew: Merges) -> None:

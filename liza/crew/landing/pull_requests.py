@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -11,6 +13,8 @@ from liza.crew.landing.remote_branches import Remote
 from liza.rules.errors import Missing
 from liza.rules.landing.remote_urls import Forge, find_forge_repository
 from liza.rules.value_classes import Value
+
+T = TypeVar("T")
 
 
 class PullRequest(Value):
@@ -58,25 +62,35 @@ class GitHubRequests(Value):
 
 
 class GitLabRequests(Value):
-    """Merge requests through ``glab``. ``repository`` is the URL of the project."""
+    """Merge requests through ``glab api``. ``repository`` is the path of the project on ``host``.
 
+    Not through ``glab mr``: `glab mr create` works only in a repository, in which it adds remotes.
+    """
+
+    host: str
     repository: str
 
     def find_request(self, head: str, base: str) -> PullRequest | None:
-        where = ("--source-branch", head, "--target-branch", base)
-        rows = _read_rows(Forge.GITLAB, self._run("list", *where, "--output", "json"))
+        where = urlencode({"state": "opened", "source_branch": head, "target_branch": base})
+        rows = _read_rows(Forge.GITLAB, self._run("GET", f"?{where}"))
         own = [row for row in rows if row["source_project_id"] == row["target_project_id"]]
         return PullRequest(own[0]["iid"], own[0]["web_url"], own[0]["description"] or "") if own else None
 
     def open_request(self, head: str, base: str, title: str, body: str) -> str:
-        where = ("--source-branch", head, "--target-branch", base)
-        return _last_line(self._run("create", *where, "--title", title, "--description", body, "--yes"))
+        fields = {"source_branch": head, "target_branch": base, "title": title, "description": body}
+        return str(_read_object(Forge.GITLAB, self._run("POST", "", fields)).get("web_url", ""))
 
     def update_request(self, number: int, body: str) -> None:
-        self._run("update", str(number), "--description", body, "--yes")
+        self._run("PUT", f"/{number}", {"description": body})
 
-    def _run(self, *args: str) -> str:
-        return run_forge(Forge.GITLAB, "mr", *args, "--repo", self.repository)
+    def _run(self, method: str, rest: str, fields: Mapping[str, str] | None = None) -> str:
+        endpoint = f"projects/{quote(self.repository, safe='')}/merge_requests{rest}"
+        words = ["api", endpoint, "--method", method, "--hostname", self.host]
+        if fields is None:
+            return run_forge(Forge.GITLAB, *words)
+        # As input: a long description does not fit on a command line.
+        words += ["--header", "Content-Type: application/json", "--input", "-"]
+        return run_forge(Forge.GITLAB, *words, text=msgspec.json.encode(fields).decode())
 
 
 def find_request_host(remote: Remote) -> RequestHost | None:
@@ -86,14 +100,22 @@ def find_request_host(remote: Remote) -> RequestHost | None:
         return None
     if repository.forge is Forge.GITHUB:
         return GitHubRequests(repository.full_name)
-    return GitLabRequests(f"https://{repository.full_name}")
+    return GitLabRequests(repository.host, repository.path)
 
 
 def _read_rows(forge: Forge, text: str) -> list[dict[str, Any]]:
+    return _decode(forge, text, list[dict[str, Any]])
+
+
+def _read_object(forge: Forge, text: str) -> dict[str, Any]:
+    return _decode(forge, text, dict[str, Any])
+
+
+def _decode(forge: Forge, text: str, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(text, type=list[dict[str, Any]])
+        return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise Missing(f"{forge} printed no list of pull requests: {error}", f"{forge} --version") from error
+        raise Missing(f"{forge} printed no pull request: {error}", f"{forge} --version") from error
 
 
 def _last_line(output: str) -> str:
