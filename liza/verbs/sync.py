@@ -17,7 +17,8 @@ from liza.crew.result import Result
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import MergeConflict, Refused, UnknownId
-from liza.rules.merging import merge_rules
+from liza.rules.merging import merge_rules, targets
+from liza.rules.paths import branch_of
 from liza.rules.value_classes import Value, replace
 
 _CANDIDATE_NAME = "main.sync"
@@ -70,10 +71,11 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
 
 def _refuse_crew_branch(branch: str) -> None:
     """Raise Refused for a branch of a task or an epic: its commits come to integration with a verdict, or not yet."""
-    kind, _, name = branch.removeprefix("refs/heads/").partition("/")
-    if kind == "task" and name:
-        raise Refused(f"{branch} is the branch of a task: it is merged when it is approved", f"liza task show {name}")
-    if kind == "epic" and name:
+    name = branch.removeprefix("refs/heads/")
+    if name.startswith(branch_of("")):
+        task = name.removeprefix(branch_of(""))
+        raise Refused(f"{branch} is the branch of a task: it is merged when it is approved", f"liza task show {task}")
+    if targets.epic_of(name) is not None:
         raise Refused(f"{branch} is the branch of an epic: it lands when all its tasks are closed", "liza epics")
 
 
