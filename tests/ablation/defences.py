@@ -1323,6 +1323,7 @@ TABLE: dict[str, Defence] = {
         "no credential helper that was added after init is given a password",
         {"liza.repo.config_pins:Pins._only_pinned_helpers": lambda was: lambda self: was(self)[1:]},
         (f"{PINS}test_a_planted_credential_helper_is_not_asked_beside_the_persons_own[credential.helper]",),
+    ),
     "tasks of a request": Defence(
         "a pull request names archived tasks, too",
         {"liza.crew.archive.archived_tasks:read_merged": gives(())},
