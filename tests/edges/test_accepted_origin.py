@@ -110,6 +110,7 @@ def test_a_proxy_that_was_planted_stops_the_push_and_is_named_without_its_value(
     assert "git configuration http.https://forge.example.proxy was set after a person accepted" in refused.value.message
     assert "secret" not in refused.value.message
     git(crew.root, *shlex.split(refused.value.hint)[1:])
+    git(crew.root, "config", "--global", "http.proxy", "http://proxy.example")  # a person's own
     push(crew)
     assert pushed(crew) == crew.tip()
 

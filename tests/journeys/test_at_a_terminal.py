@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.conftest import git
 from tests.journeys.crews import BIN, Crew
 from tests.journeys.test_up_and_down import AT_A_TERMINAL
 
@@ -61,6 +62,26 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
     crew.liza("answer", "t2", "green", "never")
     assert crew.status("t2") == "UNCLAIMED"
     assert "is UNCLAIMED: it has no question" in crew.liza("answer", "t2", code=1)
+
+
+def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_accepted(
+    crew: Crew, tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
+    crew.git("remote", "add", "origin", "../origin.git")
+    crew.git("push", "-q", "origin", "main")
+    crew.git("checkout", "-q", "integration")
+    crew.git("commit", "-q", "--allow-empty", "-m", "a person's own")
+    crew.git("checkout", "-q", "main")
+    crew.prepare("sync", "integration")
+    said = crew.liza("land", "--pr", code=1)
+    assert "push integration at" in said.splitlines()[0]
+    assert said.endswith("next: liza doctor --accept origin=../origin.git\n")
+    shown = at_a_terminal(crew, "land", "--pr", typed="y\n")
+    assert "of ../origin.git (no person has accepted the address of origin" in " ".join(shown.split())
+    tip = crew.git("rev-parse", "integration")
+    assert git(tmp_path / "origin.git", "rev-parse", "integration") == tip
+    assert "is already at integration of origin" in crew.liza("land", "--pr")
 
 
 def test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted(crew: Crew) -> None:

@@ -66,7 +66,11 @@ def _record(crew: Crew, address: PushAddress) -> None:
 
 
 def _read_address(remote: Remote) -> PushAddress:
-    # With pins these lines also have the overrides, whose keys are others.
-    rows = remote.git.unpinned().names("config", "--list", "--includes", "-z")
-    pairs = (row.partition("\n") for row in rows)
+    """Return the address, with the settings of the repository. Those of a person change with their network.
+
+    Raises GitFailed.
+    """
+    fields = remote.git.unpinned().names("config", "--list", "--includes", "--show-scope", "-z")
+    rows = zip(fields[::2], fields[1::2], strict=True)
+    pairs = (row.partition("\n") for scope, row in rows if scope in ("local", "worktree"))
     return push_address.make_address(remote.urls, ((key, value) for key, _, value in pairs))

@@ -42,7 +42,7 @@ def strip_login(url: str) -> str:
 
 
 def make_address(urls: Iterable[str], settings: Iterable[tuple[str, str]]) -> PushAddress:
-    """Return the address of these URLs. ``settings``: all of git's configuration, as pairs of key and value."""
+    """Return the address of these URLs. ``settings``: the repository's configuration, as pairs of key and value."""
     values: dict[str, list[str]] = {}
     for key, value in settings:
         if re.fullmatch(_WAY_KEYS, key):
