@@ -16,7 +16,7 @@ from liza.repo.config_pins import Pins
 from liza.rules.errors import LizaError, Refused, UsageError
 from liza.verbs.init import InitOptions, init
 from liza.verbs.land_request import land_pr
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -59,7 +59,13 @@ REDIRECTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("planted", REDIRECTIONS)
+@pytest.mark.parametrize(
+    "planted",
+    [
+        *("url", "pushInsteadOf", "second pushurl", "the project at the forge"),
+        *(variant(name, name=name) for name in ("pushurl", "insteadOf", "a part of the path")),
+    ],
+)
 def test_a_push_to_another_address_is_refused_until_a_person_accepts_it(crew: Merges, planted: str) -> None:
     good, evil = (str(crew.root.parent / name) for name in ("good.git", "evil.git"))
     git(crew.root, "config", "--unset", "remote.origin.url")

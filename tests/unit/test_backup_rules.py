@@ -67,6 +67,13 @@ def test_a_task_is_pushed_when_no_session_writes_and_no_delay_runs(
     assert find_due(board(status, last), tips, failure, NOW) == (("t",) if is_due else ())
 
 
+@pytest.mark.parametrize(("begun", "is_due"), [("tip", True), ("before the rebase", False)])
+def test_a_merged_task_whose_push_was_killed_is_due(begun: str, is_due: bool) -> None:
+    tips = TaskTips({"t": "tip"}, {"t": "old"}, {"t": begun})
+    assert find_due(board(Status.MERGED), tips, None, NOW) == (("t",) if is_due else ())
+    assert find_due(board(Status.MERGED), TaskTips({"t": "tip"}, {"t": "tip"}, {"t": begun}), None, NOW) == ()
+
+
 @pytest.mark.parametrize("failure", [FAILED, GENERAL])
 def test_a_failed_push_is_due_again_after_its_delay(failure: BackupFailure) -> None:
     tips = TaskTips({"t": "tip"}, {}, {})

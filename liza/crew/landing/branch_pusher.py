@@ -23,6 +23,8 @@ from liza.rules.model import State
 from liza.system import crash_points
 
 MAX_LOG: Final = 1 << 18  # bytes
+FINISH_LIMIT: Final = 2.0
+"""Seconds from the end of the supervisor to SIGINT: a push that works is over by then."""
 STOP_LIMIT: Final = 5.0  # seconds from SIGINT to SIGKILL
 
 
@@ -60,8 +62,11 @@ class BranchPusher:
             self._start(due)
 
     def close(self) -> None:
-        """End a push that runs, with git and its children."""
+        """Wait a moment for a push that runs, then end it, with git and its children."""
         if self._child is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(FINISH_LIMIT)
             return
         # SIGINT and not SIGTERM: the child then kills its git, which has a session of its own.
         self._child.send_signal(signal.SIGINT)

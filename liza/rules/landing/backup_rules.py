@@ -52,7 +52,7 @@ def find_due(state: State, tips: TaskTips, failure: BackupFailure | None, now: d
     """Return the tasks whose branches are to be pushed now.
 
     A task is due after each submission, and after a session that left commits. A task whose push failed is due after a
-    delay, also if it was merged meanwhile.
+    delay. That also holds for a task that was merged meanwhile, and for one whose push was killed.
     """
     failed = () if failure is None else failure.tasks
     is_waiting = seconds_to_retry(failure, now) > 0
@@ -61,9 +61,13 @@ def find_due(state: State, tips: TaskTips, failure: BackupFailure | None, now: d
     return tuple(
         task.id
         for task in state.tasks
-        if _is_unpushed(task, tips)
-        and (not is_waiting if task.id in failed else task.status not in FINAL_STATUSES and _is_at_rest(task))
+        if _is_unpushed(task, tips) and (not is_waiting if task.id in failed else _is_wanted(task, tips))
     )
+
+
+def _is_wanted(task: Task, tips: TaskTips) -> bool:
+    is_killed = tips.begun.get(task.id) == tips.local[task.id]
+    return is_killed or (task.status not in FINAL_STATUSES and _is_at_rest(task))
 
 
 def find_unpushed(state: State, tips: TaskTips) -> tuple[str, ...]:
