@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.crew import layout
+from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -251,7 +252,7 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
     """
     deleted = _delete_symbolic_refs(crew, created)
     candidates = [
-        *_list_refs(crew, "refs/heads/task/"),
+        *_list_task_branches(crew),
         *_list_refs(crew, drift.LAST_INTEGRATION_REF),
         *_list_refs(crew, merges.last_tip_ref("")),
         *_list_refs(crew, SALVAGE_PREFIX),
@@ -273,6 +274,19 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
             crew.git.out("update-ref", "-d", ref)
             deleted.append(ref)
     return deleted, kept
+
+
+def _list_task_branches(crew: Crew) -> list[str]:
+    """Branches of tasks of this crew. A branch below ``task/`` without a task is a person's own; so are all, if the
+    board or the archive cannot be read."""
+    branches = _list_refs(crew, "refs/heads/task/")
+    try:
+        tasks = {task.id for task in crew.board.read().tasks}
+        index = archived_tasks.open_index(crew)
+        tasks |= set() if index is None else set(index.ids())
+    except LizaError:
+        return []
+    return [ref for ref in branches if ref.removeprefix("refs/heads/task/") in tasks]
 
 
 def _has_unique_content(crew: Crew, ref: str, staying: list[str]) -> bool:

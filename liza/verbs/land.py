@@ -18,6 +18,7 @@ from liza.repo.merge import merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
+from liza.rules.merging import targets
 from liza.rules.model import Status, Task
 from liza.rules.value_classes import Value
 
@@ -108,8 +109,10 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
             raise Refused(f"{which} checked out: name the branch to land on", "liza land main")
         branch = head
     before = merges.branch_tip(crew.git, branch)
-    if before is None or branch == integration:
+    if before is None:
         raise UnknownId(f"there is no branch {branch!r} to land on", "git branch")
+    if branch == integration or not targets.is_target_name(branch):
+        raise Refused(f"{branch} is a branch of the crew: land on one of yours", "liza land main")
     moved = drift.find_integration_drift(crew)
     if moved is not None:
         raise Refused(moved.message, drift.recovery_commands(crew, moved))

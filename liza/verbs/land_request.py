@@ -12,7 +12,7 @@ from liza.crew.merging import gate_log, merge_outcomes
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.result import Result
-from liza.repo.merge import merge_refs
+from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import Missing, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.landing import request_text
@@ -90,6 +90,10 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
 def _check_head(crew: Crew, head: str, landing: Landing) -> str:
     if head == landing.branch or not crew.git.ok("check-ref-format", "--branch", head):
         raise UsageError(f"{head!r} cannot be the branch of the pull request", "liza land --pr --head NAME")
+    is_persons = head != landing.integration and merges.branch_tip(crew.git, head) is not None
+    if is_persons or head == remote_branches.find_default_branch(crew.git):
+        message = f"{head} is a branch of people, and a pull request needs one of its own"
+        raise UsageError(message, "liza land --pr --head NAME")
     return head
 
 

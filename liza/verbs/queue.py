@@ -9,7 +9,7 @@ from typing import Any
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merging import gate_log, merge_turn
+from liza.crew.merging import gate_log, merge_lock, merge_turn
 from liza.crew.result import Result, make_result
 from liza.repo.merge import merge_refs
 from liza.rules.errors import GitFailed
@@ -144,13 +144,14 @@ def release(crew: Crew, task_id: str) -> Result:
 
 
 def retry(crew: Crew, task_id: str) -> Result:
-    """End the pause of a task whose merge failed. Raises Refused."""
+    """End the pause of a task whose merge failed. Raises Refused, also for a task that is held."""
     return _change(crew, task_id, f"{task_id} is merged in its turn", merge_queue.retry)
 
 
 def _change(crew: Crew, task_id: str, message: str, change: Callable[[State, str], State]) -> Result:
     by = require_person(crew, planner=False)
     archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
+    merge_lock.settle_dead_merger(crew, by, task_id)
     with crew.change(by, "queue", task_id) as tx:
         tx.state = change(tx.state, task_id)
     return replace(make_result(tx.before, tx.state, task_id, "liza queue"), message=message)

@@ -70,7 +70,15 @@ def summarize(crew: Crew, state: State) -> dict[str, Any]:
         "ahead": _ahead(crew, state),
         "cost": usage_summary.sprint_cost(crew, state),
         "server": api_server.describe(crew),
+        "up": _up_command(crew, state),
     }
+
+
+def _up_command(crew: Crew, state: State) -> str | None:
+    """Return the command that starts supervisors if tasks are open and none runs; null otherwise."""
+    if is_crew_done(state, has_planner=False) or not state.tasks or any(map(crew.is_supervised, state.agents)):
+        return None
+    return up_command_for(state)
 
 
 def _tests(state: State) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from liza.board.task_file import load_tasks
@@ -9,13 +10,15 @@ from liza.crew import draft_specs
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.merging import merge_lock
 from liza.crew.result import Result, make_result
 from liza.crew.spec_files import find_existing_specs
 from liza.programs.session import session_process
+from liza.repo.merge import merges
 from liza.repo.slots.salvage import salvage_if_needed
-from liza.rules.errors import UsageError
+from liza.rules.errors import Refused, UsageError
 from liza.rules.model import State, Status
-from liza.rules.paths import is_person
+from liza.rules.paths import branch_of, is_person
 from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.tasks import backlog, claims, reviews
@@ -39,6 +42,7 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
         raise UsageError("no task was given", "liza task add --help")
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in requested if task.spec_ref])
+    _refuse_taken_branches(crew, requested)
     context = _with_targets(crew, requested, _request_context(crew, by, specs))
     # Brings the index up to date before the lock is taken; reading many changed files takes long.
     _find_archived(crew, crew.board.read(), requested)
@@ -51,6 +55,15 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     missing = {task_id: parts for task_id in ids if (parts := _missing_parts(tx.state, task_id, specs)) is not None}
     step = _next_for_draft(crew, by, tx.state, next(iter(missing)), specs) if missing else _next_after_add(crew, by)
     return make_result(tx.before, tx.state, ids[0], step, tasks=ids, drafts=list(missing), missing=missing)
+
+
+def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
+    """Raise Refused if a person has a branch with the name of a task's: its work would be taken for the task's."""
+    tasks = {task.id for task in crew.board.read().tasks}
+    branches = [branch_of(task.id) for task in requested if task.id not in tasks]
+    for branch in merges.find_branches(crew.git, *branches) if branches else ():
+        other = branch.replace("/", "-")
+        raise Refused(f"there is a branch {branch} already", shlex.join(["git", "branch", "-m", branch, other]))
 
 
 def _with_targets(crew: Crew, requested: Sequence[TaskFields], context: RequestContext) -> RequestContext:
@@ -190,9 +203,11 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in by_tasks.new if task.spec_ref])
     context = RequestContext(Invocation(now=crew.clock.now(), by=by, detail=because), specs)
+    _refuse_taken_branches(crew, by_tasks.new)
     context = _with_targets(crew, by_tasks.new, context)
     state = crew.board.read()
     archived_tasks.refuse_archived(crew, state, [task_id])
+    merge_lock.settle_dead_merger(crew, by, task_id)
     if by_tasks.new:
         archived_tasks.refuse_damaged(crew)
     _find_archived(crew, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
@@ -208,6 +223,7 @@ def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Result:
     """Abandon a task; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
     archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
+    merge_lock.settle_dead_merger(crew, by, task_id)
     with crew.change(by, "drop", task_id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, detail=why or None)
         tx.state = backlog.drop(tx.state, task_id, invocation, dependants)

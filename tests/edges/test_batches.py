@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from liza.crew.merging import gate_log
 from liza.crew.recovery.recover import recover_crew
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, Refused
 from liza.rules.merging.gates import GateOutcome, GateRun
 from liza.rules.model import Gate, QueueSettings
 from liza.verbs import queue as queue_verbs
 from liza.verbs.merge import merge
+from liza.verbs.task import drop
 from tests.campaign import forks
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
@@ -65,6 +66,22 @@ def subjects(crew: Merges) -> list[str]:
 def positions(crew: Merges) -> list[str]:
     """The commits that integration ever pointed at, oldest first."""
     return git(crew.root, "log", "--walk-reflogs", "--format=%H", "integration").splitlines()[::-1]
+
+
+@pytest.mark.parametrize("deed", ["hold", "drop"])
+def test_a_task_whose_merger_was_killed_can_be_held_and_dropped_at_once(crew: Merges, deed: str) -> None:
+    crew.approved("a")
+    code = forks.run(lambda: merge(crew.crew), "merge.begun#1", quiet=crew.check.parent / "quiet")
+    assert (code, crew.task("a").merging is not None) == (-signal.SIGKILL, True)
+    if deed == "hold":
+        queue_verbs.hold(crew.crew, "a", "later")
+        assert "a is held: later" in crew.merge("a")
+        with pytest.raises(Refused, match="a is held"):
+            queue_verbs.retry(crew.crew, "a")
+    else:
+        drop(crew.crew, "a", "not wanted", None)
+        assert crew.status("a") == "ABANDONED"
+    assert crew.task("a").merging is None
 
 
 def test_five_approved_tasks_are_one_test_run_and_one_move_of_integration(crew: Merges) -> None:

@@ -108,8 +108,10 @@ def test_a_branch_that_moves_while_the_tests_run_is_left_alone(crew: Merges) -> 
 def test_an_integration_that_others_moved_and_a_branch_that_does_not_exist_are_refused(crew: Merges) -> None:
     with pytest.raises(UnknownId, match="there is no branch 'nowhere'"):
         land_merge(crew.crew, "nowhere")
-    with pytest.raises(UnknownId):
-        land_merge(crew.crew, "integration")
+    for branch in ("integration", "task/a"):
+        git(crew.root, "branch", "-f", "task/a", "main")
+        with pytest.raises(Refused, match=f"{branch} is a branch of the crew"):
+            land_merge(crew.crew, branch)
     git(crew.root, "switch", "-q", "--detach")
     with pytest.raises(Refused, match="no branch is checked out"):
         land_merge(crew.crew)

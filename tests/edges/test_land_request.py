@@ -15,7 +15,7 @@ from liza.crew.archive.archive_moves import archive_closed
 from liza.crew.drift.accept import accept_drift
 from liza.crew.landing import forge_program, remote_branches
 from liza.crew.landing.remote_branches import find_remote
-from liza.rules.errors import LizaError, Refused
+from liza.rules.errors import LizaError, Refused, UsageError
 from liza.verbs.land import describe_landing
 from liza.verbs.land_request import land_pr
 from liza.verbs.sync import sync
@@ -264,6 +264,22 @@ def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
     told = failure(crew)
     assert "took longer than 1 s and was killed" in told
     assert told.endswith("→ git ls-remote origin")
+
+
+@pytest.mark.parametrize("head", ["main", "mine"])
+def test_a_branch_of_people_is_not_the_branch_of_a_pull_request(crew: Merges, head: str) -> None:
+    """Also from another checkout: the push to main would be the landing itself, without a review."""
+    git(crew.root, "checkout", "-q", "-b", "mine")
+    git(crew.root, "branch", "-q", "other")
+    before = origin(crew, "main")
+    with pytest.raises(UsageError, match=f"{head} is a branch of people"):
+        land_pr(crew.crew, "other", head)
+    git(crew.root, "update-ref", "refs/remotes/origin/main", "main")
+    git(crew.root, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
+    git(crew.root, "branch", "-D", "main")
+    with pytest.raises(UsageError, match="main is a branch of people"):
+        land_pr(crew.crew, "other", "main")
+    assert origin(crew, "main") == before
 
 
 def test_a_base_that_origin_does_not_have_is_refused(crew: Merges) -> None:

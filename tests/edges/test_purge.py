@@ -11,10 +11,11 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.recovery import saved_specs
 from liza.rules.errors import Refused
+from liza.rules.tasks.backlog import TaskFields
 from liza.system.file_lock import Lock
 from liza.verbs.claim import claim
 from liza.verbs.down import PurgeResult, purge
-from liza.verbs.task import release
+from liza.verbs.task import add, release
 from tests.conftest import git
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 
@@ -83,6 +84,18 @@ def test_a_salvage_whose_task_has_lost_its_branch_is_kept_for_the_commit_that_it
     git(there, "reset", "-q", "--hard", "main")
     assert purge(crew).kept_refs == ("refs/liza/salvage/c/coder-1.3", "refs/liza/blackboard")
     assert git(crew.paths.root, "rev-parse", "refs/liza/salvage/c/coder-1.3^1") == lost
+
+
+def test_a_branch_of_a_person_below_task_is_neither_taken_by_a_task_nor_purged(
+    crew: Crew,  # noqa: F811
+) -> None:
+    git(crew.paths.root, "branch", "task/101", "main")
+    fields = TaskFields("101", "d", "w", "101.txt", "README.md")
+    with pytest.raises(Refused, match="there is a branch task/101 already") as refused:
+        add(crew, [fields])
+    assert refused.value.hint == "git branch -m task/101 task-101"
+    purge(crew)
+    assert "refs/heads/task/101" in refs(crew)
 
 
 def test_a_purge_after_integration_was_deleted_or_moved_back_loses_no_merge(crew: Crew) -> None:  # noqa: F811

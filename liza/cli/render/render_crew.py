@@ -67,6 +67,8 @@ def format_status(summary: Row, colour: bool) -> str:
     is_reported = doubt == NO_SOURCE or any(alarm["kind"] == AlarmKind.TESTS_ELSEWHERE for alarm in summary["alerts"])
     if doubt and not is_reported:
         parts.append(f"tests not proved: {shorten_line(doubt, 200)}: liza doctor --tests")
+    if summary.get("up"):
+        parts.append(f"no supervisor runs, so no task goes on: {summary['up']}")
     parts += _server_lines(summary)
     for name in summary["signals"]:
         parts.append(paint(_signal_line(name, summary["reasons"][name]), "yellow", colour))

@@ -147,6 +147,13 @@ def find_remote(git: Git) -> Remote:
     return Remote(git, tuple(dict.fromkeys((url, configured.strip()))))
 
 
+def find_default_branch(git: Git) -> str | None:
+    """Return the default branch of ``origin`` as a clone records it; None if it is unknown. Raises GitFailed."""
+    result = git.run("symbolic-ref", "-q", f"refs/remotes/{REMOTE}/HEAD", codes=(0, 1, 128))
+    prefix = f"refs/remotes/{REMOTE}/"
+    return result.stdout.decode("utf-8", "replace").strip().removeprefix(prefix) or None
+
+
 def fetch_and_sync_command(branch: str) -> str:
     """Return the command with which a person brings what others pushed to ``branch`` to integration."""
     local = f"{REMOTE}-{branch}"

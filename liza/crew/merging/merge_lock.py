@@ -46,6 +46,25 @@ def hold_merge_lock_in_turn(crew: Crew) -> Iterator[Crew]:
         lock.release()
 
 
+def settle_dead_merger(crew: Crew, by: str, task_id: str) -> None:
+    """Recover the merge of a task if its merger has died: a person must not wait for one that nobody continues.
+
+    Does nothing while a merger runs. Raises Refused, GitFailed.
+    """
+    task = crew.board.read().task(task_id)
+    if task is None or task.merging is None or task.merging.waiting:
+        return
+    lock = Lock(crew.paths.merge_lock)
+    if not lock.try_acquire():
+        return
+    try:
+        from liza.crew.merging.dead_mergers import recover_dead_merger  # few tasks are left by a dead merger
+
+        recover_dead_merger(crew.with_lock(lock), by)
+    finally:
+        lock.release()
+
+
 def wake_for_next_merge(crew: Crew) -> None:
     """Wake the supervisors if a merge is due: they found the merge lock held, and its end causes no event for them.
 

@@ -115,6 +115,7 @@ def release(state: State, task_id: str) -> State:
 def retry(state: State, task_id: str) -> State:
     """End the pause after a failed merge: the next merger tries it. Raises Refused."""
     task = merge_rules.get_approved_task(state, task_id)
+    refuse_held(task)
     if task.set_aside is None:
         return state
     return state.with_task(replace(task, set_aside=replace(task.set_aside, until=None)))
