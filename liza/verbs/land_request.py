@@ -16,6 +16,7 @@ from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import Missing, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.landing import request_text
+from liza.rules.landing.push_address import LAND_COMMAND
 from liza.rules.landing.push_rules import PushFacts, PushStep, decide_push
 from liza.rules.landing.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.rules.landing.request_feedback import track_request
@@ -44,15 +45,18 @@ class PushPreview(Value):
     address: str
 
 
-def land_pr(crew: Crew, branch: str | None = None, head: str | None = None) -> Result:
+def land_pr(crew: Crew, branch: str | None = None, head: str | None = None, origin: str | None = None) -> Result:
     """Push the tip of integration to ``head`` of origin after its gates passed, and open a pull request against
     ``branch``; again: update both. By default ``branch`` is the current one, and ``head`` is named as integration.
 
+    ``origin``: the URL of origin that the person accepts; None: the one that was accepted.
     A commit that others pushed to ``head`` is not overwritten. A run that was killed is completed by the next one.
     Raises Refused, also for an address that no person has accepted, UnknownId, UsageError, Missing, GitFailed.
     """
     by = require_person(crew, planner=False)
-    remote = accepted_origin.find_accepted_origin(crew)
+    if origin is not None:
+        accepted_origin.accept_origin(crew, origin, LAND_COMMAND)
+    remote = accepted_origin.find_accepted_origin(crew, LAND_COMMAND)
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
         landing = find_landing(locked, branch)
@@ -81,7 +85,7 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
     require_person(crew, planner=False)
     landing = find_landing(crew, branch)
     head = _check_head(crew, head or landing.integration, landing)
-    remote, change = accepted_origin.inspect_origin(crew)
+    remote, change = accepted_origin.inspect_origin(crew, LAND_COMMAND)
     note = "" if change is None else f" ({change.message})"
     text = f"{landing.integration} at {landing.tip[:10]} to {head} of {remote.address}{note}"
     return PushPreview(text, remote.address)

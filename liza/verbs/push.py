@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.landing import branch_backup
+from liza.crew.landing import accepted_origin, branch_backup
 from liza.crew.result import Result
 from liza.rules.errors import Refused
 from liza.rules.formatting.counts import count_noun
@@ -16,13 +16,16 @@ from liza.system.file_lock import Lock
 LOCK_TIMEOUT = 5.0  # seconds to wait for another push
 
 
-def push_tasks(crew: Crew, tasks: Sequence[str] = ()) -> Result:
+def push_tasks(crew: Crew, tasks: Sequence[str] = (), origin: str | None = None) -> Result:
     """Push the branches of these tasks, by default of all that have commits which were not pushed.
 
-    No branch is overwritten that others pushed. Raises Refused if any branch could not be pushed, LockTimeout while
-    another push runs, UnknownId, Missing, GitFailed.
+    ``origin``: the URL of origin that the person accepts; None: the one that was accepted. No branch is overwritten
+    that others pushed. Raises Refused if any branch could not be pushed, LockTimeout while another push runs,
+    UsageError, UnknownId, Missing, GitFailed.
     """
     require_person(crew, planner=False)
+    if origin is not None:
+        accepted_origin.accept_origin(crew, origin)
     state = crew.board.read()
     chosen = tuple(claims.get_task(state, task).id for task in tasks)
     with Lock(crew.paths.push_lock).acquire(LOCK_TIMEOUT):

@@ -11,11 +11,12 @@ import pytest
 from liza.crew.crew import find_crew
 from liza.crew.drift.accept import accept_drift
 from liza.crew.landing import remote_branches
-from liza.crew.landing.accepted_origin import find_accepted_origin
+from liza.crew.landing.accepted_origin import accept_origin, find_accepted_origin
 from liza.repo.config_pins import Pins
 from liza.rules.errors import LizaError, Refused, UsageError
 from liza.verbs.init import InitOptions, init
 from liza.verbs.land_request import land_pr
+from liza.verbs.push import push_tasks
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 
@@ -35,7 +36,7 @@ def crew(made: Path, tmp_path: Path) -> Merges:
     for name in ("good.git", "evil.git"):
         git(tmp_path, "init", "-q", "--bare", "-b", "main", name)
     git(crew.root, "remote", "add", "origin", str(tmp_path / "good.git"))
-    accept_drift(crew.crew, [f"origin={tmp_path}/good.git"])
+    accept_origin(crew.crew, f"{tmp_path}/good.git")
     return crew
 
 
@@ -76,11 +77,12 @@ def test_a_push_to_another_address_is_refused_until_a_person_accepts_it(crew: Me
     with pytest.raises(Refused) as refused:
         push(crew)
     assert (pushed(crew), pushed(crew, "evil.git")) == ("", "")
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as landing:
         land_pr(crew.crew, "main")
     words = shlex.split(refused.value.hint)
-    if words[:3] == ["liza", "doctor", "--accept"]:
-        accept_drift(crew.crew, words[3:])
+    if words[:3] == ["liza", "push", "--origin"]:
+        assert landing.value.hint == refused.value.hint.replace("liza push", "liza land --pr")
+        push_tasks(crew.crew, (), words[3])
         push(crew)
         assert pushed(crew) + pushed(crew, "evil.git") == crew.tip()
     else:
@@ -127,11 +129,11 @@ def test_only_the_present_address_is_accepted_and_only_by_a_person(
     good, evil = (str(crew.root.parent / name) for name in ("good.git", "evil.git"))
     git(crew.root, "remote", "set-url", "origin", evil)
     with pytest.raises(UsageError, match=r"not at .*good\.git': nothing is accepted"):
-        accept_drift(crew.crew, [f"origin={good}"])
+        push_tasks(crew.crew, (), good)
     monkeypatch.setenv("LIZA_RUN", "coder-1.1")
     monkeypatch.setenv("LIZA_ROOT", str(crew.root))
     with pytest.raises(LizaError):
-        accept_drift(crew.crew, [f"origin={evil}"])
+        push_tasks(crew.crew, (), evil)
     monkeypatch.delenv("LIZA_RUN")
     with pytest.raises(Refused, match=r"a person has accepted .*good\.git"):
         push(crew)

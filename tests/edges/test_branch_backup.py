@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.drift.accept import accept_drift
 from liza.crew.landing import backup_record, remote_branches
-from liza.crew.landing.accepted_origin import find_accepted_origin
+from liza.crew.landing.accepted_origin import accept_origin, find_accepted_origin
 from liza.crew.landing.branch_backup import find_due_tasks
 from liza.crew.landing.branch_pusher import BranchPusher
 from liza.crew.landing.remote_branches import BranchPush
@@ -40,7 +39,7 @@ def crew(made: Path, tmp_path: Path) -> Merges:
     crew = Merges(tmp_path / "repo", tmp_path / "notes")
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
     git(crew.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
-    accept_drift(crew.crew, [f"origin={tmp_path}/origin.git"])
+    accept_origin(crew.crew, f"{tmp_path}/origin.git")
     crew.configure(push="auto")
     crew.submitted(crew.claimed("a"))
     return crew
@@ -170,9 +169,9 @@ def test_an_origin_that_asks_for_a_password_is_told_at_once(
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
     git(crew.root, "remote", "set-url", "origin", "git@host.example:acme/shop.git")
-    assert failure(crew).endswith("→ liza doctor --accept origin=git@host.example:acme/shop.git")
+    assert failure(crew).endswith("→ liza push --origin git@host.example:acme/shop.git")
     assert not (tmp_path / "bin" / "ssh.calls").exists(), "nothing is sent before a person has accepted the address"
-    accept_drift(crew.crew, ["origin=git@host.example:acme/shop.git"])
+    accept_origin(crew.crew, "git@host.example:acme/shop.git")
     assert (backup_record.read_failure(crew.crew), due(crew)) == (None, ("a",))
     assert "it asks for a login" in failure(crew)
     assert "-oBatchMode=yes" in (tmp_path / "bin" / "ssh.calls").read_text()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from liza.crew.archive.archive_moves import archive_closed
-from liza.crew.drift.accept import accept_drift
 from liza.crew.landing import forge_program, remote_branches
+from liza.crew.landing.accepted_origin import accept_origin
 from liza.crew.landing.remote_branches import find_remote
 from liza.rules.errors import LizaError, Refused, UsageError
 from liza.verbs.land import describe_landing
@@ -50,7 +50,7 @@ def crew(made: Path, tmp_path: Path) -> Merges:
 
 def accept(crew: Merges) -> None:
     """A person accepts the present address of origin."""
-    accept_drift(crew.crew, [f"origin={find_remote(crew.crew.git).address}"])
+    accept_origin(crew.crew, find_remote(crew.crew.git).address)
 
 
 @pytest.fixture

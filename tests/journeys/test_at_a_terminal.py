@@ -76,7 +76,7 @@ def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_acc
     crew.prepare("sync", "integration")
     said = crew.liza("land", "--pr", code=1)
     assert "push integration at" in said.splitlines()[0]
-    assert said.endswith("next: liza doctor --accept origin=../origin.git\n")
+    assert said.endswith("next: liza land --pr --origin ../origin.git\n")
     shown = at_a_terminal(crew, "land", "--pr", typed="y\n")
     assert "of ../origin.git (no person has accepted the address of origin" in " ".join(shown.split())
     tip = crew.git("rev-parse", "integration")

@@ -14,6 +14,7 @@ from liza.rules.landing.push_address import (
 )
 
 GOOD = "https://forge.example/a/b.git"
+ACCEPT = accept_command("liza push", GOOD)
 WITH_PROXY = make_address([GOOD], [("http.proxy", "http://proxy.example"), ("user.name", "x")])
 
 
@@ -42,19 +43,19 @@ def test_only_a_login_is_left_out_of_a_url(url: str, shown: str) -> None:
     [
         (make_address([GOOD], []), make_address(["https://x:y@forge.example/a/b.git"], []), "", ""),
         (WITH_PROXY, WITH_PROXY, "", ""),
-        (None, make_address([GOOD], []), "no person has accepted", accept_command(GOOD)),
-        (make_address(["/old"], []), make_address(["/new it"], []), "origin is at /new it now", "'origin=/new it'"),
-        (make_address([GOOD], []), make_address([GOOD, "/x"], []), "the URLs of origin are", accept_command(GOOD)),
+        (None, make_address([GOOD], []), "no person has accepted", ACCEPT),
+        (make_address(["/old"], []), make_address(["/new it"], []), "origin is at /new it now", "--origin '/new it'"),
+        (make_address([GOOD], []), make_address([GOOD, "/x"], []), "the URLs of origin are", ACCEPT),
         (make_address([GOOD], []), WITH_PROXY, "http.proxy was set after", "git config --unset-all http.proxy"),
-        (WITH_PROXY, make_address([GOOD], []), "http.proxy was removed after", accept_command(GOOD)),
+        (WITH_PROXY, make_address([GOOD], []), "http.proxy was removed after", ACCEPT),
         (make_address([GOOD], [("http.proxy", "a")]), WITH_PROXY, "http.proxy was set after", "--unset-all http.proxy"),
-        (PushAddress(urls=()), make_address([GOOD], []), "origin is at", accept_command(GOOD)),
+        (PushAddress(urls=()), make_address([GOOD], []), "origin is at", ACCEPT),
     ],
 )
 def test_an_address_that_nobody_accepted_is_named_with_one_command(
     accepted: PushAddress | None, present: PushAddress, words: str, hint: str
 ) -> None:
-    error = find_change(accepted, present)
+    error = find_change(accepted, present, "liza push")
     assert (error is None) == (not words)
     if error is not None:
         assert words in error.message

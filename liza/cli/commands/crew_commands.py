@@ -137,7 +137,7 @@ def doctor(
         typer.Option(
             "--accept",
             metavar="NAME",
-            help="Accept the change of a setting or ref that an alarm names, or origin=URL for pushes; repeatable.",
+            help="Accept the change of a setting, a ref or git's configuration that an alarm names; repeatable.",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -14,6 +14,12 @@ from liza.rules.errors import HINT_LABEL, UsageError
 from liza.rules.formatting.counts import count_noun
 
 app = create_app()
+OriginOption = Annotated[
+    str | None,
+    typer.Option(
+        "--origin", metavar="URL", help="Accept this address of origin, for this push and all later ones, then push."
+    ),
+]
 
 
 @declare_command(app, "push", "liza push invoice-model")
@@ -21,6 +27,7 @@ def push(
     tasks: Annotated[
         list[str] | None, typer.Argument(metavar="[ID…]", help="Tasks; default: all with commits that were not pushed.")
     ] = None,
+    origin: OriginOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Push the branches of tasks to origin, as a backup: `task/ID` there has the commits of the task.
@@ -29,7 +36,7 @@ def push(
     """
     from liza.verbs.push import push_tasks
 
-    printing.print_result(push_tasks(find_crew(), tasks or ()), as_json)
+    printing.print_result(push_tasks(find_crew(), tasks or (), origin), as_json)
 
 
 @declare_command(app, "land", "liza land --merge")
@@ -48,6 +55,7 @@ def land(
         str | None,
         typer.Option("--head", metavar="NAME", help="With --pr: the branch on origin; default: as integration."),
     ] = None,
+    origin: OriginOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --pr: do not ask before the push.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,11 +69,10 @@ def land(
     """
     from liza.verbs import land as verbs
 
-    if (merge and pr) or (head is not None and not pr):
-        raise UsageError("--merge, --pr: choose one; --head is for --pr", "liza land --pr")
+    if (merge and pr) or ((head is not None or origin is not None) and not pr):
+        raise UsageError("--merge, --pr: choose one; --head and --origin are for --pr", "liza land --pr")
     crew = find_crew()
     if pr:
-        from liza.crew.landing.accepted_origin import accept_origin
         from liza.verbs.land_request import land_pr, preview_push
 
         # Agents can change the URL of a remote: it is shown before anything is sent.
@@ -73,10 +80,10 @@ def land(
         if preview is not None and not yes and sys.stdin.isatty() and sys.stdout.isatty():
             typer.confirm(f"push {preview.text}?", abort=True)
             # Exactly the address that was shown: another one that was set meanwhile is refused.
-            accept_origin(crew, preview.address)
+            origin = origin or preview.address
         elif preview is not None:
             printing.print_notice(f"push {preview.text}")
-        printing.print_result(land_pr(crew, branch, head), as_json)
+        printing.print_result(land_pr(crew, branch, head, origin), as_json)
         return
     if merge:
         printing.print_result(verbs.land_merge(crew, branch), as_json)

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, ref_drift
-from liza.crew.landing import accepted_origin
 from liza.repo.config_pins import Pins
 from liza.rules import settings
 from liza.rules.errors import UsageError
-from liza.rules.landing import push_address
 from liza.rules.reports.drift_alarms import ALL_SETTINGS
 
 
@@ -25,8 +23,6 @@ def accept_drift(crew: Crew, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _accept_name(crew: Crew, name: str) -> tuple[str, ...]:
-    if name.startswith(push_address.ACCEPT_NAME):
-        return (accepted_origin.accept_origin(crew, name.removeprefix(push_address.ACCEPT_NAME)),)
     state = crew.board.read_as_written()
     if name == ALL_SETTINGS:
         confirmed_settings.confirm_all_settings(crew.paths, state)

@@ -14,40 +14,40 @@ from liza.crew.landing.remote_branches import Remote
 from liza.repo.config_pins import Pins
 from liza.rules.errors import LizaError, UsageError
 from liza.rules.landing import push_address
-from liza.rules.landing.push_address import PushAddress
+from liza.rules.landing.push_address import PUSH_COMMAND, PushAddress
 
 
-def find_accepted_origin(crew: Crew) -> Remote:
+def find_accepted_origin(crew: Crew, command: str = PUSH_COMMAND) -> Remote:
     """Return the remote ``origin``, if git would push to the address that a person has accepted.
 
-    Raises Refused with the command that accepts another one, Missing, GitFailed.
+    Raises Refused, with the form of ``command`` that accepts another one, Missing, GitFailed.
     """
-    remote, change = inspect_origin(crew)
+    remote, change = inspect_origin(crew, command)
     if change is not None:
         raise change
     return remote
 
 
-def inspect_origin(crew: Crew) -> tuple[Remote, LizaError | None]:
+def inspect_origin(crew: Crew, command: str) -> tuple[Remote, LizaError | None]:
     """Return the remote ``origin``, and why nothing may be sent there. Raises Missing, Refused, GitFailed."""
     remote = remote_branches.find_remote(crew.git)
     accepted = push_address.parse_accepted(Pins.load(crew.paths.pins).origin)
-    return remote, push_address.find_change(accepted, _read_address(remote))
+    return remote, push_address.find_change(accepted, _read_address(remote), command)
 
 
-def accept_origin(crew: Crew, url: str) -> str:
-    """Accept ``url``, which must be the present address of ``origin``; the caller has asked a person. Return the result
-    as a line. Raises UsageError, Refused, Missing, GitFailed, OSError.
+def accept_origin(crew: Crew, url: str, command: str = PUSH_COMMAND) -> None:
+    """Accept ``url``, which must be the present address of ``origin``; the caller is ``command`` of a person.
+
+    Raises UsageError for another address, Refused, Missing, GitFailed, OSError.
     """
     remote = remote_branches.find_remote(crew.git)
     address = _read_address(remote)
     if push_address.strip_login(url) != address.urls[0]:
-        present = push_address.accept_command(address.urls[0])
+        present = push_address.accept_command(command, address.urls[0])
         raise UsageError(f"origin is at {address.urls[0]}, not at {url!r}: nothing is accepted", present)
     _record(crew, address)
     backup_record.clear_failure(crew)
     wake_up.wake_watchers(crew.paths, "origin")
-    return f"pushes go to {address.urls[0]}"
 
 
 def record_first_origin(crew: Crew) -> None:

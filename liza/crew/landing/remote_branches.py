@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, LizaError, Missing, Refused
-from liza.rules.landing.push_address import strip_login
+from liza.rules.landing.push_address import LAND_COMMAND, PUSH_COMMAND, strip_login
 from liza.rules.landing.push_rules import PushFailure, classify_failure, parse_ref_results
 from liza.rules.landing.remote_urls import hide_credentials
 from liza.rules.value_classes import Value
@@ -21,7 +21,6 @@ from liza.rules.value_classes import Value
 REMOTE = "origin"
 NETWORK_LIMIT = 120.0
 """Seconds for one call of git over the network."""
-PUSH_COMMAND = "liza push"
 MAX_REASON = 400
 """Characters of what git and the remote printed, in an error."""
 _PUSHED = f"refs/liza/pushed/{REMOTE}/"
@@ -118,9 +117,9 @@ class Remote(Value):
         message = f"{REMOTE} ({self.address}): {failure.value}: {reason}"
         match failure:
             case PushFailure.MOVED:
-                return Refused(message, "liza land --pr")
+                return Refused(message, LAND_COMMAND)
             case PushFailure.REJECTED:
-                return Refused(message, "liza land --pr --head ANOTHER-NAME")
+                return Refused(message, f"{LAND_COMMAND} --head ANOTHER-NAME")
             case PushFailure.LOGIN if (helper := self._ignored_helper()) is not None:
                 accept = shlex.join(["liza", "doctor", "--accept", helper])
                 return Missing(f"{message}; {helper} was set after liza init, and is not asked", accept)

@@ -16,7 +16,8 @@ from liza.rules.digests import sha256_hex
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import FrozenStruct
 
-ACCEPT_NAME = "origin="
+PUSH_COMMAND, LAND_COMMAND = "liza push", "liza land --pr"
+"""The commands that push; with ``--origin URL`` they accept the address first."""
 _LOGIN_PART = r"\A([a-z]+://)[^/@?#\\\s]+@"
 _WAY_KEYS = r"(?is)http\..*"
 """Settings that decide through which proxy, and with which certificates, git reaches a URL."""
@@ -59,15 +60,15 @@ def parse_accepted(record: object) -> PushAddress | None:
         return None
 
 
-def accept_command(url: str) -> str:
-    """Return the command with which a person accepts an address."""
-    return f"liza doctor --accept {shlex.quote(ACCEPT_NAME + url)}"
+def accept_command(command: str, url: str) -> str:
+    """Return the command with which a person accepts an address, and then pushes."""
+    return f"{command} --origin {shlex.quote(url)}"
 
 
-def find_change(accepted: PushAddress | None, present: PushAddress) -> LizaError | None:
-    """Return the error why nothing may be sent to ``present``; None if a person has accepted it."""
+def find_change(accepted: PushAddress | None, present: PushAddress, command: str) -> LizaError | None:
+    """Return the error why ``command`` may send nothing to ``present``; None if a person has accepted it."""
     url = present.urls[0]
-    accept = accept_command(url)
+    accept = accept_command(command, url)
     if accepted is None:
         return Refused(f"no person has accepted the address of origin, which is {url}", accept)
     if accepted.urls[:1] != present.urls[:1]:
