@@ -298,7 +298,9 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportF
     drift.record_last_tip(crew, tip)
     brief_filter.install_filter(crew.git)
     Pins.capture(crew.git).save(crew.paths)
-    accepted_origin.record_first_origin(crew)
+    origin = accepted_origin.record_first_origin(crew)
+    if origin is not None:
+        say("origin", f"{origin}; `liza land --pr` and `liza push` send to no other address")
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
     say("worktrees", f"{crew.paths.slots}; .worktrees/<task> is a link into it")
     earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]

@@ -50,14 +50,16 @@ def accept_origin(crew: Crew, url: str, command: str = PUSH_COMMAND) -> None:
     wake_up.wake_watchers(crew.paths, "origin")
 
 
-def record_first_origin(crew: Crew) -> None:
-    """Accept the present address of ``origin``, if it has one: at init a person's configuration is trusted.
-
-    Raises GitFailed, OSError.
+def record_first_origin(crew: Crew) -> str | None:
+    """Accept the present address of ``origin``: at init a person's configuration is trusted. Return its URL, or None if
+    there is none. Raises OSError.
     """
     # Without a usable origin nothing is accepted. A person does it when there is one.
     with suppress(LizaError):
-        _record(crew, _read_address(remote_branches.find_remote(crew.git)))
+        address = _read_address(remote_branches.find_remote(crew.git))
+        _record(crew, address)
+        return address.urls[0]
+    return None
 
 
 def _record(crew: Crew, address: PushAddress) -> None:
