@@ -139,6 +139,10 @@ def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     if any(codes) and layout.is_deleted(crew):
         error = layout.deleted_error(crew)
         return f"all stopped; {error.message}. Go on: {error.hint}"
+    others = [agent for agent in options.agents() if crew.is_supervised(agent)]
+    if others:
+        # Another person's `liza up` may have started them: they are not stopped here.
+        return f"stopped, but {', '.join(others)} goes on: `liza watch --heal` or another command started it: liza down"
     return f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.restart_command()}"
 
 

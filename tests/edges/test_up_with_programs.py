@@ -14,6 +14,7 @@ import pytest
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Permissions, Preset
 from liza.rules.paths import Paths
+from liza.system.file_lock import Lock
 from liza.up.crew_options import UpOptions
 from liza.up.feed import Feed
 from liza.up.foreground import _stopped_line, run_foreground
@@ -129,3 +130,13 @@ def test_the_last_line_of_up_in_a_repository_that_was_moved_leads_to_its_new_pla
     line = _stopped_line(Crew(Paths(root), FakeClock()), UpOptions(), [5])
     now = tmp_path / "new place"
     assert line == f"all stopped; the repository is no longer at {root}. Go on: cd '{now}' && liza up"
+
+
+def test_the_last_line_of_up_names_an_agent_that_another_command_started_again(tmp_path: Path) -> None:
+    crew = Crew(Paths(tmp_path), FakeClock())
+    crew.paths.locks.mkdir(parents=True)
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        line = _stopped_line(crew, UpOptions(), [0, 0])
+    assert line.startswith("stopped, but coder-1 goes on: ")
+    assert line.endswith(": liza down")
+    assert _stopped_line(crew, UpOptions(), [0, 0]).startswith("all stopped; ")
