@@ -72,6 +72,20 @@ def test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume() -> None:
             said()
 
 
+def test_a_hand_off_after_a_commit_is_no_try_and_one_without_or_beyond_as_many_as_tries_is() -> None:
+    state, run = claimed(with_config(board(task()), max_coder_iterations=3))
+    tries = []
+    for number, moved in enumerate((True, True, False, True, True), start=1):
+        state = coding.handoff(state, "task-1", run, NOTE, later(number))
+        state = coding.record_session_end(
+            state, "task-1", run, outcome=SessionOutcome.HANDED_OFF, detail="42", moved=moved, now=later(number)
+        )
+        state, run = claims.resume(state, "task-1", run, later(number))
+        tries.append(state.tasks[0].iteration)
+    assert tries == [1, 1, 2, 3, 4]
+    assert state.tasks[0].failed_by == ()
+
+
 def test_a_verb_said_twice_by_the_same_run_changes_nothing_the_second_time() -> None:
     state, run = submitted(board(task()))
     assert coding.submit(state, "task-1", run, GOOD, later(1)) is state

@@ -268,7 +268,7 @@ def _continue_work(at: Situation, work: CurrentWork) -> Action:
     task = at.state.task(work.task)
     assert task is not None
     limit = picking.limit_reached(at.state, task)
-    if limit and not is_last_end_blameless(task):
+    if limit and not is_last_end_blameless(at.state, task):
         return BlockTask(work.task, limit)
     return Resume(work.task, work.run)
 

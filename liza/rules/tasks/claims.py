@@ -16,7 +16,7 @@ from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault
 from liza.rules.statuses import AgentStatus
-from liza.rules.tasks.picking import Evidence, claim_obstacle, occupation
+from liza.rules.tasks.picking import Evidence, claim_obstacle, max_tries, occupation
 from liza.rules.transitions import Invocation, apply_verb, has_done
 from liza.rules.value_classes import Value, replace
 
@@ -176,16 +176,20 @@ def _unreserved(task: Task) -> Task:
     return replace(task, reservation=None, run=reservation.previous_run if task.run == reservation.run else task.run)
 
 
-def is_last_end_blameless(task: Task) -> bool:
+def is_last_end_blameless(state: State, task: Task) -> bool:
     """Return whether the last session ended without its fault. The next session then continues the same try.
 
-    A second session in a row whose context window was full, or that was too old, is a try: such sessions would
-    otherwise go on for ever.
+    A hand-off after a commit is no fault. A second session in a row whose context window was full, or that was too old,
+    is a try: such sessions would otherwise go on for ever. So is a hand-off beyond as many as there may be tries.
     """
     ends = _last_ends(task, 2)
     if len(ends) == 2 and _CYCLE_EVENTS.issuperset(ends):
         return False
-    return bool(task.history) and task.history[-1].event in _BLAMELESS_EVENTS
+    if task.history and task.history[-1].event in _BLAMELESS_EVENTS:
+        return True
+    handoffs = sum(event.event == HistoryEvent.HANDOFF for event in task.history)
+    has_handed_off = has_done(task, HistoryEvent.HANDOFF, task.run) and task.idle_sessions == 0
+    return has_handed_off and handoffs <= max_tries(state, task)
 
 
 def _last_ends(task: Task, count: int) -> list[str]:
@@ -200,7 +204,7 @@ def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, 
     task = get_owned_task(state, task_id, run)
     agent = agent_of(run)
     state, fresh = allocate_run(state, agent)
-    tries = 0 if is_last_end_blameless(task) else 1
+    tries = 0 if is_last_end_blameless(state, task) else 1
     resumed = apply_verb(
         task,
         HistoryEvent.RESUME,

@@ -252,9 +252,14 @@ def _is_met(state: State, asking: Task, task_id: str, seen: frozenset[str]) -> b
     return task.status is S.MERGED and targets.is_in_base(state, asking, task)
 
 
+def max_tries(state: State, task: Task) -> int:
+    """Return how many tries a coder has for the task."""
+    return task.max_iterations or state.config.max_coder_iterations
+
+
 def limit_reached(state: State, task: Task) -> str | None:
     """Return the limit that another try would exceed, as text; None if another try is allowed."""
-    most = task.max_iterations or state.config.max_coder_iterations
+    most = max_tries(state, task)
     if task.iteration >= most:
         if task.iteration > most:
             return f"{task.iteration} tries are used up, and {most} {'was' if most == 1 else 'were'} allowed"
