@@ -1378,6 +1378,11 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.sessions.healing_rules:decide_healing": _without_grace},
         (f"{HEALING}test_an_agent_is_healed_by_its_facts",),
     ),
+    "hand-offs without end": Defence(
+        "a task is not handed over for ever",
+        {"liza.rules.tasks.picking:max_tries": gives(99)},
+        (f"{WORKING}test_a_hand_off_after_a_commit_is_no_try_and_one_without_or_beyond_as_many_as_tries_is",),
+    ),
     "session in a slot": Defence(
         "a slot is not removed while a session may still write into it",
         {"liza.crew.run_state:is_session_living": gives(False)},
