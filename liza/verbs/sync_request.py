@@ -8,7 +8,7 @@ from typing import Any
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.landing import feedback_hosts, remote_branches, sync_failures
+from liza.crew.landing import accepted_origin, feedback_hosts, remote_branches, sync_failures
 from liza.crew.landing.feedback_hosts import FeedbackHost
 from liza.crew.landing.remote_branches import Remote
 from liza.crew.result import Result
@@ -19,6 +19,7 @@ from liza.rules.errors import Missing, Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.landing import feedback_text, request_feedback
 from liza.rules.landing.feedback_text import FeedbackTask
+from liza.rules.landing.push_address import LAND_COMMAND
 from liza.rules.landing.request_feedback import (
     CheckStep,
     FeedbackMemory,
@@ -70,7 +71,8 @@ def sync_request(crew: Crew, comment: str | None = None) -> Result:
     request = crew.board.read().pull_request
     if not request.is_open:
         raise Refused(_describe_absence(request), "liza land --pr")
-    remote = remote_branches.find_remote(crew.git)
+    # Comments of another repository would be work for the crew: the address is one that a person has accepted.
+    remote = accepted_origin.find_accepted_origin(crew, LAND_COMMAND)
     host = feedback_hosts.find_feedback_host(remote, request)
     feedback = host.read_feedback(request.number)
     if feedback.state != "OPEN":

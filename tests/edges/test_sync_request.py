@@ -16,6 +16,8 @@ import pytest
 
 from liza.cli.entry_points import run_command
 from liza.crew.landing import forge_output, forge_program, sync_failures
+from liza.crew.landing.accepted_origin import accept_origin
+from liza.crew.landing.remote_branches import find_remote
 from liza.crew.result import Result
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
@@ -44,6 +46,7 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         git(directory, "init", "-q", "--bare", "-b", "main", "origin.git")
         git(crew.root, "remote", "add", "origin", "https://github.com/acme/shop.git")
         git(crew.root, "push", "-q", "origin", "main")
+        accept_origin(crew.crew, find_remote(crew.crew.git).address)
         crew.approved("a", "b")
         assert crew.merge() == ""
         land_pr(crew.crew)
@@ -67,6 +70,7 @@ def scene(landed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tupl
     crew, gh = world(tmp_path, monkeypatch)
     shutil.copy(landed / "bin" / "store.json", tmp_path / "bin" / "store.json")
     gh.follow(tmp_path / "origin.git")
+    accept_origin(crew.crew, find_remote(crew.crew.git).address)
     return crew, gh
 
 
@@ -255,9 +259,12 @@ def test_each_failure_is_told_with_one_command_and_adds_nothing(crew: Merges, gh
     gh.fail("")
     origin = "https://github.com/acme/other.git"
     git(crew.root, "remote", "set-url", "origin", origin)
+    assert failure(crew).startswith(f"1 origin is at {origin} now, and a person has accepted")
+    accept_origin(crew.crew, origin)
     assert failure(crew).startswith(f"1 origin is {origin}, and pull request #1 is in github.com/acme/shop")
     assert crew.crew.board.read().revision == revision
     git(crew.root, "remote", "set-url", "origin", "https://github.com/acme/shop.git")
+    accept_origin(crew.crew, find_remote(crew.crew.git).address)
     assert len(synced(crew).details["tasks"]) == 2
 
 

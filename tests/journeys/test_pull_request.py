@@ -40,7 +40,7 @@ def test_what_comes_back_from_a_pull_request_is_mended_and_goes_out_again(
         process = up(crew, "--planners", "0", "--coders", "1", "--program", agents)
         crew.wait_status("task-1", "MERGED")
         assert gh.calls == []  # without a pull request nothing is asked
-        crew.prepare("land", "--pr")
+        crew.prepare("land", "--pr", "--origin", origin)
 
         tip = crew.git("rev-parse", "integration")
         gh.check("test", "FAILURE", 1, "E   assert 1 == 2\n")
