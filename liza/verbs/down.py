@@ -277,8 +277,8 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
 
 
 def _list_task_branches(crew: Crew) -> list[str]:
-    """Branches of tasks of this crew. A branch below ``task/`` without a task is a person's own; so are all, if the
-    board or the archive cannot be read."""
+    """Branches of tasks of this crew. A branch below ``task/`` without a task is a person's own, and each counts as one
+    if the board or the archive cannot be read."""
     branches = _list_refs(crew, "refs/heads/task/")
     try:
         tasks = {task.id for task in crew.board.read().tasks}

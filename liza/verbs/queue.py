@@ -151,7 +151,7 @@ def retry(crew: Crew, task_id: str) -> Result:
 def _change(crew: Crew, task_id: str, message: str, change: Callable[[State, str], State]) -> Result:
     by = require_person(crew, planner=False)
     archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
-    merge_lock.settle_dead_merger(crew, by, task_id)
+    merge_lock.recover_if_dead(crew, by, task_id)
     with crew.change(by, "queue", task_id) as tx:
         tx.state = change(tx.state, task_id)
     return replace(make_result(tx.before, tx.state, task_id, "liza queue"), message=message)

@@ -10,11 +10,9 @@ from liza.crew import draft_specs
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merging import merge_lock
 from liza.crew.result import Result, make_result
 from liza.crew.spec_files import find_existing_specs
 from liza.programs.session import session_process
-from liza.repo.merge import merges
 from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import Refused, UsageError
 from liza.rules.model import State, Status
@@ -59,6 +57,8 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
 
 def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
     """Raise Refused if a person has a branch with the name of a task's: its work would be taken for the task's."""
+    from liza.repo.merge import merges  # only new tasks need it
+
     tasks = {task.id for task in crew.board.read().tasks}
     branches = [branch_of(task.id) for task in requested if task.id not in tasks]
     for branch in merges.find_branches(crew.git, *branches) if branches else ():
@@ -207,7 +207,7 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     context = _with_targets(crew, by_tasks.new, context)
     state = crew.board.read()
     archived_tasks.refuse_archived(crew, state, [task_id])
-    merge_lock.settle_dead_merger(crew, by, task_id)
+    _recover_if_dead(crew, by, task_id)
     if by_tasks.new:
         archived_tasks.refuse_damaged(crew)
     _find_archived(crew, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
@@ -223,13 +223,21 @@ def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Result:
     """Abandon a task; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
     archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
-    merge_lock.settle_dead_merger(crew, by, task_id)
+    _recover_if_dead(crew, by, task_id)
     with crew.change(by, "drop", task_id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, detail=why or None)
         tx.state = backlog.drop(tx.state, task_id, invocation, dependants)
     end_task_work(crew, tx.before, task_id)
     archive_moves.archive_if_due(crew, by)
     return make_result(tx.before, tx.state, task_id, "liza status")
+
+
+def _recover_if_dead(crew: Crew, by: str, task_id: str) -> None:
+    """Recover the merge of the task if its merger has died."""
+    if claims.get_task(crew.board.read(), task_id).merging is not None:
+        from liza.crew.merging import merge_lock  # few tasks are being merged
+
+        merge_lock.recover_if_dead(crew, by, task_id)
 
 
 def release(crew: Crew, task_id: str) -> Result:

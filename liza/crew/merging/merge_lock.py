@@ -46,8 +46,8 @@ def hold_merge_lock_in_turn(crew: Crew) -> Iterator[Crew]:
         lock.release()
 
 
-def settle_dead_merger(crew: Crew, by: str, task_id: str) -> None:
-    """Recover the merge of a task if its merger has died: a person must not wait for one that nobody continues.
+def recover_if_dead(crew: Crew, by: str, task_id: str) -> None:
+    """Recover the merge of a task if its merger has died: a person need not wait for a merge that no process continues.
 
     Does nothing while a merger runs. Raises Refused, GitFailed.
     """
