@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from enum import Enum
+from typing import Any, Literal, get_origin
 
 import msgspec
 import pytest
@@ -17,7 +19,7 @@ from liza.board.text.splice import sorted_comments
 from liza.board.text.values import FREE_FORM_KEYS, TIME_KEYS, from_plain, to_plain
 from liza.board.write_intent import sha
 from liza.rules.errors import BoardTooNew, BoardUnreadable
-from liza.rules.model import Agent, Anomaly, Discovery, Event, Handoff, Reservation, State, Status, Task
+from liza.rules.model import Agent, Anomaly, Config, Discovery, Event, Handoff, Reservation, State, Status, Task
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 replace = msgspec.structs.replace
@@ -510,3 +512,20 @@ def test_any_board_becomes_any_other_and_every_comment_of_what_stays_stays(
     assert sorted(set(sorted_comments(text))) == sorted(set(sorted_comments(made)))
     assert made.count("url: http://x") == text.count("url: http://x")
     splice(text, after)
+
+
+def _choices(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The settings below ``kind`` that have one of some words."""
+    for field in msgspec.structs.fields(kind):
+        if get_origin(field.type) is Literal or (isinstance(field.type, type) and issubclass(field.type, Enum)):
+            yield (*path, field.encode_name)
+        elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from _choices(field.type, (*path, field.encode_name))
+
+
+@pytest.mark.parametrize("path", sorted(_choices(Config)), ids=".".join)
+def test_a_setting_with_another_word_than_its_own_is_told_with_the_words_it_can_have(path: tuple[str, ...]) -> None:
+    lines = [f"{'  ' * depth}{name}:" for depth, name in enumerate(("config", *path))]
+    text = "version: 1\nrevision: 1\ngoal: {id: g, status: IN_PROGRESS}\n" + "\n".join(lines)
+    with pytest.raises(BoardUnreadable, match=r"one of [a-z]+, [a-z]+"):
+        document.load_state(f"{text} nonsense\n")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -181,9 +181,11 @@ def _allowed_keys(kind: Any, field_path: str, wanted: str) -> str:
 
 
 def _enum_values(kind: Any, field_path: str) -> list[str]:
-    """Return the values of the enum at a path below ``kind``."""
+    """Return the values of the enum, or the literals, at a path below ``kind``."""
     for name in re.findall(r"(?:^|\.)([A-Za-z_]\w*)", field_path):
         kind = struct_fields(find_struct(kind))[name]
+    if get_origin(kind) is Literal:
+        return list(map(str, get_args(kind)))
     enum = next(member for member in (kind, *get_args(kind)) if isinstance(member, type) and issubclass(member, Enum))
     return [str(member.value) for member in enum]
 
