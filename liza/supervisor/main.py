@@ -211,15 +211,25 @@ def _stop_at_eof(supervisor: Supervisor) -> None:
 
 def _install_signal_handlers(supervisor: Supervisor) -> None:
     """Turn SIGINT, SIGTERM and SIGHUP into StopRequest events; the second signal forces the stop. SIGUSR1 asks it to
-    leave when its agent has no work."""
-    received, repeats = {"count": 0}, Repeats()
+    leave when its agent has no work.
 
-    def handle(number: int, frame: object) -> None:
-        if not repeats.is_new(number):
-            return
-        received["count"] += 1
-        supervisor.events.put(StopRequest(force=received["count"] > 1))
+    A thread reads the signals from a pipe that Python's C code writes to. A handler in Python would run only when the
+    main thread runs, and that waits for an event: the kernel may give the signal to another thread.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda number, frame: None)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, handle)
-    signal.signal(signal.SIGUSR1, lambda number, frame: supervisor.events.put(RetireRequest()))
+    def listen() -> None:
+        count, repeats = 0, Repeats()
+        while numbers := os.read(reader, 1):
+            number = numbers[0]
+            if number == signal.SIGUSR1:
+                supervisor.events.put(RetireRequest())
+            elif repeats.is_new(number):
+                count += 1
+                supervisor.events.put(StopRequest(force=count > 1))
+
+    threading.Thread(target=listen, name="signals", daemon=True).start()

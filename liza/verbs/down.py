@@ -10,13 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.crew import layout
-from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging import merge_lock
 from liza.crew.project import commands
-from liza.crew.recovery import earlier_slots, saved_specs
+from liza.crew.recovery import earlier_slots, saved_specs, task_branches
 from liza.crew.result import Result
 from liza.crew.serving import api_server
 from liza.programs.session import run_directory, session_process
@@ -277,16 +276,13 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
 
 
 def _list_task_branches(crew: Crew) -> list[str]:
-    """Branches of tasks of this crew. A branch below ``task/`` without a task is a person's own, and each counts as one
-    if the board or the archive cannot be read."""
-    branches = _list_refs(crew, "refs/heads/task/")
+    """Branches of tasks, not those of a person below ``task/``; none if the board or the archive cannot be read."""
+    branches = [ref.removeprefix("refs/heads/") for ref in _list_refs(crew, "refs/heads/task/")]
     try:
-        tasks = {task.id for task in crew.board.read().tasks}
-        index = archived_tasks.open_index(crew)
-        tasks |= set() if index is None else set(index.ids())
-    except LizaError:
+        persons = task_branches.find_persons_branches(crew, branches)
+    except (LizaError, OSError):
         return []
-    return [ref for ref in branches if ref.removeprefix("refs/heads/task/") in tasks]
+    return [f"refs/heads/{branch}" for branch in branches if branch not in persons]
 
 
 def _has_unique_content(crew: Crew, ref: str, staying: list[str]) -> bool:

@@ -57,11 +57,11 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
 
 def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
     """Raise Refused if a person has a branch with the name of a task's: its work would be taken for the task's."""
-    from liza.repo.merge import merges  # only new tasks need it
+    from liza.crew.recovery import task_branches  # only new tasks need these two
+    from liza.repo.merge import merges
 
-    tasks = {task.id for task in crew.board.read().tasks}
-    branches = [branch_of(task.id) for task in requested if task.id not in tasks]
-    for branch in merges.find_branches(crew.git, *branches) if branches else ():
+    branches = merges.find_branches(crew.git, *(branch_of(task.id) for task in requested)) if requested else {}
+    for branch in sorted(task_branches.find_persons_branches(crew, branches)) if branches else ():
         other = branch.replace("/", "-")
         raise Refused(f"there is a branch {branch} already", shlex.join(["git", "branch", "-m", branch, other]))
 
