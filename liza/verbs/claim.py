@@ -16,6 +16,7 @@ from liza.rules.paths import check_task_id as checked_task_id
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.picking import Evidence, Pick
+from liza.rules.tasks.task_groups import task_groups
 from liza.rules.value_classes import Value, replace
 from liza.system import crash_points, processes
 from liza.system.file_lock import Lock
@@ -108,6 +109,11 @@ def claim_task(
 
 def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> tuple[TaskClaim, Evidence]:
     before = crew.board.read()
+    if any(task.reservation for task in task_groups(before).held):
+        from liza.crew.recovery import recover  # nearly always no other claim is under way
+
+        if recover.undo_dead_reservations(crew, patience=0):
+            before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
         from liza.crew.archive import archived_tasks  # not needed for a task of the board
 

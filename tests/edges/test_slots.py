@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from liza.verbs.merge import merge
 from liza.verbs.submit import submit
 from liza.verbs.task import add, release
 from liza.verbs.verdict import verdict
+from tests.campaign import forks
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 
@@ -96,6 +98,25 @@ def test_prune_removes_free_slots_only_and_a_later_claim_creates_one_again(crew:
     assert crew.task("e").worktree == "s2"
     crew.claimed("f", "coder-4")
     assert (crew.crew.paths.slot("s3") / "README.md").exists()
+
+
+def test_a_file_in_the_place_of_a_slot_is_set_beside_it_and_the_task_is_claimed(crew: Merges) -> None:
+    there = crew.claimed("a")
+    release(crew.crew, "a")
+    shutil.rmtree(there)
+    there.write_text("mine\n")
+    claim(crew.crew, "coder-1", "a")
+    assert (there / "a.txt").read_text() == "a\n"
+    assert [path.read_text() for path in there.parent.glob(f"*{there.name}-1")] == ["mine\n"]
+    assert "slot_set_aside" in crew.alarms()
+
+
+def test_a_claim_that_was_killed_does_not_keep_its_task_or_its_agent(crew: Merges) -> None:
+    add(crew.crew, [TaskFields("a", "Write", "it is there", "a.txt", "README.md")])
+    quiet = crew.check.parent / "quiet"
+    assert forks.run(lambda: claim(crew.crew, "coder-1", "a"), "claim.prepared", quiet=quiet) == -signal.SIGKILL
+    assert crew.task("a").reservation is not None
+    assert claim(crew.crew, "coder-1", "a").task == "a"
 
 
 def test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use(crew: Merges) -> None:

@@ -145,8 +145,10 @@ class SlotAccess(Value, dict=True):
         error = slots_directory.foreign_error(self.paths, self.common_dir)
         if error is not None:
             raise error
-        git_dir = self._git_dir(slot)
-        if git_dir is None or slot_records.is_half_made(git_dir) or not self.paths.slot(slot).is_dir():
+        git_dir, path = self._git_dir(slot), self.paths.slot(slot)
+        if path.exists() and not path.is_symlink() and not path.is_dir():
+            stuck_slots.clear_slot_path(path)
+        if git_dir is None or slot_records.is_half_made(git_dir) or not path.is_dir():
             self.add(slot, commit)
 
     def _open_slot(self, slot: str) -> tuple[Path, SlotOwner | None]:
