@@ -9,15 +9,18 @@ from liza.rules.value_classes import Value
 
 
 class CommitsAhead(Value):
-    """``commits`` of ``integration`` are not in ``branch``."""
+    """``commits`` of ``integration`` are not in ``branch``, which has ``own`` commits that integration has not."""
 
     integration: str
     branch: str
     commits: int
+    own: int = 0
 
     @property
     def next(self) -> str:
         """Command that merges them; without any, the commands that end or continue the crew."""
+        if self.commits and self.own:
+            return "liza sync && liza land --merge"
         return "liza land --merge" if self.commits else "liza down --purge, or go on: liza task add"
 
     @property
@@ -40,5 +43,5 @@ def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:
         return None
     if not crew.git.ok("rev-parse", "-q", "--verify", f"refs/heads/{head}"):
         return None
-    commits = int(crew.git.out("rev-list", "--count", f"refs/heads/{head}..refs/heads/{into}"))
-    return CommitsAhead(into, head, commits)
+    counts = crew.git.out("rev-list", "--count", "--left-right", f"refs/heads/{head}...refs/heads/{into}").split()
+    return CommitsAhead(into, head, commits=int(counts[1]), own=int(counts[0]))

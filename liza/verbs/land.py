@@ -150,6 +150,7 @@ def _advance(crew: Crew, landing: Landing, again: str) -> None:
     advance = merges.advance_branch(crew.git, landing.branch, landing.tip, landing.before)
     if advance.outcome is MoveOutcome.WAITING:
         files = ", ".join(advance.files) or advance.reason
-        raise Refused(f"nothing was landed: {landing.branch} is checked out, and {files} is in the way", "git status")
+        step = merges.status_command(crew.git, advance.checkout)
+        raise Refused(f"nothing was landed: {landing.branch} is checked out, and {files} is in the way", step)
     if advance.outcome is MoveOutcome.LOST:
         raise Refused(f"nothing was landed: {landing.branch} moved while the tests ran", again)

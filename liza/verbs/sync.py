@@ -114,7 +114,8 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             merges.delete_candidate(crew.git, _CANDIDATE_NAME)
         if advance.outcome is MoveOutcome.WAITING:
             names = ", ".join(advance.files) or "files"
-            raise Refused(f"{into} is checked out, and the merge would overwrite {names}", "git status")
+            step = merges.status_command(crew.git, advance.checkout)
+            raise Refused(f"{into} is checked out, and the merge would overwrite {names}", step)
         if advance.outcome is MoveOutcome.MOVED:
             details = {"branch": source, "merge_commit": candidate_commit, "tested": tested}
             test_note = "its tests pass" if tested else "untested"

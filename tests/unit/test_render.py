@@ -239,6 +239,8 @@ def test_the_end_says_how_far_integration_is_ahead_and_the_next_command() -> Non
     ahead = {"integration": "integration", "branch": "main", "commits": 3}
     lines = render_crew.format_status(summary(goal=goal, ahead=ahead), False).splitlines()
     assert lines[1] == "the goal is COMPLETED; integration is 3 commits ahead of main: liza land --merge"
+    own = render_crew.format_status(summary(goal=goal, ahead={**ahead, "own": 2}), False).splitlines()
+    assert own[1].endswith("integration is 3 commits ahead of main: liza sync && liza land --merge")
     assert "integration is 1 commit ahead" in render_crew.format_status(
         summary(goal=goal, ahead={**ahead, "commits": 1}), False
     )

@@ -102,7 +102,8 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> bool:
     crash_points.point("epic", "advanced")
     if advance.outcome is MoveOutcome.WAITING:
         files = ", ".join(advance.files) or "files"
-        raise Refused(f"{batch.branch} is checked out, and changed files are in the way: {files}", "git status")
+        step = merges.status_command(crew.git, advance.checkout)
+        raise Refused(f"{batch.branch} is checked out, and changed files are in the way: {files}", step)
     if advance.outcome is MoveOutcome.LOST:
         _drop(crew, by, job.epic)
         return False

@@ -187,6 +187,13 @@ def sync_checkout(git: Git, branch: str, candidate: str, expected: str) -> Advan
     return AdvanceResult(MoveOutcome.MOVED, checkout=checkout)
 
 
+def status_command(git: Git, checkout: Path | None) -> str:
+    """Return the command that shows the changed files of a checkout; ``git`` is that of the person's repository."""
+    if checkout is None or checkout == git.directory:
+        return "git status"
+    return shlex.join(["git", "-C", str(checkout), "status"])
+
+
 def restore_branch(git: Git, branch: str, commit: str) -> bool:
     """Put ``branch`` back to ``commit`` after tests moved or deleted it. Return whether it is there.
 
