@@ -34,8 +34,8 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "resume": "steer_commands",
     "sync": "steer_commands",
     "merge": "steer_commands",
-    "land": "land",
-    "push": "land",
+    "land": "steer_commands",
+    "push": "steer_commands",
     "queue": "queue",
     "slots": "slots",
     "epics": "epics",
@@ -51,6 +51,7 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "archive": "board_commands",
     "gc": "board_commands",
     "edit": "board_commands",
+    "config": "config",
     "lock": "board_commands",
     "restore": "board_commands",
 }
@@ -125,7 +126,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         "Agents' own",
         ("ready", "submit", "verdict", "block", "handoff", "report", "heartbeat", "exit", "hook"),
     ),
-    ("The file", ("archive", "gc", "edit", "lock", "restore")),
+    ("The file", ("archive", "gc", "edit", "config get", "config set", "lock", "restore")),
 )
 
 LONG_COMMANDS: Final = frozenset(

@@ -82,6 +82,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "archive": ("archive", REFUSED),
     "gc": ("gc", REFUSED),
     "edit": ("edit", REFUSED),
+    "config get": ("config get queue.batch", READS),
+    "config set": ("config set queue.batch 3", REFUSED),
     "lock": ("lock -- true", REFUSED),
     "restore": ("restore --last-good", REFUSED),
     "liza-agent": ("coder-8 --program script:/bin/true", REFUSED),

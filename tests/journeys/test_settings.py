@@ -124,3 +124,29 @@ def test_settings_that_no_history_shows_to_be_confirmed_are_told_after_pins_are_
     crew.paths.pins.unlink()
     assert "no setting was ever confirmed by a person" in crew.run("doctor", "--fix").stdout
     assert [one["next"] for one in alerts(crew)] == ["liza doctor --accept settings"]
+
+
+def test_config_set_keeps_comments_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
+    red.liza("edit", EDITOR=r"sed -i 's|^  integration_command: .*|  # the tests\n&  # slow|'")
+    type_in(red, "permissions: .*", "permissions: bypass")
+    told = red.json("config", "set", "integration_command", "true")
+    assert told["result"] == "changed"
+    text = red.paths.state.read_text()
+    assert "# the tests" in text
+    assert "# slow" in text
+    assert [one["about"] for one in alerts(red)] == ["permissions"]
+    assert red.liza("config", "get", "integration_command") == "true\n"
+    assert red.json("config", "get", "permissions")["on_board"] == "bypass"
+    names = [row["name"] for row in red.json("config", "get")["settings"]]
+    assert "queue.batch" in names
+    assert red.json("config", "set", "integration_command", "true")["result"] == "unchanged"
+    red.liza("config", "set", "permissions", "bypass")
+    assert alerts(red) == []
+
+
+def test_config_set_of_one_value_does_not_confirm_what_was_changed_beside_it(red: Crew) -> None:
+    red.liza("config", "set", "queue.batch", "3")
+    type_in(red, "batch: 3", "batch: 3\\n    retries: 9")
+    assert "config.queue was changed outside" in red.run("config", "set", "queue.batch", "4").stderr
+    red.liza("config", "set", "bach", "4", code=2)
+    assert [one["about"] for one in alerts(red)] == ["queue"]

@@ -1,0 +1,90 @@
+"""Single settings: what a typed text means, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from liza.rules.errors import Refused, UsageError
+from liza.rules.model import Config, QueueSettings
+from liza.rules.project import setting_values
+from tests.unit.boards import board, with_config
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("queue.batch", "5", 5),
+        ("slots.max", "2", 2),
+        ("slots.max", "null", None),
+        ("slots.max", "none", None),
+        ("routing", "record", "record"),
+        ("integration_command", "true", "true"),
+        ("integration_command", "5", "5"),
+        ("integration_command", "make a,b", "make a,b"),
+        ("integration_command", "null", None),
+        ("context_handoff", "1", 1.0),
+        ("delivery.require_acknowledgment", "false", False),
+        ("sandbox_copy", ".env", (".env",)),
+        ("sandbox_copy", ".env, .env.test", (".env", ".env.test")),
+        ("sandbox_copy", '["a,b"]', ("a,b",)),
+        ("programs.coder", "codex", "codex"),
+        ("budget.money_per_task", "2.5", 2.5),
+    ],
+)
+def test_a_typed_text_is_read_by_the_type_of_the_setting(name: str, text: str, value: Any) -> None:
+    config = setting_values.change_setting(board(), name, text).config
+    outer, _, inner = name.partition(".")
+    nested = getattr(config, outer)
+    assert (nested[inner] if isinstance(nested, dict) else getattr(nested, inner) if inner else nested) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("queue.batch", "many", "config.queue.batch cannot be 'many': expected `int`, got `str`"),
+        ("queue.batch", "0", "config.queue.batch is 0, expected 1 or more"),
+        ("queue.batch", "null", "cannot be 'null'"),
+        ("routing", "best", "config.routing cannot be 'best': invalid enum value 'best'"),
+        ("queue", "5", "config.queue cannot be '5'"),
+        ("queue.bach", "5", "did you mean batch"),
+        ("batch", "5", "did you mean queue.batch"),
+        ("rooting", "first", "did you mean routing"),
+        ("routing.x", "first", "config.routing.x is no setting"),
+        ("programs.", "x", "config.programs. is no setting"),
+        ("", "x", "config. is no setting"),
+        ("poll_interval", "[" * 100_000, "cannot be"),
+    ],
+)
+def test_an_unknown_name_and_a_value_that_cannot_be_are_refused(name: str, text: str, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        setting_values.change_setting(board(), name, text)
+    assert message in refused.value.message
+    assert refused.value.hint.startswith("liza config get")
+
+
+def test_the_result_of_the_proof_is_not_a_setting_to_type() -> None:
+    with pytest.raises(Refused, match="proof"):
+        setting_values.change_setting(board(), "proof.outcome", "proved")
+
+
+def test_without_a_text_a_setting_gets_its_default_and_others_stay() -> None:
+    state = with_config(board(), queue=QueueSettings(batch=3, retries=4), programs={"coder": "a", "planner": "b"})
+    assert setting_values.change_setting(state, "queue.batch", None).config.queue == QueueSettings(retries=4)
+    assert setting_values.change_setting(state, "queue", None).config.queue == QueueSettings()
+    assert setting_values.change_setting(state, "programs.coder", None).config.programs == {"planner": "b"}
+
+
+def test_all_settings_are_listed_by_names_that_can_be_read_and_changed() -> None:
+    rows = setting_values.list_settings(Config(), Config())
+    assert {"queue.batch", "slots.max", "routing", "gates"} <= {row.name for row in rows}
+    for row in rows:
+        assert setting_values.get_setting(Config(), Config(), row.name) == row
+        assert row.value == row.default
+        assert not row.unconfirmed
+
+
+def test_a_setting_that_is_not_in_effect_shows_both_values() -> None:
+    row = setting_values.get_setting(Config(), Config(queue=QueueSettings(batch=2)), "queue.batch")
+    assert (row.value, row.on_board, row.unconfirmed) == (20, 2, True)
