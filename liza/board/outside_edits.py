@@ -15,7 +15,7 @@ _VOLATILE_LINE: Final = lazy_pattern(r"\s*(?:- )?(?:lease_expires|review_lease_e
 _MAX_DIFF: Final = 64 << 10  # characters
 _HUMAN_FIELDS: Final = frozenset(
     ("description", "priority", "created", "spec_ref", "done_when", "scope", "depends_on", "max_iterations")
-) | {"rescope_reason"}
+) | {"rescope_reason", "review"}
 """Fields of a task that people write. In all others the later value of the crew wins."""
 
 _SECTION: Final = lazy_pattern(r"^([a-z_]+):", re.MULTILINE)

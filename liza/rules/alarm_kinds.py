@@ -51,6 +51,7 @@ class AlarmKind(StrEnum):
     NEVER_CLAIMABLE = "never_claimable"
     NEEDS_ANOTHER_CODER = "needs_another_coder"
     NEEDS_REVIEWER = "needs_reviewer"
+    NEEDS_VERDICT = "needs_verdict"
     APPROACHING_LIMITS = "approaching_limits"
     BLOCKED = "blocked"
     HYPOTHESIS_EXHAUSTION = "hypothesis_exhaustion"

@@ -143,7 +143,8 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``merge_rank`` are merged first.
 
     A task of an ``epic`` is merged into the branch of the epic, one with a ``target`` into that branch, all others into
-    integration. ``landed`` is the commit with which its epic landed on integration.
+    integration. ``landed`` is the commit with which its epic landed on integration. A task with the ``review`` ``human``
+    is reviewed by a person; no agent claims its review.
     """
 
     id: str
@@ -192,6 +193,7 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     integration_fix: bool = False
     handoff_pending: bool = False
     max_iterations: int | None = None
+    review: Literal["agent", "human"] = "agent"
     history: tuple[Event, ...] = ()
 
 

@@ -9,6 +9,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
 from liza.rules.errors import Refused, UsageError
+from liza.rules.model import State
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, reviews
 
@@ -69,6 +70,15 @@ def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | N
     with crew.change(by, word, task_id) as tx:
         judge = reviews.approve if word == "approve" else reviews.reject
         tx.state = judge(tx.state, task_id, by, commit_id, crew.clock.now(), reason)
-    coder = claims.get_task(tx.state, task_id).assigned_to
-    step = f"liza merge {task_id}" if word == "approve" else f"liza claim {task_id} --agent {coder}"
-    return make_result(tx.before, tx.state, task_id, step)
+    return make_result(tx.before, tx.state, task_id, _next_step(crew, tx.state, word, task_id))
+
+
+def _next_step(crew: Crew, state: State, word: str, task_id: str) -> str:
+    """Return what happens after a person's verdict: a running crew goes on by itself."""
+    coder = claims.get_task(state, task_id).assigned_to
+    if word == "approve":
+        is_running = any(crew.is_supervised(agent) for agent in state.agents)
+        return "liza status: the crew merges it" if is_running else f"liza merge {task_id}"
+    if coder is not None and crew.is_supervised(coder):
+        return f"liza status: {coder} continues it"
+    return f"liza claim {task_id} --agent {coder}"

@@ -33,6 +33,10 @@ def waits(state: State, roles: frozenset[str] = ALL, **lacks: MissingParts) -> l
     return [alarm.next for alarm in waiting_alarms(state, NOW, lacks, roles)]
 
 
+def for_person() -> Task:
+    return task("t", S.READY_FOR_REVIEW, review_commit=HEAD, review="human")
+
+
 FILES: dict[str, Any] = {
     "review_commit": HEAD,
     "approved_by": "code-reviewer-1",
@@ -55,6 +59,8 @@ FILES: dict[str, Any] = {
         (board(), WORKERS, ["liza task add --help"]),
         (board(), ALL, []),
         (board(task("t", S.READY_FOR_REVIEW, review_commit=HEAD)), frozenset({"coder"}), ["liza up"]),
+        (board(for_person()), ALL, ['liza verdict approve --task t "…"']),
+        (board(for_person(), task("other")), ALL, []),
         (board(task(), agents=agents("code-reviewer-1")), frozenset({"code-reviewer"}), ["liza up"]),
         (board(task("t", S.MERGED)), WORKERS, []),
         (planned_twice(board(task("t", S.MERGED))), ALL, ["liza task list"]),
@@ -71,11 +77,12 @@ def test_a_draft_that_waits_for_a_document_names_the_command_that_commits_it() -
     assert waits(state, t=MissingParts(("spec a.md is not committed",), "git add a.md")) == ["git add a.md"]
 
 
-def test_a_crew_without_a_reviewer_names_the_tasks_that_wait_and_starts_one_as_its_other_agents_run() -> None:
+def test_in_a_crew_without_a_reviewer_a_person_reviews_and_can_start_one_as_its_other_agents_run() -> None:
     state = board(task("t", S.READY_FOR_REVIEW, review_commit=HEAD), agents=crewed("coder-1"))
     (alarm,) = waiting_alarms(state, NOW, {}, frozenset({"coder"}))
-    assert "t (no reviewer runs)" in alarm.message
-    assert alarm.next == "liza up --planners 0 --program codex"
+    assert alarm.next == 'liza verdict approve --task t "…"'
+    assert "because the crew has no reviewer (liza up --planners 0 --program codex)" in alarm.message
+    assert "liza diff t" in alarm.message
 
 
 def crewed(*names: str) -> dict[str, Agent]:
@@ -86,15 +93,21 @@ def missing_reviewer(state: State, offline: set[str], **exits: SupervisorExit) -
     named = {name.replace("_", "-"): left for name, left in exits.items()}
     facts = AlarmFacts(evidence=Evidence(offline=frozenset(offline)), exits=named)
     alarms = evaluate_alarms(state, NOW, facts)
-    return [(alarm.message, alarm.next) for alarm in alarms if alarm.kind == AlarmKind.NEEDS_REVIEWER]
+    kinds = (AlarmKind.NEEDS_REVIEWER, AlarmKind.NEEDS_VERDICT)
+    return [(alarm.kind, alarm.next) for alarm in alarms if alarm.kind in kinds]
 
 
 def test_status_says_that_no_reviewer_runs_while_others_do_and_says_nothing_of_a_crew_that_was_stopped() -> None:
     waiting = task("t", S.READY_FOR_REVIEW, review_commit=HEAD)
-    told = [("t waits for a review, and no reviewer runs", "liza up --planners 0 --program codex")]
+    told = [("needs_reviewer", "liza up --planners 0 --program codex")]
+    judge = [("needs_verdict", 'liza verdict approve --task t "…"')]
     never_had_one = board(waiting, agents=crewed("coder-1"))
-    assert missing_reviewer(never_had_one, set()) == told
-    assert missing_reviewer(never_had_one, {"coder-1"}) == told
+    assert missing_reviewer(never_had_one, set()) == judge
+    assert missing_reviewer(never_had_one, {"coder-1"}) == judge
+    stopped_it = never_had_one.with_agent(
+        "code-reviewer-1", Agent(role="code-reviewer", status="OFFLINE", program="codex")
+    )
+    assert missing_reviewer(stopped_it, {"code-reviewer-1"}) == judge
     stopped = board(waiting, agents=crewed("coder-1", "code-reviewer-1"))
     assert missing_reviewer(stopped, {"code-reviewer-1"}) == told
     assert missing_reviewer(stopped, {"coder-1", "code-reviewer-1"}) == []
@@ -106,3 +119,9 @@ def test_status_says_that_no_reviewer_runs_while_others_do_and_says_nothing_of_a
     assert missing_reviewer(board(waiting, agents=agents("coder-1")), {"coder-1"}) == []
     under_review = task("t", S.READY_FOR_REVIEW, review_commit=HEAD, reviewing_by="code-reviewer-1")
     assert missing_reviewer(board(under_review, agents=crewed("coder-1")), set()) == []
+
+
+def test_a_task_that_a_person_reviews_is_an_alarm_with_the_command_also_with_reviewers() -> None:
+    state = board(for_person(), agents=crewed("coder-1", "code-reviewer-1"))
+    assert missing_reviewer(state, set()) == [("needs_verdict", 'liza verdict approve --task t "…"')]
+    assert missing_reviewer(board(for_person()), set()) == [("needs_verdict", 'liza verdict approve --task t "…"')]

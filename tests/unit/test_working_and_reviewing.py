@@ -427,3 +427,30 @@ def test_a_successor_that_waits_for_what_it_supersedes_is_refused() -> None:
 def test_a_number_that_no_task_can_have_is_a_usage_error_when_edited_too(fields: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         backlog.edit(board(task("a")), TaskFields("a", **fields), RequestContext(ME, SPECS))
+
+
+def for_person() -> State:
+    """Work that was submitted for the review of a person."""
+    state, _ = submitted(board(task(review="human")))
+    return state
+
+
+def test_no_agent_claims_or_judges_what_a_person_reviews_and_a_person_does() -> None:
+    state = for_person()
+    with pytest.raises(Refused, match="a person reviews it"):
+        reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({"coder-1.1"})))
+    with pytest.raises(Refused, match="a person reviews task-1"):
+        reviews.approve(state, "task-1", "code-reviewer-1.1", HEAD, NOW)
+    assert reviews.approve(state, "task-1", "human:ana", HEAD, NOW, "good").tasks[0].status is S.APPROVED
+
+
+def test_only_a_person_gives_a_review_back_to_agents_and_successors_inherit_it() -> None:
+    state = board(task("a", review="human"))
+    planner = RequestContext(Invocation(now=NOW, by="planner-1", detail="two concerns"), SPECS)
+    with pytest.raises(Refused, match="only a person can change that"):
+        backlog.edit(state, TaskFields("a", review="agent"), planner)
+    replaced = backlog.supersede(state, "a", [TaskFields("b", **FULL, review="agent")], (), planner)
+    assert replaced.tasks[1].review == "human"
+    assert backlog.edit(state, TaskFields("a", review="agent"), RequestContext(ME, SPECS)).tasks[0].review == "agent"
+    with pytest.raises(UsageError, match="expected agent or human"):
+        backlog.edit(state, TaskFields("a", review="me"), RequestContext(ME, SPECS))

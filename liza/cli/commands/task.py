@@ -33,6 +33,9 @@ EpicOption = Annotated[
 TargetOption = Annotated[
     str | None, typer.Option("--target", metavar="BRANCH", help="Merge it into this branch instead of integration.")
 ]
+ReviewOption = Annotated[
+    str | None, typer.Option("--review", metavar="agent|human", help="Who reviews it; human: no agent, only a person.")
+]
 Draft = Annotated[bool, typer.Option("--draft", help="Keep the task a DRAFT, so that it cannot be claimed.")]
 File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks as YAML, one or a list; - is stdin.")]
 
@@ -88,6 +91,7 @@ def add(
     most: MaxIterationsOption = None,
     epic: EpicOption = None,
     target: TargetOption = None,
+    review: ReviewOption = None,
     draft: Draft = False,
     file: File = None,
     source: Annotated[
@@ -103,7 +107,7 @@ def add(
     from liza.verbs import task as verbs
 
     if file is not None:
-        others = (task_id, desc, done, scope, spec, priority, depends, most, epic, target, source)
+        others = (task_id, desc, done, scope, spec, priority, depends, most, epic, target, review, source)
         if any(value is not None for value in others) or draft:
             raise UsageError("--file cannot be combined with other options", "liza task add --file F")
         tasks = verbs.parse_tasks(read_text(file))
@@ -113,14 +117,14 @@ def add(
         if spec is not None:
             raise UsageError("--from brings its own document, without --spec", f"liza task add --from {source}")
         names = split_names(depends)
-        fields = TaskFields(task_id or "", desc, done, scope, None, priority, names, most, epic, target, draft)
+        fields = TaskFields(task_id or "", desc, done, scope, None, priority, names, most, epic, target, draft, review)
         printing.print_result(add_from_issue(find_crew(), source, fields), as_json)
         return
     elif task_id is None:
         raise UsageError("--id is missing", "liza task add --help")
     else:
         names = split_names(depends)
-        tasks = (TaskFields(task_id, desc, done, scope, spec, priority, names, most, epic, target, draft),)
+        tasks = (TaskFields(task_id, desc, done, scope, spec, priority, names, most, epic, target, draft, review),)
     printing.print_result(verbs.add(find_crew(), tasks), as_json)
 
 
@@ -134,13 +138,16 @@ def edit(
     priority: Priority = None,
     depends: Depends = None,
     most: MaxIterationsOption = None,
+    review: ReviewOption = None,
     draft: Draft = False,
     as_json: JsonOption = False,
 ) -> None:
     """Change the fields of a task that is not claimed. A DRAFT can be claimed when it is complete."""
     from liza.verbs import task as verbs
 
-    fields = TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft=draft)
+    fields = TaskFields(
+        task_id, desc, done, scope, spec, priority, split_names(depends), most, draft=draft, review=review
+    )
     printing.print_result(verbs.edit(find_crew(), fields), as_json)
 
 

@@ -47,6 +47,7 @@ def format_task(task: Row, colour: bool) -> str:
             lines += _indent_text(label, _field_text(task[name]))
     labels = {**_TASK_LABELS, "review_commit": _COMMIT_LABELS.get(str(task["status"]), "submitted commit")}
     texts = {"kept_for": _routing_text(task), "conversation": _conversation_text(task)}
+    texts["review"] = "a person" if task.get("review") == "human" else ""
     lines += ["", _labelled_fields({**task, "now": format_activity(task), **texts}, labels)]
     if task["handoff"] is not None:
         lines += _indent_text("handed over", f"{task['handoff'].summary}\nnext: {task['handoff'].next_action}")
@@ -83,6 +84,7 @@ _TASK_LABELS: Final = {
     "iteration": "try",
     "lease_expires": "lease until",
     "review_commit": "submitted commit",
+    "review": "reviewed by",
     "reviewing_by": "reviewer",
     "review_cycles_total": "rejections",
     "approved_by": "approved by",

@@ -242,6 +242,9 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
 
 
 def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
+    if task.review == "human":
+        yield review_alarms.verdict_alarm(task)
+        return
     if task.reviewing_by in seen.unsupervised:
         return
     if task.reviewing_by and task.review_lease_expires is not None and task.review_lease_expires <= now:

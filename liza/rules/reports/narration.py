@@ -106,6 +106,15 @@ def _edited(event: Event, task: Task) -> str:
     return f"stays a draft: {event.detail}" if event.detail else ""
 
 
+def _verdict_hint(task: Task) -> str:
+    """Return the end of the text about a submission that a person reviews; else empty."""
+    if task.review != "human":
+        return ""
+    from liza.rules.reports.review_alarms import verdict_command  # every verb loads this module
+
+    return f". It waits for your verdict: {verdict_command(task.id)}"
+
+
 def _merged(event: Event, task: Task) -> str:
     tested = "its tests pass" if task.tested else "untested"
     return f"merged as {(event.commit or '')[:10]}, {tested}"
@@ -115,8 +124,8 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.EDIT: _edited,
     E.CLAIM: lambda event, task: f"claimed as {event.run}, try {task.iteration}",
     E.RESUME: lambda event, task: f"goes on as {event.run}, try {task.iteration}",
-    E.SUBMIT: lambda event, task: f"submitted at {(event.commit or '')[:10]}",
-    E.SUBMIT_AGAIN: lambda event, task: f"submitted again at {(event.commit or '')[:10]}",
+    E.SUBMIT: lambda event, task: f"submitted at {(event.commit or '')[:10]}{_verdict_hint(task)}",
+    E.SUBMIT_AGAIN: lambda event, task: f"submitted again at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.HANDOFF: lambda event, task: "handed over to a fresh session",
     E.STOP: lambda event, task: "stopped; it is kept for the same coder",
     E.CRASH: lambda event, task: f"crashed: {_short(event.detail)}",

@@ -20,6 +20,7 @@ _WAITING_KINDS = frozenset(
         "incomplete_draft",
         "stale_draft",
         "needs_another_coder",
+        "needs_verdict",
         "never_claimable",
         "planning_stalled",
         "waiting_for_files",

@@ -11,6 +11,7 @@ from liza.rules.invariants import find_cycle
 from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, Answer, Epic, Event, State, Status, Task
 from liza.rules.paths import check_task_id as checked_id
+from liza.rules.paths import is_person
 from liza.rules.statuses import GoalStatus, SprintStatus
 from liza.rules.tasks.archiving import with_outcomes
 from liza.rules.tasks.claims import get_task
@@ -39,11 +40,14 @@ class TaskFields(Value):
     epic: str | None = None
     target: str | None = None
     draft: bool = False
+    review: str | None = None
 
     def given_fields(self) -> dict[str, Any]:
         """Return the fields that were given, by their names on the board."""
         names = ("description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations")
-        return {name: value for name in (*names, "epic", "target") if (value := getattr(self, name)) is not None}
+        return {
+            name: value for name in (*names, "epic", "target", "review") if (value := getattr(self, name)) is not None
+        }
 
 
 class RequestContext(Value):
@@ -126,6 +130,9 @@ def add(state: State, wanted: Sequence[TaskFields], context: RequestContext) -> 
 def _refuse_numbers(wanted: TaskFields) -> None:
     """Raise UsageError if the id, a branch, the priority (1 to 9) or max_iterations (1 to MAX_TRIES) is invalid."""
     checked_id(wanted.id)
+    if wanted.review not in (None, "agent", "human"):
+        message = f"the review of {wanted.id} is {wanted.review!r}, expected agent or human"
+        raise UsageError(message, "liza task add --help")
     if wanted.epic is not None:
         checked_id(wanted.epic)
     if wanted.target is not None and (wanted.epic is not None or not targets.is_target_name(wanted.target)):
@@ -168,6 +175,7 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
             f"{task.id} is {task.status}: it can be edited only before it is claimed",
             f"liza task supersede {task.id} --file - --because WHY",
         )
+    _refuse_agent_review(task, wanted, context.invocation)
     changes = {name: value for name, value in wanted.given_fields().items() if getattr(task, name) != value}
     changed = replace(task, **changes)
     missing = find_missing(state, changed, context.specs)
@@ -181,6 +189,12 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
     edited = with_outcomes(edited, context.archived)
     _refuse_bad_dependencies(edited, task.id, changed.depends_on)
     return edited
+
+
+def _refuse_agent_review(task: Task, wanted: TaskFields, invocation: Invocation) -> None:
+    """Raise Refused if an agent gives a review to agents that a person has kept for people."""
+    if task.review == "human" and wanted.review == "agent" and not is_person(invocation.by or ""):
+        raise Refused(f"a person reviews {task.id}: only a person can change that", f"liza task show {task.id}")
 
 
 def _refuse_bad_dependencies(state: State, task_id: str, depends_on: Iterable[str]) -> None:
@@ -283,7 +297,12 @@ def supersede(
 
 
 def _in_place_of(task: Task, fields: TaskFields) -> TaskFields:
-    """Return the fields of a successor: it is merged where the task would have been, unless it says otherwise."""
+    """Return the fields of a successor: it is merged where the task would have been, unless it says otherwise.
+
+    If a person reviews the task, a person reviews its successors.
+    """
+    if task.review == "human":
+        fields = replace(fields, review=task.review)
     if fields.epic is not None or fields.target is not None:
         return fields
     return replace(fields, epic=task.epic, target=task.target)

@@ -200,6 +200,8 @@ def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
         return f"{agent} is not a code-reviewer"
     if task.status is not S.READY_FOR_REVIEW:
         return f"it is {task.status}"
+    if task.review == "human":
+        return "a person reviews it"
     if task.reviewing_by is not None and task.review_run not in evidence.abandoned:
         return f"{task.reviewing_by} is reviewing it"
     if agent in authors(task):

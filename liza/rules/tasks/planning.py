@@ -196,11 +196,16 @@ def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
     return tuple(task.id for task in unfinished)
 
 
+def waits_for_verdict(task: Task) -> bool:
+    """Return whether only a person can review the submitted work of a task."""
+    return task.status is S.READY_FOR_REVIEW and task.review == "human"
+
+
 def find_missing_roles(state: State, roles: frozenset[str]) -> dict[str, tuple[str, ...]]:
     """Return the roles beside ``roles`` that open tasks wait for: role → ids of those tasks."""
     needs: dict[str, tuple[str, ...]] = {}
     for task in state.tasks:
-        role = _NEEDS.get(task.status)
+        role = _NEEDS.get(task.status) if not waits_for_verdict(task) else None
         if role is not None and role not in roles and not unmet_dependencies(state, task):
             needs[role] = (*needs.get(role, ()), task.id)
     return needs
@@ -221,6 +226,8 @@ def _has_role(task: Task, roles: frozenset[str]) -> bool:
     """Return whether one of ``roles`` continues tasks of this status. Every supervisor merges."""
     if task.status is S.APPROVED:
         return bool(roles)
+    if waits_for_verdict(task):
+        return False
     return _NEEDS.get(task.status, "planner") in roles - {"planner"}
 
 

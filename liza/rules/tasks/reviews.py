@@ -154,6 +154,8 @@ def _get_task_for_verdict(state: State, task_id: str, by: str, verb: HistoryEven
     else:
         if has_done(task, verb, by) or (verb is E.REJECT and has_done(task, E.DEADLOCK, by)):
             return None
+        if task.review == "human":
+            raise Refused(f"a person reviews {task_id}", f"liza task show {task_id}")
         if agent_of(by) in authors(task):
             raise Refused(
                 f"{agent_of(by)} wrote {task_id}: an agent cannot review its own work", f"liza task show {task_id}"
