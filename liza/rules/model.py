@@ -143,8 +143,8 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``merge_rank`` are merged first.
 
     A task of an ``epic`` is merged into the branch of the epic, one with a ``target`` into that branch, all others into
-    integration. ``landed`` is the commit with which its epic landed on integration. A task with the ``review`` ``human``
-    is reviewed by a person; no agent claims its review.
+    integration. ``landed`` is the commit with which its epic landed on integration. With the ``review`` ``human`` a
+    person reviews it, and no agent claims its review.
     """
 
     id: str
