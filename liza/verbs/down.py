@@ -117,6 +117,14 @@ def _stop(crew: Crew, agent: str, *, now: bool) -> None:
     path = crew.paths.supervisor_lock(agent)
     pid = lock_holders.find_holder(path)
     if pid is None:
+        # It ended since the look at its lock, or that lock was another process's that looked as well.
+        with suppress(LockTimeout):
+            lock = Lock(path)
+            lock.acquire(timeout=LOCK_TIMEOUT)
+            lock.release()
+            return
+        pid = lock_holders.find_holder(path)
+    if pid is None:
         raise Refused(f"the supervisor of {agent} holds its lock, but its pid is unknown", f"fuser {path}")
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)

@@ -16,7 +16,7 @@ import pytest
 from liza.crew.crew import Crew
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.system import file_lock, processes
+from liza.system import file_lock, lock_holders, processes
 from liza.verbs.down import down
 from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
 
@@ -52,6 +52,25 @@ def test_a_supervisor_is_stopped_by_its_lock_and_not_by_the_pid_that_somebody_wr
         assert down(crew).details["stopped"] == ["coder-1"]
         assert supervisor.wait(9) == -15
         assert victim.poll() is None
+
+
+def test_a_supervisor_that_ends_while_down_looks_for_its_process_is_no_error(
+    crew: Crew,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = crew.paths.supervisor_lock("coder-1")
+    find_holder = lock_holders.find_holder
+    with running(sys.executable, "-c", HOLD, str(path)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+
+        def end_first(lock: Path) -> int | None:
+            process.kill()
+            process.wait()
+            return find_holder(lock)
+
+        monkeypatch.setattr(lock_holders, "find_holder", end_first)
+        assert down(crew).details["stopped"] == ["coder-1"]
 
 
 def test_a_lock_file_that_somebody_made_large_is_read_in_part(tmp_path: Path) -> None:

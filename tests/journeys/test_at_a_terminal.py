@@ -49,7 +49,7 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
     assert "3 tasks wait for you" in first[0]
     assert first[1].startswith("no supervisor runs, so no task goes on: liza up")
     assert first[3].startswith("! t1 is blocked (no document says it) and asks: Which one for t1? / And when? (for ")
-    assert first[3] == '    liza answer t1 "…"'
+    assert first[4] == '    liza answer t1 "…"'
 
     shown = at_a_terminal(crew, "answer", typed="red\nnow\n\nblue\nlater\n")
     assert "3 of 3" in shown
