@@ -146,7 +146,10 @@ def merge_edit(
         goal=_merge_value(base.goal, newest.goal, edited.goal) if base else edited.goal,
         config=_merge_value(base.config, newest.config, edited.config) if base else edited.config,
         handoff=_merge_table(base.handoff if base else None, newest.handoff, edited.handoff),
-        **{name: _merge_rows(getattr(newest, name), getattr(edited, name)) for name in _ROW_SECTIONS},
+        **{
+            name: _merge_rows(getattr(base, name) if base else (), getattr(newest, name), getattr(edited, name))
+            for name in _ROW_SECTIONS
+        },
     )
 
 
@@ -197,9 +200,17 @@ def _merge_table(base: dict[str, Any] | None, newest: dict[str, Any], edited: di
     return merged
 
 
-def _merge_rows(newest: tuple[FrozenStruct, ...], edited: tuple[FrozenStruct, ...]) -> tuple[FrozenStruct, ...]:
-    """Rows are only added: append the rows that the copy did not have."""
-    return (*edited, *(entry for entry in newest if entry not in edited))
+def _merge_rows(
+    base: tuple[FrozenStruct, ...], newest: tuple[FrozenStruct, ...], edited: tuple[FrozenStruct, ...]
+) -> tuple[FrozenStruct, ...]:
+    """Merge rows, which the crew adds and resolves but never removes.
+
+    A row that the crew changed since the base, in the same position, replaces its old text in the copy. Rows that the
+    copy did not have are appended.
+    """
+    changed = [(was, now) for was, now in zip(base, newest, strict=False) if was != now and was not in newest]
+    rows = tuple(next((now for was, now in changed if was == entry), entry) for entry in edited)
+    return (*rows, *(entry for entry in newest if entry not in rows))
 
 
 def restore_run_counters(newest: State, edited: State) -> State:

@@ -227,7 +227,27 @@ class PlanningClaim(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
     lease_expires: datetime | None = None
 
 
+class Urgency(StrEnum):
+    """Urgency of a discovery. An immediate one wakes a planner at once."""
+
+    IMMEDIATE = "immediate"
+    DEFERRED = "deferred"
+
+
+URGENCIES = tuple(Urgency)
+
+
+class Resolution(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who closed a report without a task, when and why."""
+
+    by: str
+    timestamp: datetime
+    why: str
+
+
 class Discovery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A fault outside the scope of a task. It is open until it is a task (``converted_to_task``) or ``resolved``."""
+
     id: str
     by: str = ""
     during: str | None = None
@@ -237,6 +257,17 @@ class Discovery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     recommendation: str = ""
     created: datetime | None = None
     converted_to_task: str | None = None
+    resolved: Resolution | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has been decided about it."""
+        return self.converted_to_task is None and self.resolved is None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it is open and must not wait."""
+        return self.urgency == Urgency.IMMEDIATE and self.is_open
 
 
 class Handoff(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -258,6 +289,7 @@ class Anomaly(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     reporter: str = ""
     type: str
     details: dict[str, Any] = {}
+    resolved: Resolution | None = None
 
 
 class HumanNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,21 +1,47 @@
-"""report: record an anomaly."""
+"""report: record a discovery or an anomaly, and resolve one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from liza.crew.caller import identify_caller
+from liza.crew.caller import identify_caller, require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.rules.model import Anomaly
-from liza.rules.tasks import coding
+from liza.rules.governance import board_reports
+from liza.rules.model import Anomaly, Discovery, Resolution
+from liza.rules.value_classes import replace
 
 
 def report(crew: Crew, kind: str, text: str, details: Mapping[str, str]) -> Result:
-    """Write an anomaly on the board. Raises UsageError, Refused, NotOwner."""
+    """Write a discovery or an anomaly on the board. Raises UsageError, Refused, NotOwner.
+
+    The kind ``discovery`` has the details ``urgency``, ``severity`` and ``recommendation``. The result has the ``id``.
+    """
     caller = identify_caller(crew)
     by, task = (caller, None) if isinstance(caller, str) else (caller.run, caller.task)
-    entry = Anomaly(timestamp=crew.clock.now(), task=task, reporter=by, type=kind, details={"text": text, **details})
+    now = crew.clock.now()
     with crew.change(by, "report", task) as tx:
-        tx.state = coding.report_anomaly(tx.state, entry)
-    return make_result(tx.before, tx.state, task, "continue your task")
+        if kind == board_reports.DISCOVERY:
+            agent = caller if isinstance(caller, str) else caller.agent
+            entry = Discovery(id="", by=agent, during=task, description=text, created=now)
+            tx.state, report_id = board_reports.add_discovery(tx.state, entry, details)
+        else:
+            anomaly = Anomaly(timestamp=now, task=task, reporter=by, type=kind, details={"text": text, **details})
+            tx.state = board_reports.add_anomaly(tx.state, anomaly)
+            report_id = board_reports.anomaly_id(len(tx.state.anomalies) - 1)
+    is_person = isinstance(caller, str)
+    result = make_result(tx.before, tx.state, task, "liza status" if is_person else "continue your task", id=report_id)
+    return replace(result, message=f"{report_id} is on the board")
+
+
+def resolve(crew: Crew, report_id: str, why: str) -> Result:
+    """Close a discovery or an anomaly with a reason, for people and the current planner.
+
+    Raises Refused, UnknownId, UsageError.
+    """
+    by = require_person(crew, planner=True)
+    resolution = Resolution(by=by, timestamp=crew.clock.now(), why=why)
+    with crew.change(by, "resolve report") as tx:
+        tx.state = board_reports.resolve_report(tx.state, report_id, resolution)
+    result = make_result(tx.before, tx.state, None, "liza status", id=report_id)
+    return replace(result, message=f"{report_id} is resolved")

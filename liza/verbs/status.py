@@ -16,6 +16,7 @@ from liza.programs.session import failure_patterns, run_directory, session_proce
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
+from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, State, Status, SupervisorExit
 from liza.rules.owned_work import CurrentWork, find_current_work
@@ -67,10 +68,20 @@ def summarize(crew: Crew, state: State) -> dict[str, Any]:
         "agents": rows_of_agents,
         "waiting": [{**fields_of(alarm), "seconds": _seconds_since(crew, alarm.waiting_since)} for alarm in waiting],
         "alerts": [fields_of(alarm) for alarm in present],
+        "reports": _open_reports(state),
         "ahead": _ahead(crew, state),
         "cost": usage_summary.sprint_cost(crew, state),
         "server": api_server.describe(crew),
         "up": _up_command(crew, state),
+    }
+
+
+def _open_reports(state: State) -> dict[str, list[dict[str, Any]]]:
+    """Return the discoveries and anomalies about which nothing is decided, as fields with their ``id``."""
+    anomalies = open_anomalies(state)
+    return {
+        "discoveries": [fields_of(discovery) for discovery in open_discoveries(state)],
+        "anomalies": [{"id": name, **fields_of(anomaly)} for name, anomaly in anomalies.items()],
     }
 
 

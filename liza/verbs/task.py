@@ -127,7 +127,7 @@ def parse_tasks(text: str) -> tuple[TaskFields, ...]:
 
 _FIELDS = frozenset(
     {"id", "description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations", "draft"}
-    | {"epic", "target", "review"}
+    | {"epic", "target", "review", "from_discovery"}
 )
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from liza.programs.presets import acp_settings, preset, preset_table
 from liza.programs.session import failure_patterns
+from liza.rules.governance.anomaly_kinds import ANOMALY_TYPES
 from liza.rules.model import Config, Status
 from liza.rules.paths import Paths
-from liza.rules.tasks.coding import ANOMALY_TYPES
 from liza.rules.transitions import OPEN_STATUSES, TRANSITIONS
 
 ROOT = Path(__file__).parent.parent.parent

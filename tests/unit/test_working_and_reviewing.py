@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UsageError
+from liza.rules.governance import board_reports
 from liza.rules.merging import merge_rules
 from liza.rules.model import Anomaly, Handoff, MergeInProgress, State, Status
 from liza.rules.sessions.session_ends import SessionOutcome
@@ -380,10 +381,10 @@ def test_superseding_needs_successors_and_a_root_cause() -> None:
 
 def test_a_report_needs_a_known_kind_and_what_that_kind_needs() -> None:
     with pytest.raises(UsageError, match="not a kind of report"):
-        coding.report_anomaly(board(), Anomaly(timestamp=NOW, type="mood"))
+        board_reports.add_anomaly(board(), Anomaly(timestamp=NOW, type="mood"))
     with pytest.raises(UsageError, match="blocker_service"):
-        coding.report_anomaly(board(), Anomaly(timestamp=NOW, type="external_blocker"))
-    assert len(coding.report_anomaly(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
+        board_reports.add_anomaly(board(), Anomaly(timestamp=NOW, type="external_blocker"))
+    assert len(board_reports.add_anomaly(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
 
 
 def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:

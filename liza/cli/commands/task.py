@@ -93,6 +93,10 @@ def add(
     target: TargetOption = None,
     review: ReviewOption = None,
     draft: Draft = False,
+    discovery: Annotated[
+        str | None,
+        typer.Option("--from-discovery", metavar="ID", help="The discovery that the task is for; it is closed."),
+    ] = None,
     file: File = None,
     source: Annotated[
         str | None,
@@ -107,7 +111,7 @@ def add(
     from liza.verbs import task as verbs
 
     if file is not None:
-        others = (task_id, desc, done, scope, spec, priority, depends, most, epic, target, review, source)
+        others = (task_id, desc, done, scope, spec, priority, depends, most, epic, target, review, discovery, source)
         if any(value is not None for value in others) or draft:
             raise UsageError("--file cannot be combined with other options", "liza task add --file F")
         tasks = verbs.parse_tasks(read_text(file))
@@ -117,14 +121,19 @@ def add(
         if spec is not None:
             raise UsageError("--from brings its own document, without --spec", f"liza task add --from {source}")
         names = split_names(depends)
-        fields = TaskFields(task_id or "", desc, done, scope, None, priority, names, most, epic, target, draft, review)
+        fields = TaskFields(
+            task_id or "", desc, done, scope, None, priority, names, most, epic, target, draft, review, discovery
+        )
         printing.print_result(add_from_issue(find_crew(), source, fields), as_json)
         return
     elif task_id is None:
         raise UsageError("--id is missing", "liza task add --help")
     else:
         names = split_names(depends)
-        tasks = (TaskFields(task_id, desc, done, scope, spec, priority, names, most, epic, target, draft, review),)
+        fields = TaskFields(
+            task_id, desc, done, scope, spec, priority, names, most, epic, target, draft, review, discovery
+        )
+        tasks = (fields,)
     printing.print_result(verbs.add(find_crew(), tasks), as_json)
 
 

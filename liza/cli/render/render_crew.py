@@ -34,6 +34,7 @@ STATUS_COLOURS: Final = {
 }
 _CLAIMED_OFFLINE: Final = "CLAIMED, and its agent offline"
 _WAITING_LABEL: Final = "tasks wait for you"
+MAX_REPORTS: Final = 5  # discoveries, and anomalies, in a status
 _STATUS_GROUPS: Final = (
     ("merged", ("MERGED",)),
     ("working", ("CLAIMED",)),
@@ -92,7 +93,30 @@ def format_status(summary: Row, colour: bool) -> str:
     alarms = [alarm for alarm in alarms if (alarm["kind"], alarm["about"]) not in contained]
     if alarms:
         parts += ["", *(format_alarm(alarm, colour, "yellow") for alarm in alarms)]
+    reports = _report_lines(summary)
+    if reports:
+        parts += ["", *reports]
     return "\n".join(parts)
+
+
+def _report_lines(summary: Row) -> list[str]:
+    """Return one line for each of the first open discoveries and the newest anomalies, and the command to close one."""
+    reports = summary.get("reports", {"discoveries": (), "anomalies": ()})
+    discoveries, anomalies = reports["discoveries"], reports["anomalies"]
+    rows = [(entry["id"], entry["urgency"], entry["by"], entry["description"]) for entry in discoveries[:MAX_REPORTS]]
+    rows += [
+        (entry["id"], entry["type"], entry["reporter"], str(entry["details"].get("text", "")))
+        for entry in anomalies[-MAX_REPORTS:]
+    ]
+    if not rows:
+        return []
+    counts = [count_noun(len(discoveries), "discovery", "discoveries")] * bool(discoveries)
+    counts += [count_noun(len(anomalies), "anomaly", "anomalies")] * bool(anomalies)
+    lines = [f"{' and '.join(counts)} open: liza report resolve {rows[0][0]} WHY"]
+    return [
+        *lines,
+        *(f"    {name} {kind}, by {by or 'unknown'}: {shorten_line(text, 120)}" for name, kind, by, text in rows),
+    ]
 
 
 def _server_lines(summary: Row) -> list[str]:

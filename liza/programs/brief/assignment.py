@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from liza.programs.brief.brief_context import BriefContext, describe_sprint
-from liza.programs.brief.quoting import sanitize
+from liza.programs.brief.brief_context import (
+    BriefContext,
+    describe_agents,
+    describe_anomaly,
+    describe_discovery,
+    describe_sprint,
+)
+from liza.programs.brief.quoting import sanitize, truncate_text
+from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.model import Task
 from liza.rules.paths import Paths
 from liza.rules.statuses import WakeTrigger
 
+MAX_REPORTS = 50  # open discoveries, and open anomalies, in an assignment
+MAX_REPORT = 2000  # maximum bytes of one of them
 _DOCUMENTS = {
     "planner": ("task-lifecycle.md", "agent-initialization.md"),
     "coder": ("task-lifecycle.md", "worktree-management.md"),
@@ -32,7 +41,8 @@ These merges may not be fixed any more. Find the root cause, and supersede with 
 Two coders failed here. Trying again is not a plan: the task, or what it assumes, is wrong. Supersede it, and state the
 root cause.""",
     WakeTrigger.IMMEDIATE_DISCOVERY: """\
-An agent found something that cannot wait. Make it a task, or say why it can wait.""",
+An agent reports something that cannot wait. Make it a task: `{liza} task add --from-discovery ID --id …`. Or say why it
+can wait: `{liza} report resolve ID "why"`. Until one of the two is done, it is open.""",
     WakeTrigger.SPRINT_COMPLETE: """\
 Every task is settled. Compare what was merged with the goal and its spec. Add what is missing; ending with --done while
 nothing is left to do completes the goal.""",
@@ -70,6 +80,8 @@ def _reading_list(context: BriefContext) -> str:
 
 def _coder_sections(context: BriefContext, task: Task) -> list[str]:
     sections = ["=== ASSIGNED TASK ===", *_task_fields(context, task), _field("SCOPE", task.scope)]
+    if context.state.goal.spec_ref:
+        sections.append(_field("GOAL DOCUMENT", context.spec_path(context.state.goal.spec_ref)))
     if context.rejection is not None:
         sections.append(_field(f"REJECTED BY {context.rejection[0]}", context.rejection[1]))
     handoff = context.state.handoff.get(task.id)
@@ -117,13 +129,16 @@ def _planner_sections(context: BriefContext) -> list[str]:
         _field("FACTS", context.wake_facts),
     ]
     sections += [_blocked_task(task) for task in map(context.state.task, context.wake_ids) if task is not None]
-    untriaged = [discovery for discovery in context.state.discovered if discovery.converted_to_task is None]
+    discoveries, anomalies = open_discoveries(context.state), list(open_anomalies(context.state).items())
     sections += [
-        _field(
-            f"DISCOVERED {discovery.id}, {discovery.severity}", f"{discovery.description}\n{discovery.recommendation}"
-        )
-        for discovery in untriaged
+        _field("DISCOVERED", truncate_text(describe_discovery(discovery), MAX_REPORT))
+        for discovery in discoveries[:MAX_REPORTS]
     ]
+    sections += [
+        _field("ANOMALY", truncate_text(describe_anomaly(name, anomaly), MAX_REPORT))
+        for name, anomaly in anomalies[-MAX_REPORTS:]
+    ]
+    sections.append(_field("AGENTS", describe_agents(context).replace(", ", "\n") or "no others"))
     sections += [
         _field("GOAL", context.state.goal.description),
         _field("SPEC", context.spec_path(context.state.goal.spec_ref)),

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent, session_end
-from liza.rules.model import State, Task
+from liza.rules.model import Anomaly, Discovery, State, Task
 from liza.rules.paths import agent_of, role_of
 from liza.rules.sessions.message_rules import Message
 from liza.rules.value_classes import Value
@@ -109,5 +109,29 @@ def describe_sprint(context: BriefContext) -> str:
         if context.integration_tip
         else ""
     )
-    untriaged = sum(discovery.converted_to_task is None for discovery in context.state.discovered)
+    untriaged = sum(discovery.is_open for discovery in context.state.discovered)
     return f"{statuses}{tip} · {untriaged} {'discovery' if untriaged == 1 else 'discoveries'} not yet triaged"
+
+
+def describe_discovery(discovery: Discovery) -> str:
+    """Return a discovery as one text: id, urgency, author, what is wrong, what the author recommends."""
+    during = f" during {discovery.during}" if discovery.during else ""
+    advice = f" Recommended: {discovery.recommendation}" if discovery.recommendation else ""
+    head = f"{discovery.id} {discovery.urgency}, {discovery.severity} (by {discovery.by or 'unknown'}{during})"
+    return f"{head}: {discovery.description}{advice}"
+
+
+def describe_anomaly(anomaly_id: str, anomaly: Anomaly) -> str:
+    """Return an anomaly as one text: id, kind, author, task, details."""
+    about = f" in {anomaly.task}" if anomaly.task else ""
+    details = "; ".join(str(value) if name == "text" else f"{name}: {value}" for name, value in anomaly.details.items())
+    return f"{anomaly_id} {anomaly.type} (by {anomaly.reporter or 'unknown'}{about}): {details}"
+
+
+def describe_agents(context: BriefContext) -> str:
+    """Return the other agents of the board with their status and task, such as ``coder-1 WORKING on shop-cart``."""
+    return ", ".join(
+        f"{name} {agent.status}{f' on {agent.current_task}' if agent.current_task else ''}"
+        for name, agent in context.state.agents.items()
+        if name != context.agent
+    )

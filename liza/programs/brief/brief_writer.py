@@ -6,9 +6,16 @@ The text consists of sections. A brief has all of them; the worker API gives the
 from __future__ import annotations
 
 from liza.programs.brief import assignment
-from liza.programs.brief.brief_context import BriefContext, describe_sprint
+from liza.programs.brief.brief_context import (
+    BriefContext,
+    describe_agents,
+    describe_anomaly,
+    describe_discovery,
+    describe_sprint,
+)
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
 from liza.rules.formatting.times import format_time
+from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.targets import target_branch
 from liza.rules.paths import branch_of
@@ -20,6 +27,8 @@ LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block
 MAX_COMMITS = 5
 MAX_ANSWERS = 3
 MAX_NOTES = 3
+MAX_DISCOVERIES = 4
+MAX_ANOMALIES = 3
 
 
 class Brief(Value):
@@ -60,6 +69,7 @@ def _coder_sections(context: BriefContext) -> list[TextSection]:
         f"DONE WHEN  {quote_lines(task.done_when, MIDDLE)}",
         f"SCOPE      {quote_line(task.scope, SMALL)}   Touch nothing else.",
         f"SPEC       {quote_line(context.spec_path(task.spec_ref), 300)}",
+        *_goal_document(context),
     )
     directive = (
         f"WHERE  This directory, branch {branch_of(task.id)}. Stay in it. {_STAY}",
@@ -73,6 +83,14 @@ def _coder_sections(context: BriefContext) -> list[TextSection]:
         TextSection(SectionType.MAIL, tuple(_notes(context))),
         TextSection(SectionType.DIRECTIVE, directive),
     ]
+
+
+def _goal_document(context: BriefContext) -> list[str]:
+    """Return where the goal is written down, in one line; none if it is the task's spec."""
+    reference = context.state.goal.spec_ref
+    if not reference or reference == context.required_task.spec_ref:
+        return []
+    return [f"GOAL       {quote_line(context.spec_path(reference), 150)}"]
 
 
 def _earlier_work(context: BriefContext) -> list[str]:
@@ -100,7 +118,7 @@ def _earlier_work(context: BriefContext) -> list[str]:
             f"HANDED OVER: {quote_lines(handoff.summary, SMALL)} Next: {quote_lines(handoff.next_action, SMALL)}"
         )
     for answer in task.answers[-MAX_ANSWERS:]:
-        lines.append(f"ANSWERED: {quote_line(answer.question, 150)} → {quote_lines(answer.answer, 300)}")
+        lines.append(f"ANSWERED: {quote_line(answer.question, 150)} → {quote_lines(answer.answer, 260)}")
     return lines
 
 
@@ -132,7 +150,7 @@ _CODER_ENDS = (
     '  out of room  commit, then              {liza} handoff "what is done" --next "the first thing to do"',
     "A refused command says what to do: do that once; refused again: {liza} block.",
     '"You no longer own this task": stop.',
-    'Something wrong outside your scope: {liza} report KIND "…". Do not fix it.',
+    'Something wrong outside your scope: {liza} report discovery "…" --urgency immediate|deferred. Do not fix it.',
     "Never weaken, skip or delete a test to get it green. Never state a result that you did not see.",
     "You do not approve your own work.",
 )
@@ -186,6 +204,8 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
         f"WHY YOU WERE WOKEN  {context.wake_trigger}: {quote_lines(context.wake_facts, MIDDLE)}"
         + (f" ({quote_line(', '.join(context.wake_ids), 400)})" if context.wake_ids else ""),
         *_open_questions(context),
+        *_open_reports(context),
+        *_other_agents(context),
     )
     directive = (
         "GOOD TASK: one coder, one sitting, with its tests, files disjoint from its neighbours, and a DONE WHEN that a",
@@ -195,6 +215,14 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
         f'  {liza} task unblock ID --answer "…"  only if you know; else leave it to the person',
         f'  {liza} task supersede ID --file - --because "root cause"     after two coders failed, the only way',
         f'  {liza} task edit ID … · {liza} task drop ID "why"',
+        *(
+            [
+                "A discovery becomes a task (from_discovery: ID in the list, or --from-discovery ID) or is dismissed:",
+                f'  {liza} report resolve ID "why"     also for an anomaly that needs nothing more',
+            ]
+            if open_discoveries(state) or open_anomalies(state)
+            else []
+        ),
         *(
             ["ENDING with --done while every task is settled completes the goal."]
             if context.wake_trigger == WakeTrigger.SPRINT_COMPLETE
@@ -221,6 +249,22 @@ def _open_questions(context: BriefContext) -> list[str]:
         lines.append(f"  {task.id} {task.status}: {quote_line(task.blocked_reason or '', 200)}{failed}")
         lines += [f"    asks: {quote_line(questions, 400)}"] if questions else []
     return lines
+
+
+def _open_reports(context: BriefContext) -> list[str]:
+    """Return the first open discoveries and the last open anomalies, one line each; the assignment has all."""
+    discoveries, anomalies = open_discoveries(context.state), open_anomalies(context.state)
+    lines = [f"  {quote_line(describe_discovery(entry), 250)}" for entry in discoveries[:MAX_DISCOVERIES]]
+    first = f"DISCOVERIES that are open ({len(discoveries)}):"
+    lines = [first, *lines] if discoveries else []
+    newest = list(anomalies.items())[-MAX_ANOMALIES:]
+    lines += [f"ANOMALIES that are open ({len(anomalies)}), the newest:"] if anomalies else []
+    return [*lines, *(f"  {quote_line(describe_anomaly(name, entry), 200)}" for name, entry in newest)]
+
+
+def _other_agents(context: BriefContext) -> list[str]:
+    agents = describe_agents(context)
+    return [f"AGENTS  {quote_line(agents, 400)}"] if agents else []
 
 
 _READY_HELP = (

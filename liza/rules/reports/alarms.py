@@ -380,12 +380,13 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
             step = "liza task list --status INTEGRATION_FAILED" if is_failed else "liza task list"
             yield Alarm(AlarmKind.PLANNING_STALLED, "planning", trigger, step)
     for discovery in state.discovered:
-        if discovery.urgency == "immediate" and discovery.converted_to_task is None:
+        if discovery.is_urgent:
             yield Alarm(
                 AlarmKind.IMMEDIATE_DISCOVERY,
                 discovery.id,
-                f"{discovery.id} (by {discovery.by or 'unknown'}) cannot wait: {_short(discovery.description)}",
-                "liza task add --help",
+                f"{discovery.id} (by {discovery.by or 'unknown'}) cannot wait: {_short(discovery.description)} "
+                f"(if it can: liza report resolve {discovery.id} WHY)",
+                f"liza task add --from-discovery {discovery.id} --id …",
             )
 
 

@@ -27,7 +27,7 @@ _NEEDED = {"description": "--desc", "done_when": "--done", "scope": "--scope", "
 
 
 class TaskFields(Value):
-    """Fields of a task in a request. None: not given."""
+    """Fields of a task in a request. None: not given. ``from_discovery``: id of the discovery that it is added for."""
 
     id: str
     description: str | None = None
@@ -41,6 +41,7 @@ class TaskFields(Value):
     target: str | None = None
     draft: bool = False
     review: str | None = None
+    from_discovery: str | None = None
 
     def given_fields(self) -> dict[str, Any]:
         """Return the fields that were given, by their names on the board."""
@@ -124,7 +125,18 @@ def add(state: State, wanted: Sequence[TaskFields], context: RequestContext) -> 
         grown = targets.record_contained(grown, epic, lacks) if is_new else targets.with_epic(grown, epic, entry)
     for fields in wanted:
         _refuse_bad_dependencies(grown, fields.id, fields.depends_on or ())
-    return grown
+    return _convert_discoveries(grown, wanted)
+
+
+def _convert_discoveries(state: State, wanted: Sequence[TaskFields]) -> State:
+    """Record the new tasks in the discoveries that they are added for. Raises Refused, UnknownId."""
+    pairs = [(fields.from_discovery, fields.id) for fields in wanted if fields.from_discovery is not None]
+    if pairs:
+        from liza.rules.governance.board_reports import convert_discovery  # few tasks have a discovery
+
+        for discovery, task in pairs:
+            state = convert_discovery(state, discovery, task)
+    return state
 
 
 def _refuse_numbers(wanted: TaskFields) -> None:

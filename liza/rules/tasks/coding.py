@@ -6,7 +6,7 @@ from datetime import datetime
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Anomaly, Handoff, State, Status, Task
+from liza.rules.model import Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
 from liza.rules.tasks.claims import get_owned_task, get_task
@@ -19,29 +19,6 @@ MAX_QUESTIONS = 3
 MAX_CRASHES = 5  # crashed sessions of a task since its last unblock, before it is BLOCKED
 MAX_IDLE_SESSIONS = 2  # sessions in a row without progress, before the task is BLOCKED
 SUPERVISORS_QUESTION = "What should the next try do differently?"
-
-ANOMALY_TYPES = (
-    "retry_loop",
-    "trade_off",
-    "spec_ambiguity",
-    "external_blocker",
-    "assumption_violated",
-    "scope_deviation",
-    "workaround",
-    "debt_created",
-    "spec_changed",
-    "hypothesis_exhaustion",
-    "spec_gap",
-    "review_deadlock",
-    "system_ambiguity",
-)
-_NEEDED_DETAILS = {
-    "retry_loop": ("count", "error_pattern"),
-    "trade_off": ("what", "why", "debt_created"),
-    "external_blocker": ("blocker_service",),
-    "assumption_violated": ("assumption", "reality"),
-    "system_ambiguity": ("protocol_section", "question"),
-}
 
 
 class SubmittedWork(Value):
@@ -243,18 +220,3 @@ def _count_since_unblocked(task: Task, event: str) -> int:
             break
         count += line.event == event
     return count
-
-
-def report_anomaly(state: State, anomaly: Anomaly) -> State:
-    """Add an anomaly report. Raises UsageError if the kind is unknown or a detail that it needs is missing."""
-    if anomaly.type not in ANOMALY_TYPES:
-        raise UsageError(
-            f"{anomaly.type!r} is not a kind of report; the kinds are: {', '.join(ANOMALY_TYPES)}", "liza report --help"
-        )
-    missing = [name for name in _NEEDED_DETAILS.get(anomaly.type, ()) if name not in anomaly.details]
-    if missing:
-        raise UsageError(
-            f"a report of {anomaly.type} needs the details {', '.join(missing)}",
-            f"liza report {anomaly.type} TEXT " + " ".join(f"--detail {name}=…" for name in missing),
-        )
-    return replace(state, anomalies=(*state.anomalies, anomaly))

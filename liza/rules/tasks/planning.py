@@ -55,11 +55,7 @@ def find_triggers(state: State) -> tuple[Trigger, ...]:
     if not state.tasks and not state.archived.total:
         return (Trigger(WakeTrigger.INITIAL_PLANNING, (), state.goal.description, (state.goal.description,)),)
     triggers: list[Trigger] = []
-    urgent = [
-        discovery
-        for discovery in state.discovered
-        if discovery.urgency == "immediate" and discovery.converted_to_task is None
-    ]
+    urgent = [discovery for discovery in state.discovered if discovery.is_urgent]
     exhausted = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) >= MAX_FAILED_CODERS]
     blocked = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) < MAX_FAILED_CODERS]
     if urgent:

@@ -1,0 +1,131 @@
+"""Discoveries and anomalies on the board: how they are added, become tasks, and are resolved."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from liza.board.outside_edits import merge_edit
+from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
+from liza.rules.governance import board_reports
+from liza.rules.governance.anomaly_kinds import ANOMALY_TYPES
+from liza.rules.model import Anomaly, Discovery, Resolution, State
+from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
+from liza.rules.tasks import backlog, planning
+from liza.rules.tasks.backlog import RequestContext, TaskFields
+from liza.rules.transitions import Invocation
+from tests.unit.boards import NOW, agents, board, task
+
+ENTRY = Discovery(id="", by="coder-1", during="task-1", description="keys in the log", created=NOW)
+WHY = Resolution(by="planner-1", timestamp=NOW, why="the log is not shipped")
+FULL = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "spec.md"}
+CONTEXT = RequestContext(Invocation(now=NOW, by="planner-1"), frozenset({"spec.md"}))
+OPEN = board(
+    task(),
+    agents=agents("planner-1"),
+    discovered=(replace(ENTRY, id="d-1"), replace(ENTRY, id="d-4", urgency="immediate"), replace(ENTRY, id="odd")),
+    anomalies=(Anomaly(timestamp=NOW, type="workaround"), Anomaly(timestamp=NOW, type="spec_gap")),
+)
+CONVERTED = board_reports.convert_discovery(OPEN, "d-4", "task-1")
+RESOLVED = board_reports.resolve_report(OPEN, "d-4", WHY)
+
+
+def test_a_discovery_has_who_when_what_and_an_id_above_all_others() -> None:
+    details = {"urgency": "immediate", "severity": "high", "recommendation": "mask them"}
+    state, name = board_reports.add_discovery(OPEN, ENTRY, details)
+    assert name == "d-5"
+    wanted = replace(ENTRY, id="d-5", urgency="immediate", severity="high", recommendation="mask them")
+    assert state.discovered == (*OPEN.discovered, wanted)
+    assert board_reports.add_discovery(board(), ENTRY, {"urgency": "deferred"})[1] == "d-1"
+
+
+@pytest.mark.parametrize(
+    ("details", "text", "words"),
+    [
+        ({}, "x", "it is missing"),
+        ({"urgency": "soon"}, "x", "'soon'"),
+        ({"urgency": "deferred", "severity": "awful"}, "x", "'awful'"),
+        ({"urgency": "deferred", "file": "a.py"}, "x", "no detail file"),
+        ({"urgency": "deferred"}, " \n", "needs a text"),
+    ],
+)
+def test_a_discovery_that_lacks_something_is_refused(details: dict[str, str], text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        board_reports.add_discovery(board(), replace(ENTRY, description=text), details)
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "why", "error", "words"),
+    [
+        (OPEN, "d-2", "w", UnknownId, "no discovery or anomaly d-2"),
+        (OPEN, "a-0", "w", UnknownId, "a-0"),
+        (OPEN, "a-3", "w", UnknownId, "a-3"),
+        (OPEN, "d-1", " ", UsageError, "a reason"),
+        (CONVERTED, "d-4", "w", Refused, "is the task task-1 already"),
+        (RESOLVED, "d-4", "w", Refused, "resolved by planner-1: the log is not shipped"),
+        (board_reports.resolve_report(OPEN, "a-2", WHY), "a-2", "w", Refused, "resolved by planner-1"),
+    ],
+)
+def test_what_cannot_be_resolved(state: State, name: str, why: str, error: type[LizaError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        board_reports.resolve_report(state, name, replace(WHY, why=why))
+
+
+def test_a_resolution_is_written_down_and_the_others_stay_open() -> None:
+    done = board_reports.resolve_report(RESOLVED, "a-1", WHY)
+    assert [entry.resolved for entry in done.discovered] == [None, WHY, None]
+    assert [entry.resolved for entry in done.anomalies] == [WHY, None]
+    assert [entry.id for entry in board_reports.open_discoveries(OPEN)] == ["d-4", "d-1", "odd"], "immediate ones first"
+    assert [entry.id for entry in board_reports.open_discoveries(done)] == ["d-1", "odd"]
+    assert list(board_reports.open_anomalies(done)) == ["a-2"]
+
+
+def test_a_task_for_a_discovery_and_its_conversion_are_one_change_or_none() -> None:
+    fields = TaskFields("fix", **FULL, from_discovery="d-4")
+    done = backlog.add(OPEN, [TaskFields("other", **FULL), fields], CONTEXT)
+    assert [entry.converted_to_task for entry in done.discovered] == [None, "fix", None]
+    with pytest.raises(Refused, match="is the task fix already"):
+        backlog.add(done, [replace(fields, id="again")], CONTEXT)
+    with pytest.raises(UnknownId):
+        backlog.add(OPEN, [replace(fields, from_discovery="d-9")], CONTEXT)
+
+
+@pytest.mark.parametrize(("state", "is_open"), [(OPEN, True), (CONVERTED, False), (RESOLVED, False)])
+def test_an_immediate_discovery_wakes_a_planner_until_it_is_a_task_or_resolved(state: State, is_open: bool) -> None:
+    assert ("IMMEDIATE_DISCOVERY" in [trigger.name for trigger in planning.find_triggers(state)]) is is_open
+    kinds = [alarm.kind for alarm in evaluate_alarms(state, NOW, AlarmFacts())]
+    assert ("immediate_discovery" in kinds) is is_open
+
+
+def test_a_planner_that_decides_nothing_about_a_discovery_is_not_woken_for_ever() -> None:
+    state, wakes = OPEN, 0
+    while isinstance(planning.next_trigger(state), planning.Trigger):
+        state, run = planning.claim_planning(state, "planner-1", NOW)
+        state, wakes = planning.end_planning(state, run), wakes + 1
+    assert wakes == planning.MAX_WAKES
+    assert "it waits for a person" in str(planning.next_trigger(state))
+    assert isinstance(
+        planning.next_trigger(board_reports.add_discovery(state, ENTRY, {"urgency": "immediate"})[0]), planning.Trigger
+    )
+
+
+def test_an_old_copy_of_the_board_that_is_saved_does_not_open_a_report_again() -> None:
+    now = board_reports.resolve_report(RESOLVED, "a-1", WHY)
+    edited = replace(OPEN, goal=replace(OPEN.goal, description="another goal"))
+    merged = merge_edit(OPEN, now, edited, frozenset())
+    assert (merged.discovered, merged.anomalies) == (now.discovered, now.anomalies)
+    assert merged.goal.description == "another goal"
+
+
+@pytest.mark.parametrize("kind", ANOMALY_TYPES)
+def test_every_kind_of_anomaly_can_be_reported_with_the_details_that_its_refusal_names(kind: str) -> None:
+    bare = Anomaly(timestamp=NOW, type=kind)
+    try:
+        board_reports.add_anomaly(board(), bare)
+        details = {}
+    except UsageError as refused:
+        details = {word.split("=")[0]: "3" for word in refused.hint.split() if "=" in word}
+        assert details
+        with pytest.raises(UsageError):
+            board_reports.add_anomaly(board(), replace(bare, details=dict.fromkeys(details, " ")))
+    assert board_reports.add_anomaly(board(), replace(bare, details=details)).anomalies[0].type == kind
