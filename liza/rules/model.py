@@ -124,6 +124,16 @@ class Answer(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     timestamp: datetime | None = None
 
 
+class LineComment(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A comment of a rejection on a line, which counts from 1, of a file at ``commit``. ``quote`` is that line."""
+
+    path: str
+    line: int
+    text: str
+    quote: str = ""
+    commit: str = ""
+
+
 class Event(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a task's history. The pair (event, run) makes verbs idempotent.
 
@@ -144,7 +154,8 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     A task of an ``epic`` is merged into the branch of the epic, one with a ``target`` into that branch, all others into
     integration. ``landed`` is the commit with which its epic landed on integration. With the ``review`` ``human`` a
-    person reviews it, and no agent claims its review.
+    person reviews it, and no agent claims the review. ``review_comments`` are those of the last
+    rejection, until the next verdict.
     """
 
     id: str
@@ -182,6 +193,7 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     landed: str | None = None
     tested: bool | None = None
     rejection_reason: str | None = None
+    review_comments: tuple[LineComment, ...] = ()
     blocked_reason: str | None = None
     blocked_questions: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()

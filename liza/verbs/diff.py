@@ -15,6 +15,7 @@ from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.tasks import claims
+from liza.rules.value_classes import asdict as fields_of
 
 _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
 
@@ -22,7 +23,8 @@ _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
 def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
     """Diff between the merge base with the target branch and the commit under review; for a CLAIMED task, its worktree.
 
-    ``untracked`` names untracked files. Raises UnknownId, Refused, Missing, GitFailed.
+    ``untracked`` names untracked files, ``comments`` are those of the last rejection on lines. Raises UnknownId,
+    Refused, Missing, GitFailed.
     """
     state = archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
     task = claims.get_task(state, task_id)
@@ -79,5 +81,6 @@ def _diff_row(
         "commit": new,
         "directory": directory,
         "untracked": untracked or [],
+        "comments": [fields_of(comment) for comment in task.review_comments],
         "diff": text,
     }

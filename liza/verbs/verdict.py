@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
+from liza.board.store import Transaction
 from liza.crew.caller import identify_run, require_person, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
 from liza.rules.errors import Refused, UsageError
-from liza.rules.model import State
+from liza.rules.model import LineComment, State
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, reviews
+from liza.rules.value_classes import Value
 
 
-def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, commit: str | None = None) -> Result:
+class Judgment(Value):
+    """A verdict: ``approve`` or ``reject``, its reason, and comments as pairs of ``FILE:LINE`` and text."""
+
+    word: str
+    reason: str
+    comments: tuple[tuple[str, str], ...] = ()
+
+
+def verdict(
+    crew: Crew,
+    word: str,
+    reason: str,
+    *,
+    task_id: str | None = None,
+    commit: str | None = None,
+    comments: Sequence[tuple[str, str]] = (),
+) -> Result:
     """Approve or reject a commit: a reviewer's run that of its brief, a person that of the named task.
 
-    Raises Refused, NotOwner, UsageError.
+    ``comments`` of a rejection: pairs of ``FILE:LINE`` and text, about lines of that commit. Raises Refused, NotOwner,
+    UsageError.
     """
     if word not in ("approve", "reject"):
         raise UsageError(
@@ -27,12 +47,51 @@ def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, c
         raise UsageError(
             "the verdict has no reason: say what you ran and saw, or what is wrong", f'liza verdict {word} "…"'
         )
+    if comments and word == "approve":
+        raise UsageError("comments on lines belong to a rejection", 'liza verdict reject "…" --comment FILE:LINE "…"')
+    judgment = Judgment(word, reason, tuple(comments))
     if task_id is not None and not os.environ.get("LIZA_RUN"):
-        return _by_person(crew, word, reason, task_id, commit)
-    return _by_run(crew, word, reason, task_id)
+        return _by_person(crew, judgment, task_id, commit)
+    return _by_run(crew, judgment, task_id)
 
 
-def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Result:
+def _judge(
+    crew: Crew, judgment: Judgment, task_id: str, by: str, commit: str, quoted: tuple[LineComment, ...]
+) -> Transaction:
+    with crew.change(by, judgment.word, task_id) as tx:
+        now = crew.clock.now()
+        if judgment.word == "approve":
+            tx.state = reviews.approve(tx.state, task_id, by, commit, now, judgment.reason)
+        else:
+            tx.state = reviews.reject(tx.state, task_id, by, commit, now, judgment.reason, comments=quoted)
+    return tx
+
+
+def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -> tuple[LineComment, ...]:
+    """Return the comments with the lines of ``commit`` that they are about. Raises UsageError, GitFailed."""
+    if not comments:
+        return ()
+    from liza.rules.reports import line_comments  # few verdicts have comments
+
+    line_comments.check_comments(comments)
+    quoted = []
+    for location, text in comments:
+        path, _ = line_comments.parse_location(location)
+        data = _read_file(crew, commit, path, line_comments.MAX_FILE)
+        quoted.append(line_comments.quote_comment(location, text, commit, data))
+    return tuple(quoted)
+
+
+def _read_file(crew: Crew, commit: str, path: str, limit: int) -> bytes | None:
+    """Return a file at a commit; None if it has no such file, or only a larger one. Raises GitFailed."""
+    name = f"{commit}:{path}"
+    if "\n" in path or crew.git.run("cat-file", "-t", name, codes=(0, 1, 128)).stdout.strip() != b"blob":
+        return None
+    size = int(crew.git.run("cat-file", "-s", name, codes=(0,)).stdout)
+    return crew.git.run("cat-file", "blob", name, codes=(0,)).stdout if size <= limit else None
+
+
+def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
     caller = identify_run(crew)
     if role_of(caller.agent) != "code-reviewer":
         raise Refused(f"{caller.agent} is not a code-reviewer; agents do not review their own work", "liza ready")
@@ -41,11 +100,10 @@ def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Result:
         raise Refused(f"{caller.run} reviews {task}, not {task_id}", "liza ready")
     record = crew.run_dir(caller.run).read_record()
     commit = record.commit if record and record.commit else crew.worktrees.head_commit(caller.agent)
-    with crew.change(caller.run, word, task) as tx:
-        judge = reviews.approve if word == "approve" else reviews.reject
-        tx.state = judge(tx.state, task, caller.run, commit, crew.clock.now(), reason)
+    quoted = _quote_lines(crew, judgment.comments, commit)
+    tx = _judge(crew, judgment, task, caller.run, commit, quoted)
     record_run_result(crew, caller.run, "0")
-    manual_step = f"liza merge {task}" if word == "approve" else f"liza task show {task}"
+    manual_step = f"liza merge {task}" if judgment.word == "approve" else f"liza task show {task}"
     return make_result(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else manual_step)
 
 
@@ -58,7 +116,7 @@ def _full_commit(crew: Crew, commit: str) -> str:
     return result.stdout.decode().strip()
 
 
-def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Result:
+def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None) -> Result:
     by = require_person(crew, planner=False)
     state = crew.board.read()
     if state.task(task_id) is None:
@@ -67,10 +125,9 @@ def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | N
         archived_tasks.refuse_archived(crew, state, [task_id])
     named_commit = commit or claims.get_task(state, task_id).review_commit or ""
     commit_id = _full_commit(crew, named_commit) if named_commit else ""
-    with crew.change(by, word, task_id) as tx:
-        judge = reviews.approve if word == "approve" else reviews.reject
-        tx.state = judge(tx.state, task_id, by, commit_id, crew.clock.now(), reason)
-    return make_result(tx.before, tx.state, task_id, _next_step(crew, tx.state, word, task_id))
+    quoted = _quote_lines(crew, judgment.comments, commit_id) if commit_id else ()
+    tx = _judge(crew, judgment, task_id, by, commit_id, quoted)
+    return make_result(tx.before, tx.state, task_id, _next_step(crew, tx.state, judgment.word, task_id))
 
 
 def _next_step(crew: Crew, state: State, word: str, task_id: str) -> str:

@@ -22,6 +22,7 @@ from liza.rules.model import (
     Goal,
     Handoff,
     HumanNote,
+    LineComment,
     State,
     Status,
     Task,
@@ -148,6 +149,22 @@ def test_a_coder_is_told_what_earlier_tries_left() -> None:
         assert "for someone else" not in text
     assert "MERGE FAILED: merge integration into this branch" in made.block
     assert "conflict with integration in mail.py" in made.block
+
+
+def test_a_coder_and_the_next_reviewer_read_the_comments_on_lines_with_the_quoted_line() -> None:
+    comments = tuple(
+        LineComment(path="mail.py", line=n, text=f"point {n}", quote=f"  code {n}", commit="c" * 40)
+        for n in range(1, 8)
+    )
+    rejected = replace(TASK, rejection_reason="see the lines", review_comments=comments)
+    made = brief_writer.compose_brief(context(task=rejected))
+    assert "  AT mail.py:1: point 1\n  > code 1\n" in made.block
+    assert "and 2 comments more: see MORE" in made.block
+    assert "point 7" not in made.block
+    assert "COMMENTS ON LINES OF cccccccc" in made.assignment
+    assert "mail.py:7: point 7\n  > code 7" in made.assignment
+    again = replace(rejected, status=Status.READY_FOR_REVIEW, rejection_reason=None)
+    assert "AT mail.py:1: point 1" in brief_writer.compose_brief(context("code-reviewer-1.4", again)).block
 
 
 def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -> None:

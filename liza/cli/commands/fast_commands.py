@@ -56,11 +56,18 @@ def status(as_json: bool = False) -> int:
     return 0
 
 
-def verdict(word: str, text: str, task: str | None = None, commit: str | None = None, as_json: bool = False) -> int:
+def verdict(
+    word: str,
+    text: str,
+    task: str | None = None,
+    commit: str | None = None,
+    comments: Sequence[tuple[str, str]] | None = None,
+    as_json: bool = False,
+) -> int:
     """Approve or reject the commit under review."""
     from liza.verbs.verdict import verdict as verb
 
-    printing.print_result(verb(find_crew(), word, text, task_id=task, commit=commit), as_json)
+    printing.print_result(verb(find_crew(), word, text, task_id=task, commit=commit, comments=comments or ()), as_json)
     return 0
 
 

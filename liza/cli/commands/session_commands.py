@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from liza.cli.commands import fast_commands
 from liza.cli.declare import JsonOption, create_app, declare_command, parse_details, parse_duration
@@ -13,6 +15,36 @@ from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
 
 app = create_app()
+_COMMENT = "--comment"
+
+
+class PairedCommentsCommand(TyperCommand):
+    """A command whose option ``--comment`` has two values, and can be repeated: typer has no such options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        joined, rest = [], iter(args)
+        for word in rest:
+            joined.append(word)
+            if word == "--":
+                return super().parse_args(ctx, [*joined, *rest])
+            if word == _COMMENT:
+                location, text = next(rest, None), next(rest, None)
+                if location is None or text is None:
+                    raise _comment_error()
+                joined.append(f"{location}\n{text}")
+        return super().parse_args(ctx, joined)
+
+
+def split_pairs(joined: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the two values of each ``--comment``. Raises UsageError if only one was given."""
+    pairs = [comment.partition("\n") for comment in joined]
+    if not all(separator for _, separator, _ in pairs):
+        raise _comment_error()
+    return [(location, text) for location, _, text in pairs]
+
+
+def _comment_error() -> UsageError:
+    return UsageError("--comment needs FILE:LINE and a text", 'liza verdict reject "…" --comment src/tax.py:12 "…"')
 
 
 @declare_command(app, "ready", "liza ready")
@@ -31,7 +63,9 @@ def submit(as_json: JsonOption = False) -> None:
     app,
     "verdict",
     'liza verdict approve "ran npm test: 214 pass; the three clauses of DONE WHEN hold"\n'
-    'liza verdict reject "src/tax.py:12 rounds down; 0.125 must give 0.13" --task invoice-model',
+    'liza verdict reject "src/tax.py:12 rounds down; 0.125 must give 0.13" --task invoice-model\n'
+    'liza verdict reject "rounding" --task invoice-model --comment src/tax.py:12 "rounds down"',
+    cls=PairedCommentsCommand,
 )
 def verdict(
     word: Annotated[str, typer.Argument(metavar="approve|reject", help="Your verdict.")],
@@ -42,10 +76,18 @@ def verdict(
     commit: Annotated[
         str | None, typer.Option("--commit", help="The commit that you judge; default: the one under review.")
     ] = None,
+    comment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--comment",
+            metavar="FILE:LINE TEXT",
+            help="A comment on a line of the rejected commit, for the coder's next brief; repeatable.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Approve or reject the commit under review. The verdict is binding."""
-    fast_commands.verdict(word, text, task, commit, as_json)
+    fast_commands.verdict(word, text, task, commit, split_pairs(comment) if comment else None, as_json)
 
 
 @declare_command(app, "block", 'liza block "the sender address is nowhere in the spec" --ask "Which address?"')

@@ -23,10 +23,15 @@ def format_history(entries: Iterable[Row], colour: bool) -> str:
 
 
 def format_diff(result: Row, colour: bool) -> str:
-    """Return a patch as git shows it, then the untracked files."""
-    lines = [_paint_patch_line(row, colour) for row in result["diff"].splitlines()]
+    """Return the comments of the last rejection, the patch as git shows it, then the untracked files."""
+    lines = [paint(_comment_text(row), "yellow", colour) for row in result.get("comments", ())]
+    lines += [_paint_patch_line(row, colour) for row in result["diff"].splitlines()]
     lines += [paint(f"untracked: {name}", "yellow", colour) for name in result["untracked"]]
     return "\n".join(lines) or f"{result['task']} changes nothing yet"
+
+
+def _comment_text(row: Row) -> str:
+    return f"{row['path']}:{row['line']} at {row['commit'][:10]}: {row['text']}\n  > {row['quote']}"
 
 
 def _paint_patch_line(row: str, colour: bool) -> str:

@@ -10,6 +10,7 @@ from liza.cli.render.columns import align_columns, paint
 from liza.cli.render.render_crew import STATUS_COLOURS, format_activity
 from liza.cli.render.text_formats import format_fields, format_local_time, shorten_line
 from liza.rules.model import Status
+from liza.rules.reports.line_comments import format_comment
 from liza.rules.reports.narration import LIZA, is_crew_event
 
 Row = Mapping[str, Any]
@@ -61,6 +62,7 @@ _TEXT_LABELS: Final = (
     ("scope", "scope"),
     ("missing", "missing"),
     ("rejection_reason", "rejected"),
+    ("review_comments", "comments"),
     ("merge_failed", "not merged"),
     ("blocked_reason", "blocked"),
     ("blocked_questions", "asks"),
@@ -144,7 +146,13 @@ def _is_shown(row: Row, name: str) -> bool:
 def _field_text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "\n".join(f"{item.question} → {item.answer}" if hasattr(item, "question") else str(item) for item in value)
+    return "\n".join(map(_item_text, value))
+
+
+def _item_text(item: Any) -> str:
+    if hasattr(item, "question"):
+        return f"{item.question} → {item.answer}"
+    return format_comment(item) if hasattr(item, "quote") else str(item)
 
 
 def _event_cells(event: Any) -> list[str]:

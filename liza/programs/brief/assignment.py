@@ -13,6 +13,7 @@ from liza.programs.brief.quoting import sanitize, truncate_text
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.model import Task
 from liza.rules.paths import Paths
+from liza.rules.reports.line_comments import format_comment
 from liza.rules.statuses import WakeTrigger
 
 MAX_REPORTS = 50  # open discoveries, and open anomalies, in an assignment
@@ -84,6 +85,7 @@ def _coder_sections(context: BriefContext, task: Task) -> list[str]:
         sections.append(_field("GOAL DOCUMENT", context.spec_path(context.state.goal.spec_ref)))
     if context.rejection is not None:
         sections.append(_field(f"REJECTED BY {context.rejection[0]}", context.rejection[1]))
+        sections += _comment_fields(task)
     handoff = context.state.handoff.get(task.id)
     if handoff is not None:
         sections.append(_field("HANDED OVER", handoff.summary))
@@ -99,12 +101,21 @@ def _coder_sections(context: BriefContext, task: Task) -> list[str]:
     ]
 
 
+def _comment_fields(task: Task) -> list[str]:
+    """Return the comments of the last rejection on lines, with the commit that has these lines."""
+    if not task.review_comments:
+        return []
+    commit = task.review_comments[0].commit
+    return [_field(f"COMMENTS ON LINES OF {commit}", "\n".join(map(format_comment, task.review_comments)))]
+
+
 def _reviewer_sections(context: BriefContext, task: Task) -> list[str]:
     sections = ["=== REVIEW TASK ===", *_task_fields(context, task)]
     sections.append(_field("COMMIT TO REVIEW", task.review_commit or ""))
     sections += [_field("AUTHOR", task.assigned_to or "unknown"), _field("SCOPE", task.scope)]
     if context.rejection is not None:
         sections.append(_field(f"LAST TIME, BY {context.rejection[0]}", context.rejection[1]))
+        sections += _comment_fields(task)
     return [
         *sections,
         _field("TESTS", context.test_command or "the project's own"),

@@ -14,11 +14,14 @@ from liza.programs.brief.brief_context import (
     describe_sprint,
 )
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
+from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_time
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.targets import target_branch
+from liza.rules.model import Task
 from liza.rules.paths import branch_of
+from liza.rules.reports.line_comments import format_comment
 from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.context_rules import SectionType, TextSection
@@ -29,6 +32,7 @@ MAX_ANSWERS = 3
 MAX_NOTES = 3
 MAX_DISCOVERIES = 4
 MAX_ANOMALIES = 3
+MAX_SHOWN_COMMENTS = 5
 
 
 class Brief(Value):
@@ -107,6 +111,7 @@ def _earlier_work(context: BriefContext) -> list[str]:
     if context.rejection is not None:
         by, reason = context.rejection
         lines.append(f"REJECTED by {by}: {quote_lines(reason, MIDDLE)}\n  Fix that first.")
+        lines += _line_comments(task)
     if task.integration_fix:
         branch = target_branch(context.state, task)
         failed = [event.detail for event in task.history if event.event == HistoryEvent.MERGE_FAILED and event.detail]
@@ -120,6 +125,14 @@ def _earlier_work(context: BriefContext) -> list[str]:
     for answer in task.answers[-MAX_ANSWERS:]:
         lines.append(f"ANSWERED: {quote_line(answer.question, 150)} → {quote_lines(answer.answer, 260)}")
     return lines
+
+
+def _line_comments(task: Task) -> list[str]:
+    """Return the comments of the last rejection on lines of the rejected commit."""
+    shown = task.review_comments[:MAX_SHOWN_COMMENTS]
+    more = len(task.review_comments) - len(shown)
+    lines = [f"  AT {quote_lines(format_comment(comment), SMALL)}" for comment in shown]
+    return [*lines, f"  and {count_noun(more, 'comment')} more: see MORE"] if more else lines
 
 
 def _notes(context: BriefContext) -> list[str]:
@@ -189,7 +202,7 @@ def _reviewer_sections(context: BriefContext) -> list[TextSection]:
     )
     return [
         _role_section(context, f"The author is {task.assigned_to or 'unknown'}. Your verdict binds."),
-        TextSection(SectionType.WORK, work),
+        TextSection(SectionType.WORK, (*work, *_line_comments(task))),
         TextSection(SectionType.MAIL, tuple(_notes(context))),
         TextSection(SectionType.DIRECTIVE, directive),
     ]

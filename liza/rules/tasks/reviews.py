@@ -8,7 +8,7 @@ from typing import Any, Final
 from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Anomaly, State, Status, Task
+from liza.rules.model import Anomaly, LineComment, State, Status, Task
 from liza.rules.paths import agent_of, is_person
 from liza.rules.tasks.claims import allocate_run, get_task, lease_expiry
 from liza.rules.tasks.coding import add_failure
@@ -93,10 +93,21 @@ def approve(state: State, task_id: str, by: str, commit: str, now: datetime, rea
     if task is None:
         return state
     invocation = _verdict_invocation(by, now, commit, reason)
-    return state.with_task(apply_verb(task, E.APPROVE, invocation, approved_by=invocation.by, **REVIEW_OVER))
+    return state.with_task(
+        apply_verb(task, E.APPROVE, invocation, approved_by=invocation.by, review_comments=(), **REVIEW_OVER)
+    )
 
 
-def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str) -> State:
+def reject(
+    state: State,
+    task_id: str,
+    by: str,
+    commit: str,
+    now: datetime,
+    reason: str,
+    *,
+    comments: tuple[LineComment, ...] = (),
+) -> State:
     """Reject the commit: the task goes back to its coder or, after max_review_cycles rejections, is BLOCKED.
 
     Raises Refused, NotOwner, UsageError.
@@ -113,6 +124,7 @@ def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reas
         "review_cycles_current": task.review_cycles_current + 1,
         "review_cycles_total": task.review_cycles_total + 1,
         "rejection_reason": reason,
+        "review_comments": comments,
     }
     if task.review_cycles_current + 1 < state.config.max_review_cycles:
         return state.with_task(apply_verb(task, E.REJECT, invocation, **cycles, **REVIEW_OVER))
