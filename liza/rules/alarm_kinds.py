@@ -71,6 +71,8 @@ class AlarmKind(StrEnum):
     TESTS_ELSEWHERE = "tests_elsewhere"
     UNTESTED_MERGES = "untested_merges"
     PULL_REQUEST_UNREAD = "pull_request_unread"
+    BREAKER_TRIPPED = "breaker_tripped"
+    BREAKER_WARNING = "breaker_warning"
     STALE_ABORT = "stale_abort"
     STALE_CHECKPOINT = "stale_checkpoint"
     STALE_PAUSE = "stale_pause"
@@ -84,6 +86,7 @@ NOTICES = (
     AlarmKind.GUARD_DENIALS,
     AlarmKind.PULL_REQUEST_UNREAD,
     AlarmKind.PUSH_FAILED,
+    AlarmKind.BREAKER_WARNING,
 )
 """Alarms that do not wait for a person: the work goes on."""
 CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}

@@ -12,6 +12,8 @@ from liza.rules.model import (
     FINAL_STATUSES,
     Agent,
     ArchiveSummary,
+    BreakerSettings,
+    CircuitBreaker,
     Config,
     State,
     Status,
@@ -20,7 +22,7 @@ from liza.rules.model import (
     Violation,
 )
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
-from liza.rules.statuses import AgentStatus, GoalStatus, SprintStatus
+from liza.rules.statuses import SEVERITIES, AgentStatus, GoalStatus, Pattern, SprintStatus
 
 S = Status
 _RUN_NUMBER = lazy_pattern("[0-9]{1,9}")
@@ -205,6 +207,8 @@ def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterat
 
 
 def _config(key: str, config: Config) -> Iterator[Violation]:
+    if config.breaker != BreakerSettings():
+        yield from _breaker_settings(key, config.breaker)
     if config.merge_clean not in MERGE_CLEAN_VALUES:
         wanted = f"one of {', '.join(MERGE_CLEAN_VALUES)}"
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
@@ -239,6 +243,24 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
             )
 
 
+def _breaker_settings(key: str, settings: BreakerSettings) -> Iterator[Violation]:
+    for name in settings.__struct_fields__:
+        value = getattr(settings, name)
+        # "not value >= 0" instead of "value < 0", because NaN must be refused too.
+        if name != "severity" and not value >= 0:
+            yield Violation(entry=key, field=f"breaker.{name}", actual=str(value), expected="0 or more")
+    for name in ("similarity", "integration_failures"):
+        if getattr(settings, name) > 100:
+            actual = str(getattr(settings, name))
+            yield Violation(entry=key, field=f"breaker.{name}", actual=actual, expected="0 to 100")
+    for pattern in settings.severity.keys() - set(Pattern):
+        yield Violation(entry=key, field="breaker.severity", actual=pattern, expected=f"one of {', '.join(Pattern)}")
+    for pattern, severity in settings.severity.items():
+        if severity not in SEVERITIES:
+            expected = f"one of {', '.join(SEVERITIES)}"
+            yield Violation(entry=key, field=f"breaker.severity.{pattern}", actual=severity, expected=expected)
+
+
 def _archived(key: str, archived: ArchiveSummary) -> Iterator[Violation]:
     for name, number in (*archived.counts.items(), *archived.verdicts.items()):
         if number < 0:
@@ -261,12 +283,20 @@ def _pull_request(key: str, request: TrackedRequest) -> Iterator[Violation]:
         yield Violation(entry=key, field="taken", actual=f"twice {double}", expected="each key once")
 
 
+def _circuit_breaker(key: str, breaker: CircuitBreaker) -> Iterator[Violation]:
+    yield from _one_of("status", ("OK", "TRIGGERED"))(key, breaker)
+    for trip in breaker.history:
+        if trip.severity not in SEVERITIES:
+            expected = f"one of {', '.join(SEVERITIES)}"
+            yield Violation(entry=key, field=f"history.{trip.trigger}", actual=trip.severity, expected=expected)
+
+
 _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
     "tasks": _task,
     "agents": _agent,
     "goal": _one_of("status", GOAL_STATUSES),
     "sprint": _one_of("status", SPRINT_STATUSES),
-    "circuit_breaker": _one_of("status", ("OK", "TRIGGERED")),
+    "circuit_breaker": _circuit_breaker,
     "config": _config,
     "archived": _archived,
     "pull_request": _pull_request,

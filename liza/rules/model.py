@@ -340,13 +340,27 @@ class Sprint(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BreakerTrip(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    time: datetime
+    """A trip of the circuit breaker. It is open until ``resolved``.
+
+    ``trigger`` is a ``statuses.Pattern``, ``subject`` the task or the spec it is about; empty: the crew.
+    ``severity`` is one of ``statuses.SEVERITIES``. ``evidence``: the newest events, each as time, task and event.
+    """
+
+    time: AwareDatetime
     trigger: str
+    severity: str = "warn"
+    subject: str = ""
     detail: str = ""
-    resolved: datetime | None = None
+    tasks: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    resolved: AwareDatetime | None = None
+    resolved_by: str = ""
+    root_cause: str = ""
 
 
 class CircuitBreaker(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """The circuit breaker. ``status`` is TRIGGERED while a trip is open, ``current_trigger`` is that of the newest."""
+
     last_check: datetime | None = None
     status: str = "OK"
     current_trigger: str | None = None
@@ -446,6 +460,31 @@ class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     unchanged_seconds: int = 600
 
 
+class BreakerSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Thresholds of the circuit breaker. 0 turns a pattern off. Only events within ``window`` seconds count.
+
+    ``similarity``: how similar two texts must be to count as the same error, 0 to 100. ``repeated_error``: similar
+    failures and reasons for a block. ``review_loop``: rejections and failed merges of one task. ``trade_offs``: reports
+    of trade-offs, workarounds and debt. ``spec_ambiguity``: reports and blocks about one spec.
+    ``integration_failures``: failed part, in percent, of the last ``integration_merges`` merges.
+    ``sessions_without_merge``, ``cost_without_merge`` (US dollars): spent since the last merge. ``tests_weakened``:
+    reports of that kind. ``severity``: warn, checkpoint or halt, by the name of a pattern, instead of the usual one.
+    """
+
+    window: int = 21600
+    similarity: int = 85
+    repeated_error: int = 8
+    review_loop: int = 6
+    trade_offs: int = 10
+    spec_ambiguity: int = 5
+    integration_failures: int = 60
+    integration_merges: int = 10
+    sessions_without_merge: int = 60
+    cost_without_merge: float = 0.0
+    tests_weakened: int = 1
+    severity: dict[str, str] = {}
+
+
 class GuardSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Guards of agents' tools. ``on_error``: whether a tool that cannot be judged is denied or allowed."""
 
@@ -534,6 +573,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget = Budget()
     delivery: Delivery = Delivery()
     loop: LoopLimits = LoopLimits()
+    breaker: BreakerSettings = BreakerSettings()
     guards: GuardSettings = GuardSettings()
     queue: QueueSettings = QueueSettings()
     gates: tuple[Gate, ...] = ()

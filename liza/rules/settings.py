@@ -12,9 +12,20 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.rules.model import Budget, Config, Delivery, GuardSettings, LoopLimits, QueueSettings, SlotLimits, TestProof
+from liza.rules.model import (
+    BreakerSettings,
+    Budget,
+    Config,
+    Delivery,
+    GuardSettings,
+    LoopLimits,
+    QueueSettings,
+    SlotLimits,
+    TestProof,
+)
 
 NESTED_SETTINGS: Final = {
+    "breaker": BreakerSettings,
     "budget": Budget,
     "delivery": Delivery,
     "guards": GuardSettings,
@@ -27,7 +38,7 @@ NESTED_SETTINGS: Final = {
 
 NEEDS_CONFIRMATION: Final = (
     "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
-    "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "guards",
+    "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "breaker", "guards",
     "queue", "gates", "push",
 )  # fmt: skip
 """Settings that need confirmation. Names that this version does not have are skipped."""

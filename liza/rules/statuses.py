@@ -42,3 +42,19 @@ class WakeTrigger(StrEnum):
     BLOCKED_TASKS = "BLOCKED_TASKS"
     INTEGRATION_FAILED = "INTEGRATION_FAILED"
     SPRINT_COMPLETE = "SPRINT_COMPLETE"
+
+
+class Pattern(StrEnum):
+    """Pattern of failure that trips the circuit breaker, as ``config.breaker.severity`` and its history spell it."""
+
+    REPEATED_ERROR = "repeated_error"
+    REVIEW_LOOP = "review_loop"
+    TRADE_OFFS = "trade_offs"
+    SPEC_AMBIGUITY = "spec_ambiguity"
+    INTEGRATION_FAILURES = "integration_failures"
+    NO_MERGES = "no_merges"
+    TESTS_WEAKENED = "tests_weakened"
+
+
+SEVERITIES = ("warn", "checkpoint", "halt")
+"""What a trip of the circuit breaker does: nothing, or it sets CHECKPOINT, or PAUSE."""

@@ -19,6 +19,7 @@ ANOMALY_TYPES = (
     "spec_gap",
     "review_deadlock",
     "system_ambiguity",
+    "tests_weakened",
 )
 _NEEDED_DETAILS = {
     "retry_loop": ("count", "error_pattern"),

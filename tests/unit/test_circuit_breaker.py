@@ -1,0 +1,320 @@
+"""The circuit breaker: which events trip it, what a trip has, and that resolved evidence never trips it again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from liza.rules import invariants
+from liza.rules.errors import Refused, UsageError
+from liza.rules.governance.breaker_patterns import BreakerFinding, SessionCost, evaluate_patterns
+from liza.rules.governance.breaker_trips import record_findings, resolve_trips
+from liza.rules.governance.open_trips import (
+    breaker_alarms,
+    is_worth_a_check,
+    open_trips,
+    signal_hint,
+    signals_of_trips,
+)
+from liza.rules.governance.root_cause import find_repeated_rejections
+from liza.rules.governance.text_similarity import are_similar, find_largest_group
+from liza.rules.governance.watched_events import REPORT, WATCHED, collect_events, fingerprint
+from liza.rules.history_events import HistoryEvent
+from liza.rules.model import Anomaly, BreakerSettings, BreakerTrip, CircuitBreaker, Event, State, Task
+from liza.rules.statuses import SEVERITIES, Pattern
+from liza.rules.value_classes import replace
+from tests.unit.boards import NOW, board, later, task, with_config
+
+E = HistoryEvent
+LOW = BreakerSettings(
+    repeated_error=3,
+    review_loop=3,
+    trade_offs=2,
+    spec_ambiguity=2,
+    integration_failures=50,
+    integration_merges=2,
+    sessions_without_merge=4,
+    tests_weakened=1,
+)
+RED = "tests failed on integration: test_invoice.py:{} KeyError 'total'"
+
+
+def events(*names: str, start: float = -600, detail: str = "") -> tuple[Event, ...]:
+    return tuple(
+        Event(time=later(start + 10 * number), event=name, detail=detail.format(number) or None)
+        for number, name in enumerate(names)
+    )
+
+
+def with_history(task_id: str, *names: str, detail: str = "", **fields: Any) -> Task:
+    return task(task_id, history=events(*names, detail=detail), **fields)
+
+
+def low(*tasks: Task, reports: tuple[Anomaly, ...] = (), **changes: Any) -> State:
+    return with_config(board(*tasks, anomalies=reports), breaker=replace(LOW, **changes))
+
+
+def report(kind: str, task_id: str | None = None, at: float = -60, **details: str) -> Anomaly:
+    return Anomaly(timestamp=later(at), task=task_id, reporter="coder-1.1", type=kind, details=details)
+
+
+def evaluate(state: State, now: datetime = NOW, costs: tuple[SessionCost, ...] = ()) -> tuple[BreakerFinding, ...]:
+    return evaluate_patterns(state, collect_events(state, now), costs)
+
+
+CASES: dict[str, tuple[State, list[tuple[str, str]]]] = {
+    "nothing": (low(task()), []),
+    "the same error in three tasks": (
+        low(*(with_history(name, E.BLOCK, detail=RED.format(name)) for name in ("task-1", "task-2", "task-3"))),
+        [(Pattern.REPEATED_ERROR, "")],
+    ),
+    "the same error in three tries of one task": (
+        low(with_history("task-1", E.CRASH, E.CRASH, E.CRASH, detail=RED)),
+        [(Pattern.REPEATED_ERROR, "")],
+    ),
+    "three errors of different kinds": (
+        low(
+            with_history("task-1", E.BLOCK, detail="the database of the shop does not accept connections"),
+            with_history("task-2", E.BLOCK, detail="which rounding does the invoice use, half even or half up?"),
+            with_history("task-3", E.CRASH, detail="exit status 137: killed by the kernel, out of memory"),
+        ),
+        [],
+    ),
+    "texts that are too short to differ": (low(with_history("task-1", *[E.ENDED] * 5, detail="stopped")), []),
+    "a review loop": (
+        low(with_history("task-1", E.REJECT, E.REJECT, E.DEADLOCK, detail="no test")),
+        [(Pattern.REVIEW_LOOP, "task-1")],
+    ),
+    "approved and not merged again and again": (
+        low(with_history("task-1", E.REJECT, E.MERGE_FAILED, E.REJECT, detail="x"), integration_failures=0),
+        [(Pattern.REVIEW_LOOP, "task-1")],
+    ),
+    "rejections of different tasks": (low(*(with_history(f"task-{n}", E.REJECT) for n in range(1, 5))), []),
+    "trade-offs": (low(task(), reports=(report("trade_off"), report("workaround"))), [(Pattern.TRADE_OFFS, "")]),
+    "questions about one spec": (
+        low(
+            with_history("task-1", E.BLOCK, detail="the spec names two formats", spec_ref="a.md#one"),
+            task("task-2", spec_ref="a.md#two"),
+            reports=(report("spec_gap", "task-2"),),
+        ),
+        [(Pattern.SPEC_AMBIGUITY, "a.md")],
+    ),
+    "questions about two specs": (
+        low(task("task-1", spec_ref="a.md"), reports=(report("spec_gap", "task-1"), report("spec_gap", spec="b.md"))),
+        [],
+    ),
+    "half of the merges failed": (
+        low(with_history("task-1", E.MERGE), with_history("task-2", E.MERGE_FAILED, detail="conflict")),
+        [(Pattern.INTEGRATION_FAILURES, "")],
+    ),
+    "too few merges": (low(with_history("task-2", E.MERGE_FAILED, detail="conflict")), []),
+    "sessions without a merge": (
+        low(with_history("task-1", E.CLAIM, E.RESUME, E.RESUME, E.CLAIM_REVIEW)),
+        [(Pattern.NO_MERGES, "")],
+    ),
+    "sessions and then a merge": (
+        low(with_history("task-1", E.CLAIM, E.RESUME, E.RESUME, E.CLAIM_REVIEW, E.MERGE)),
+        [],
+    ),
+    "weakened tests": (low(task(), reports=(report("tests_weakened", text="skip"),)), [(Pattern.TESTS_WEAKENED, "")]),
+    "all turned off": (
+        low(
+            with_history("task-1", *[E.REJECT, E.CLAIM, E.BLOCK, E.MERGE_FAILED] * 5, detail=RED),
+            reports=(report("trade_off"), report("tests_weakened"), report("spec_gap", "task-1")) * 3,
+            repeated_error=0,
+            review_loop=0,
+            trade_offs=0,
+            spec_ambiguity=0,
+            integration_failures=0,
+            sessions_without_merge=0,
+            tests_weakened=0,
+        ),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pattern_trips_at_its_threshold_and_not_below(name: str) -> None:
+    state, expected = CASES[name]
+    found = evaluate(state)
+    assert [(one.pattern, one.subject) for one in found] == expected
+    assert all(one.events and one.evidence and one.detail for one in found)
+
+
+def test_old_events_and_those_of_the_future_do_not_count() -> None:
+    state = low(with_history("task-1", E.REJECT, E.REJECT, E.REJECT))
+    assert len(evaluate(state)) == 1
+    assert evaluate(state, NOW + timedelta(days=1)) == ()
+    assert evaluate(state, NOW - timedelta(days=1)) == ()
+
+
+def test_the_defaults_do_not_trip_a_crew_with_some_failures() -> None:
+    rounds = (E.CLAIM, E.SUBMIT, E.CLAIM_REVIEW, E.REJECT, E.RESUME, E.SUBMIT, E.APPROVE, E.MERGE_FAILED, E.RESUME)
+    tasks = [with_history(f"task-{n}", *rounds, E.SUBMIT, E.APPROVE, E.MERGE, detail=f"reason {n}") for n in range(20)]
+    assert evaluate(board(*tasks, anomalies=(report("trade_off"), report("spec_gap", "task-1")))) == ()
+
+
+def test_money_without_a_merge_trips_only_with_a_limit() -> None:
+    costs = (SessionCost("coder-1.1", later(-50), 3.0), SessionCost("coder-1.2", later(-40), 2.5))
+    assert evaluate(low(task()), costs=costs) == ()
+    (found,) = evaluate(low(task(), cost_without_merge=5.0), costs=costs)
+    assert (found.pattern, found.detail) == (Pattern.NO_MERGES, "0 sessions and $5.50 without a merge")
+    merged = low(task(history=events(E.MERGE, start=-45)), cost_without_merge=5.0)
+    assert evaluate(merged, costs=costs) == ()
+
+
+def tripped(severity: str = "checkpoint") -> State:
+    state = low(with_history("task-1", E.REJECT, E.REJECT, E.REJECT), severity={"review_loop": severity})
+    return record_findings(state, evaluate(state), NOW)
+
+
+def test_a_trip_is_recorded_once_with_its_evidence() -> None:
+    state = tripped()
+    (trip,) = state.circuit_breaker.history
+    assert (state.circuit_breaker.status, state.circuit_breaker.current_trigger) == ("TRIGGERED", "review_loop")
+    assert (trip.time, trip.severity, trip.subject, trip.tasks) == (NOW, "checkpoint", "task-1", ("task-1",))
+    assert trip.evidence[0] == "2026-01-01T11:50:00Z task-1 reject"
+    assert invariants.check_board(state) == ()
+    assert invariants.check_entry("circuit_breaker", "circuit_breaker", state.circuit_breaker, state) == ()
+    assert evaluate(state) == ()
+    before = low(with_history("task-1", E.REJECT, E.REJECT, E.REJECT))
+    assert record_findings(state, evaluate(before), NOW) is state
+
+
+@pytest.mark.parametrize(
+    ("severity", "signal", "alarm"),
+    [
+        ("warn", None, "breaker_warning"),
+        ("checkpoint", "CHECKPOINT", "breaker_tripped"),
+        ("halt", "PAUSE", "breaker_tripped"),
+    ],
+)
+def test_the_severity_decides_the_signal_the_alarm_and_who_resolves(
+    severity: str, signal: str | None, alarm: str
+) -> None:
+    state = tripped(severity)
+    assert list(signals_of_trips(state)) == ([signal] if signal else [])
+    assert [one.kind for one in breaker_alarms(state)] == [alarm]
+    assert ("breaker" in signal_hint(state)) == (signal is not None)
+    if severity == "halt":
+        with pytest.raises(Refused, match="only a person"):
+            resolve_trips(state, "planner-1", "cause", later(1))
+    else:
+        assert open_trips(resolve_trips(state, "planner-1", "cause", later(1))) == ()
+    resolved = resolve_trips(state, "human:ann", " the spec was wrong\n", later(1))
+    (trip,) = resolved.circuit_breaker.history
+    assert (trip.resolved, trip.resolved_by, trip.root_cause) == (later(1), "human:ann", "the spec was wrong")
+    assert (resolved.circuit_breaker.status, resolved.circuit_breaker.current_trigger) == ("OK", None)
+    assert list(breaker_alarms(resolved)) == []
+    assert signal_hint(resolved) == "liza resume"
+
+
+def test_nothing_is_resolved_without_a_cause_or_a_trip() -> None:
+    with pytest.raises(UsageError):
+        resolve_trips(tripped(), "human:ann", "  ", NOW)
+    with pytest.raises(Refused, match="no trip"):
+        resolve_trips(low(), "human:ann", "cause", NOW)
+
+
+def test_after_a_resolution_only_new_events_trip_again() -> None:
+    state = resolve_trips(tripped(), "human:ann", "cause", later(5))
+    again = replace(state.tasks[0], history=state.tasks[0].history + events(E.REJECT, E.REJECT, start=10))
+    assert evaluate(state.with_task(again), later(100)) == ()
+    third = replace(again, history=again.history + events(E.REJECT, start=50))
+    (found,) = evaluate(state.with_task(third), later(100))
+    assert len(found.events) == 3
+
+
+NAMES = sorted(WATCHED)
+KINDS = ("trade_off", "spec_gap", "tests_weakened", "retry_loop", "workaround")
+MOMENTS = st.integers(-30_000, 600)
+HISTORY = st.lists(st.tuples(MOMENTS, st.sampled_from(NAMES), st.sampled_from([RED, "x", "unclear spec: a or b?"])))
+REPORTS = st.lists(st.tuples(MOMENTS, st.sampled_from(KINDS)), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(HISTORY, max_size=4), REPORTS, st.integers(-300, 300))
+def test_no_trip_is_without_evidence_and_a_resolved_one_never_trips_on_it_again(
+    histories: list[list[tuple[int, str, str]]], reported: list[tuple[int, str]], step: int
+) -> None:
+    tasks = [
+        task(f"task-{n}", history=tuple(Event(time=later(t), event=e, detail=text) for t, e, text in sorted(rows)))
+        for n, rows in enumerate(histories)
+    ]
+    state = low(*tasks, reports=tuple(report(kind, "task-0", at) for at, kind in reported))
+    collected = collect_events(state, NOW)
+    assert all(event.event in WATCHED or event.event.startswith(REPORT) for event in collected)
+    found = evaluate(state)
+    for one in found:
+        assert one.events
+        assert set(one.events) <= set(collected)
+        assert one.tasks or one.pattern in (Pattern.TRADE_OFFS, Pattern.TESTS_WEAKENED, Pattern.REPEATED_ERROR)
+    state = record_findings(state, found, NOW)
+    assert len(open_trips(state)) == len(found)
+    assert invariants.check_board(state) == ()
+    assert evaluate(state) == ()
+    if found:
+        assert is_worth_a_check(state)
+        # Also if the clock was set back between the trip and its resolution.
+        state = resolve_trips(state, "human:ann", "cause", later(step))
+        assert evaluate(state) == ()
+
+
+def test_the_fingerprint_changes_with_the_events() -> None:
+    one, two = low(with_history("task-1", E.REJECT)), low(with_history("task-1", E.REJECT, E.REJECT))
+    assert fingerprint(collect_events(one, NOW)) != fingerprint(collect_events(two, NOW))
+    assert fingerprint(()) == ""
+
+
+def test_a_crew_without_failures_is_not_checked() -> None:
+    calm = board(*(with_history(f"task-{n}", E.CLAIM, E.SUBMIT, E.APPROVE, E.MERGE, iteration=1) for n in range(5)))
+    assert not is_worth_a_check(calm)
+    assert is_worth_a_check(calm.with_task(replace(calm.tasks[0], review_cycles_total=1)))
+    assert is_worth_a_check(replace(calm, anomalies=(report("debt_created"),)))
+
+
+def test_similar_texts_differ_in_numbers_and_hashes_only() -> None:
+    texts = ["KeyError at line 12 of 3f2a91bc", "keyerror at line 480  of 77aa01ff", "permission denied: /etc/shadow"]
+    assert find_largest_group(texts, 85) == (0, 1)
+    assert are_similar(texts[:2], 100)
+    assert not are_similar(texts, 85)
+    assert find_largest_group([], 85) == ()
+
+
+@pytest.mark.parametrize(
+    ("history", "count"),
+    [
+        (events(E.REJECT, E.REJECT, detail="no test for the empty cart, line {}"), 0),
+        (events(E.REJECT, E.REJECT, E.REJECT, detail="no test for the empty cart, line {}"), 3),
+        (events(E.REJECT, E.REJECT, E.UNBLOCK, E.REJECT, detail="no test for the empty cart"), 0),
+        (events(E.REJECT, E.REJECT, detail="no test") + events(E.REJECT, detail="the API key is in the log"), 0),
+    ],
+)
+def test_three_similar_rejections_demand_a_root_cause(history: tuple[Event, ...], count: int) -> None:
+    assert len(find_repeated_rejections(task(history=history), 85)) == count
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"review_loop": -1},
+        {"similarity": 101},
+        {"cost_without_merge": float("nan")},
+        {"severity": {"review_loop": "stop"}},
+        {"severity": {"loops": "warn"}},
+    ],
+)
+def test_settings_that_mean_nothing_break_an_invariant(wrong: dict[str, Any]) -> None:
+    assert [one.entry for one in invariants.check_board(low(task(), **wrong))] == ["config"]
+
+
+def test_a_trip_with_an_unlisted_severity_breaks_an_invariant() -> None:
+    trip = BreakerTrip(time=NOW, trigger="review_loop", severity="fatal")
+    state = board(circuit_breaker=CircuitBreaker(status="TRIGGERED", history=(trip,)))
+    (violation,) = invariants.check_entry("circuit_breaker", "circuit_breaker", state.circuit_breaker, state)
+    assert violation.expected == f"one of {', '.join(SEVERITIES)}"
