@@ -20,6 +20,7 @@ from liza.crew.drift.drift_cache import RepositoryStamp
 from liza.crew.merging import logged_alarms
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import NotRegularFile, WriteFailed
+from liza.rules.governance.open_trips import is_worth_a_check
 from liza.rules.model import State
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
@@ -39,12 +40,14 @@ class AlarmCheck(msgspec.Struct, frozen=True):
     """The last check: the revision and the repository that it saw. Times are seconds of the monotonic clock.
 
     ``looked_at`` is the time before the repository was looked at, ``found_at`` the time before alarms were found.
+    ``breaker`` is the fingerprint of the events that the circuit breaker judged.
     """
 
     revision: int
     stamp: RepositoryStamp
     looked_at: float
     found_at: float
+    breaker: str = ""
 
 
 class AlarmNews(Value):
@@ -90,12 +93,22 @@ def _check_locked(crew: Crew, state: State, changed_at: float) -> AlarmNews:
     stamp = drift.stamp_repository(crew, state)
     is_same = last is not None and (last.revision, last.stamp) == (state.revision, stamp)
     if last is not None and is_same and 0 <= now - last.found_at < state.config.poll_interval:
-        _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, last.found_at))
+        _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, last.found_at, last.breaker))
         return AlarmNews()
     news = AlarmNews(draft_specs.release_drafts(crew), log_new_alarms(crew, state))
+    judged = _check_breaker(crew, state, "" if last is None else last.breaker)
     # Last: if this supervisor is killed before, the next one checks again.
-    _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, now))
+    _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, now, judged))
     return news
+
+
+def _check_breaker(crew: Crew, state: State, last: str) -> str:
+    """Check the circuit breaker if enough happened for a trip; return the fingerprint of the events."""
+    if not is_worth_a_check(state):
+        return ""
+    from liza.crew.governance import breaker_check  # a crew without failures needs nothing of it
+
+    return breaker_check.check_breaker(crew, state, last)
 
 
 def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:

@@ -8,12 +8,14 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.rules.errors import Refused
+from liza.rules.governance import open_trips
 
 
 def resume(crew: Crew) -> Result:
     """Clear PAUSE, CHECKPOINT and ABORT; unchanged if none is set.
 
-    Raises Refused inside a session and while the budget is exceeded, LizaError if the spending cannot be read.
+    Raises Refused inside a session, while the budget is exceeded, and while a trip of the circuit breaker that stops
+    the crew is open; LizaError if the spending cannot be read.
     """
     require_person(crew, planner=False)
     state = crew.board.read()
@@ -21,6 +23,8 @@ def resume(crew: Crew) -> Result:
     if reason is not None:
         # A supervisor would set PAUSE again at its next check, without an explanation for the person.
         raise Refused(f"{reason}; the crew would pause again at once: raise config.budget first", "liza edit")
+    for trip in open_trips.signals_of_trips(state).values():
+        raise Refused(f"{open_trips.describe_trip(trip)}; resolve it first", open_trips.RESOLVE_COMMAND)
     cleared = [name for name in signals.SIGNALS if signals.clear_signal(crew.paths, name)]
     message = f"{', '.join(cleared)} cleared: the crew continues" if cleared else "no signal was set"
     return Result("changed" if cleared else "unchanged", None, None, "liza status", {"cleared": cleared}, message)

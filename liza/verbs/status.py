@@ -17,6 +17,7 @@ from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
+from liza.rules.governance.open_trips import signal_hint
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, State, Status, SupervisorExit
 from liza.rules.owned_work import CurrentWork, find_current_work
@@ -303,7 +304,7 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
 
 def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> str:
     if signal_names:
-        return f"{signal_names[0]} is set; liza resume removes it"
+        return f"{signal_names[0]} is set; {signal_hint(state)} removes it"
     role = role_of(name)
     if role == "planner":
         trigger = planning.next_trigger(state)

@@ -67,6 +67,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "queue retry": ("queue retry task-1", REFUSED),
     "epics restore": ("epics restore shop", REFUSED),
     "epics accept": ("epics accept shop", REFUSED),
+    "breaker resolve": ("breaker resolve cause", REFUSED),
     "slots prune": ("slots prune", REFUSED),
     "slots repair": ("slots repair", REFUSED),
     "slots nuke": ("slots nuke s1", REFUSED),

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted(path for path in (ROOT / "liza").rglob("*.py") if path.name != "__init__.py")
 RETIRED = tomllib.loads((ROOT / "tests" / "data" / "retired_words.toml").read_text())
-SAME_COMMAND = {"config", "epics", "guard", "programs", "queue", "slots", "task"}
+SAME_COMMAND = {"breaker", "config", "epics", "guard", "programs", "queue", "slots", "task"}
 """Names of modules that exist twice: the declaration of a command in cli/commands, and its verb."""
 MAX_MODULES = 15
 FILE_PER_WORD = {"liza/verbs"}

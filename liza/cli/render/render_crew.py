@@ -149,7 +149,8 @@ def _goal_end_lines(summary: Row) -> list[str]:
 def _signal_line(name: str, reason: str) -> str:
     """Return a signal with its reason. The hint is left out if the reason has it already."""
     line = f"{name} is set: {shorten_line(reason, 200)}" if reason else f"{name} is set"
-    return line if "liza resume" in line else f"{line}: liza resume"
+    has_hint = any(hint in reason for hint in ("liza resume", "liza breaker resolve"))
+    return line if has_hint else f"{line}: liza resume"
 
 
 def _group_counts(summary: Row) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from liza.rules.governance.open_trips import signal_hint
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import epic_rules
 from liza.rules.model import Status
@@ -284,7 +285,7 @@ def _lease_left(at: Situation, work: CurrentWork) -> float | None:
 def _wait_for_signal(at: Situation) -> Wait | None:
     for name in ("CHECKPOINT", "PAUSE"):
         if name in at.signals:
-            return Wait(f"{name} is set; liza resume removes it")
+            return Wait(f"{name} is set; {signal_hint(at.state)} removes it")
     return None
 
 

@@ -1,0 +1,49 @@
+"""breaker: show the circuit breaker, and let a person or a planner resolve its trips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.governance import breaker_signals
+from liza.crew.merging.logged_alarms import LOCK_TIMEOUT, alerts_lock
+from liza.crew.result import Result
+from liza.rules.formatting.counts import count_noun
+from liza.rules.governance.breaker_trips import resolve_trips
+from liza.rules.governance.open_trips import RESOLVE_COMMAND, open_trips
+from liza.rules.value_classes import asdict
+from liza.system.files import BOARD_MODE
+from liza.system.flock import lock_path
+
+
+def show_breaker(crew: Crew) -> dict[str, Any]:
+    """Return the status, the open trips, the resolved ones, the newest first, and the settings."""
+    state = crew.board.read()
+    trips = [asdict(trip) for trip in reversed(state.circuit_breaker.history)]
+    is_open = bool(open_trips(state))
+    return {
+        "status": "TRIGGERED" if is_open else "OK",
+        "open": [trip for trip in trips if trip["resolved"] is None],
+        "resolved": [trip for trip in trips if trip["resolved"] is not None],
+        "settings": asdict(state.config.breaker),
+        "next": RESOLVE_COMMAND if is_open else "liza status",
+    }
+
+
+def resolve(crew: Crew, root_cause: str) -> Result:
+    """Resolve all open trips and clear the signals that they set.
+
+    Raises Refused inside a session other than a planner's, for a planner also if a trip is a halt, UsageError without
+    a root cause, LockTimeout.
+    """
+    by = require_person(crew, planner=True)
+    # A supervisor that checks at the same time would set the signals again.
+    with lock_path(alerts_lock(crew.paths), LOCK_TIMEOUT, BOARD_MODE):
+        with crew.change(by, "breaker resolve") as tx:
+            tx.state = resolve_trips(tx.state, by, root_cause, crew.clock.now())
+        cleared = breaker_signals.clear_signals(crew)
+    resolved = [trip.trigger for trip in open_trips(tx.before)]
+    message = f"{count_noun(len(resolved), 'trip')} resolved: {', '.join(resolved)}"
+    message += f"; {', '.join(cleared)} cleared: the crew continues" if cleared else ""
+    return Result("changed", None, None, "liza status", {"resolved": resolved, "cleared": list(cleared)}, message)
