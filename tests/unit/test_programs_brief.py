@@ -167,6 +167,23 @@ def test_a_coder_and_the_next_reviewer_read_the_comments_on_lines_with_the_quote
     assert "AT mail.py:1: point 1" in brief_writer.compose_brief(context("code-reviewer-1.4", again)).block
 
 
+@pytest.mark.parametrize(("count", "is_demanded"), [(2, False), (3, True), (5, True)])
+def test_after_three_rejections_of_one_kind_a_coder_is_to_state_the_root_cause_first(
+    count: int, is_demanded: bool
+) -> None:
+    reasons = [f"the empty cart has no test, see line {number} of cart.py{' x' * 3000}" for number in range(count)]
+    rejected = tuple(Event(time=NOW, event="reject", agent="code-reviewer-1", detail=reason) for reason in reasons)
+    task = replace(TASK, rejection_reason=reasons[-1], history=rejected)
+    made = brief_writer.compose_brief(context(task=task))
+    calm = brief_writer.compose_brief(context(task=replace(task, history=rejected[:1])))
+    for text in (made.block, made.assignment):
+        assert ("ROOT CAUSE FIRST: " in text or "ROOT CAUSE FIRST:\n" in text) == is_demanded
+    assert len(made.block) - len(calm.block) < 600
+    assert len(made.assignment) - len(calm.assignment) < 2000
+    given_back = brief_writer.compose_brief(context(task=replace(task, rejection_reason=None)))
+    assert "ROOT CAUSE FIRST" not in given_back.block
+
+
 def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -> None:
     output = "\n".join(f"line {number} {'x' * 90}" for number in range(1, 21))
     said = Event(time=NOW, event="merge failed", detail=f"tests: exit 1 (log: .liza/logs/merge-task-3.log)\n{output}")

@@ -8,8 +8,9 @@ from liza.programs.brief.brief_context import (
     describe_anomaly,
     describe_discovery,
     describe_sprint,
+    root_cause_demand,
 )
-from liza.programs.brief.quoting import sanitize, truncate_text
+from liza.programs.brief.quoting import quote_line, sanitize, truncate_text
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.model import Task
 from liza.rules.paths import Paths
@@ -19,7 +20,7 @@ from liza.rules.statuses import WakeTrigger
 MAX_REPORTS = 50  # open discoveries, and open anomalies, in an assignment
 MAX_REPORT = 2000  # maximum bytes of one of them
 _DOCUMENTS = {
-    "planner": ("task-lifecycle.md", "agent-initialization.md"),
+    "planner": ("task-lifecycle.md", "circuit-breaker.md", "agent-initialization.md"),
     "coder": ("task-lifecycle.md", "worktree-management.md"),
     "code-reviewer": ("task-lifecycle.md", "worktree-management.md"),
 }
@@ -86,6 +87,9 @@ def _coder_sections(context: BriefContext, task: Task) -> list[str]:
     if context.rejection is not None:
         sections.append(_field(f"REJECTED BY {context.rejection[0]}", context.rejection[1]))
         sections += _comment_fields(task)
+    if context.repeated_rejections:
+        earlier = "\n".join(f"- {quote_line(reason, 400)}" for reason in context.repeated_rejections)
+        sections.append(_field("ROOT CAUSE FIRST", f"{root_cause_demand(context)}\n{earlier}"))
     handoff = context.state.handoff.get(task.id)
     if handoff is not None:
         sections.append(_field("HANDED OVER", handoff.summary))

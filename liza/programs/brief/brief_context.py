@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
+from liza.rules.governance.root_cause import find_repeated_rejections
 from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.rules.model import Anomaly, Discovery, State, Task
 from liza.rules.paths import agent_of, role_of
@@ -77,6 +78,13 @@ class BriefContext(Value):
         return (rejections[-1].agent if rejections and rejections[-1].agent else "the reviewer"), reason
 
     @property
+    def repeated_rejections(self) -> tuple[str, ...]:
+        """The reasons of similar rejections after which the coder has to state a root cause; empty if it has not to."""
+        if self.task is None or self.role != "coder" or self.rejection is None:
+            return ()
+        return find_repeated_rejections(self.task, self.state.config.breaker.similarity)
+
+    @property
     def previous_end(self) -> str | None:
         """How the session before this one ended, if it had no closing command; otherwise None."""
         events = self.task.history if self.task else ()
@@ -134,4 +142,14 @@ def describe_agents(context: BriefContext) -> str:
         f"{name} {agent.status}{f' on {agent.current_task}' if agent.current_task else ''}"
         for name, agent in context.state.agents.items()
         if name != context.agent
+    )
+
+
+def root_cause_demand(context: BriefContext) -> str:
+    """Return the instruction to a coder whose work was rejected for one reason again and again."""
+    return (
+        f"{len(context.repeated_rejections)} rejections in a row have the same reason; another try like the last one "
+        "fails, too. Before you change code, write the root cause into a commit message or a test that fails because "
+        "of it: what you assumed, what is true, how you saw it. "
+        f"If you cannot: {context.liza_command} block."
     )

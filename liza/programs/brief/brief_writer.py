@@ -12,6 +12,7 @@ from liza.programs.brief.brief_context import (
     describe_anomaly,
     describe_discovery,
     describe_sprint,
+    root_cause_demand,
 )
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
 from liza.rules.formatting.counts import count_noun
@@ -112,6 +113,8 @@ def _earlier_work(context: BriefContext) -> list[str]:
         by, reason = context.rejection
         lines.append(f"REJECTED by {by}: {quote_lines(reason, MIDDLE)}\n  Fix that first.")
         lines += _line_comments(task)
+    if context.repeated_rejections:
+        lines.append(f"ROOT CAUSE FIRST: {root_cause_demand(context)}")
     if task.integration_fix:
         branch = target_branch(context.state, task)
         failed = [event.detail for event in task.history if event.event == HistoryEvent.MERGE_FAILED and event.detail]
