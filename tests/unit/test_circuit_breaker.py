@@ -265,10 +265,10 @@ def test_no_trip_is_without_evidence_and_a_resolved_one_never_trips_on_it_again(
         assert evaluate(state) == ()
 
 
-def test_the_fingerprint_changes_with_the_events() -> None:
+def test_the_fingerprint_changes_with_the_events_and_the_settings() -> None:
     one, two = low(with_history("task-1", E.REJECT)), low(with_history("task-1", E.REJECT, E.REJECT))
-    assert fingerprint(collect_events(one, NOW)) != fingerprint(collect_events(two, NOW))
-    assert fingerprint(()) == ""
+    made = [fingerprint(collect_events(state, NOW), LOW) for state in (one, two, low())]
+    assert len({*made, fingerprint(collect_events(one, NOW), BreakerSettings())}) == 4
 
 
 def test_a_crew_without_failures_is_not_checked() -> None:

@@ -1,7 +1,7 @@
 """Check the circuit breaker: record trips, and set their signals.
 
 One supervisor at a time does it, with its search for alarms. The patterns are evaluated only if an event that counts
-was added since the last check.
+was added since the last check, or the settings changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check_breaker(crew: Crew, state: State, last: str) -> str:
     """
     now = crew.clock.now()
     events = collect_events(state, now)
-    seen = fingerprint(events)
+    seen = fingerprint(events, state.config.breaker)
     if seen != last:
         findings = evaluate_patterns(state, events, _collect_costs(crew, state))
         if findings:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
-from liza.rules.model import State
+from liza.rules.model import BreakerSettings, State
 from liza.rules.value_classes import Value
 
 E = HistoryEvent
@@ -68,6 +71,7 @@ def _collect_reports(state: State, start: datetime, now: datetime) -> list[Watch
     return reports
 
 
-def fingerprint(events: tuple[WatchedEvent, ...]) -> str:
-    """Return a short text that differs if other events were collected."""
-    return f"{len(events)} {events[0].evidence} {events[-1].evidence}" if events else ""
+def fingerprint(events: tuple[WatchedEvent, ...], settings: BreakerSettings) -> str:
+    """Return a short text that differs if other events were collected, or other settings are in effect."""
+    span = f"{events[0].evidence} {events[-1].evidence}" if events else "none"
+    return f"{len(events)} {span} {zlib.crc32(msgspec.json.encode(settings)):08x}"

@@ -1,0 +1,192 @@
+"""The circuit breaker on disk: what a check records and sets, and who may resolve a trip."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from liza.board import signals
+from liza.cli.render.render_breaker import format_breaker
+from liza.crew.crew import Crew
+from liza.crew.governance.breaker_check import check_breaker
+from liza.crew.merging.logged_alarms import alerts_lock
+from liza.programs.usage import ledger
+from liza.rules.errors import LockTimeout, Refused, UsageError
+from liza.rules.model import Agent, BreakerSettings, Event, PlanningClaim, State
+from liza.rules.paths import Paths
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.rules.value_classes import replace
+from liza.supervisor import alarm_log
+from liza.system.file_lock import Lock
+from liza.verbs import breaker
+from liza.verbs.init import InitOptions, init
+from liza.verbs.pause import pause
+from liza.verbs.resume import resume
+from tests.conftest import FakeClock
+from tests.unit.boards import task
+
+PLANNER = "planner-1.1"
+
+
+@pytest.fixture
+def crew(repo: Path, clock: FakeClock) -> Crew:
+    init(repo, InitOptions(goal="x", no_test=True, program="script:/bin/true"))
+    return Crew(Paths(repo), clock)
+
+
+def configure(crew: Crew, **settings: object) -> None:
+    with crew.change("human:ann", "edit") as tx:
+        made = BreakerSettings(**settings)  # type: ignore[arg-type]
+        tx.state = replace(tx.state, config=replace(tx.state.config, breaker=made))
+
+
+def reject(crew: Crew, count: int) -> None:
+    """A task with that many more rejections, one per second."""
+    now = crew.clock.now()
+    new = tuple(
+        Event(time=now - timedelta(seconds=number), event="reject", detail="token ghp_abcdefghijklmnopqrstuvwxyz012345")
+        for number in reversed(range(count))
+    )
+    with crew.change("coder-1.1", "plan") as tx:
+        old = tx.state.task("task-1")
+        if old is None:
+            tx.state = replace(tx.state, tasks=(task("task-1", review_cycles_total=1, history=new),))
+        else:
+            tx.state = tx.state.with_task(replace(old, history=old.history + new))
+
+
+def check(crew: Crew, clock: FakeClock) -> State:
+    """As a supervisor does at a change of the board."""
+    clock.advance(alarm_log.MIN_INTERVAL + 1)
+    alarm_log.check_alarms(crew, crew.board.read(), float("-inf"))
+    return crew.board.read()
+
+
+def trip(crew: Crew, clock: FakeClock, severity: str = "halt") -> State:
+    configure(crew, review_loop=3, severity={"review_loop": severity})
+    reject(crew, 3)
+    return check(crew, clock)
+
+
+def test_a_halt_pauses_the_crew_until_a_person_resolves_it(crew: Crew, clock: FakeClock) -> None:
+    state = trip(crew, clock)
+    assert state.circuit_breaker.status == "TRIGGERED"
+    assert signals.active_signals(crew.paths) == ("PAUSE",)
+    assert signals.read_reason(crew.paths, "PAUSE").startswith("circuit breaker, review_loop: task-1 had 3 rejections")
+    assert "ghp_abc" not in crew.paths.state.read_text().split("circuit_breaker:")[1]
+    with pytest.raises(Refused, match="circuit breaker, review_loop"):
+        resume(crew)
+    result = breaker.resolve(crew, "the task is too large")
+    assert result.details == {"resolved": ["review_loop"], "cleared": ["PAUSE"]}
+    assert signals.active_signals(crew.paths) == ()
+    revision = crew.board.read().revision
+    clock.advance(60)
+    assert check(crew, clock).revision == revision
+    reject(crew, 2)
+    assert check(crew, clock).circuit_breaker.status == "OK"
+    clock.advance(5)
+    reject(crew, 1)
+    assert check(crew, clock).circuit_breaker.status == "TRIGGERED"
+    with pytest.raises(UsageError):
+        breaker.resolve(crew, " ")
+
+
+def test_nothing_is_recorded_twice_for_the_same_events(crew: Crew, clock: FakeClock) -> None:
+    state = trip(crew, clock)
+    assert check(crew, clock).revision == state.revision
+    assert check_breaker(Crew(crew.paths, clock), state, "")
+    assert crew.board.read().revision == state.revision
+
+
+def test_a_signal_that_is_missing_after_a_crash_is_set_again_and_that_of_a_person_stays(
+    crew: Crew, clock: FakeClock
+) -> None:
+    pause(crew, "lunch")
+    state = trip(crew, clock)
+    assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
+    signals.clear_signal(crew.paths, "PAUSE")
+    check_breaker(crew, state, "")
+    assert "circuit breaker" in signals.read_reason(crew.paths, "PAUSE")
+    signals.clear_signal(crew.paths, "PAUSE")
+    pause(crew, "lunch")
+    assert breaker.resolve(crew, "cause").details["cleared"] == []
+    assert signals.active_signals(crew.paths) == ("PAUSE",)
+    assert resume(crew).result == "changed"
+
+
+def test_a_warning_stops_nothing(crew: Crew, clock: FakeClock) -> None:
+    trip(crew, clock, "warn")
+    assert signals.active_signals(crew.paths) == ()
+    assert breaker.show_breaker(crew)["status"] == "TRIGGERED"
+    pause(crew)
+    assert resume(crew).result == "changed"
+
+
+@pytest.mark.parametrize(("severity", "is_allowed"), [("warn", True), ("checkpoint", True), ("halt", False)])
+def test_a_planner_resolves_what_is_no_halt(crew: Crew, clock: FakeClock, severity: str, is_allowed: bool) -> None:
+    trip(crew, clock, severity)
+    with crew.change("human:ann", "plan") as tx:
+        state = tx.state.with_agent("planner-1", Agent(role="planner", status="PLANNING", runs=1))
+        tx.state = replace(state, planning=PlanningClaim(run=PLANNER, trigger="BLOCKED_TASKS"))
+    session = Crew(crew.paths, clock, authenticated_run=PLANNER)
+    if is_allowed:
+        assert breaker.resolve(session, "cause").details["resolved"] == ["review_loop"]
+        assert crew.board.read().circuit_breaker.history[0].resolved_by == "planner-1"
+        assert signals.active_signals(crew.paths) == ()
+    else:
+        with pytest.raises(Refused, match="only a person"):
+            breaker.resolve(session, "cause")
+        assert signals.active_signals(crew.paths) == ("PAUSE",)
+
+
+def test_a_coder_resolves_nothing(crew: Crew, clock: FakeClock) -> None:
+    trip(crew, clock, "warn")
+    session = Crew(crew.paths, clock, authenticated_run="coder-1.1")
+    with pytest.raises(Refused):
+        breaker.resolve(session, "cause")
+
+
+def test_a_resolution_waits_for_a_check_under_way(crew: Crew, clock: FakeClock) -> None:
+    trip(crew, clock)
+    with Lock(alerts_lock(crew.paths)), pytest.raises(LockTimeout):
+        breaker.resolve(crew, "cause")
+    assert signals.active_signals(crew.paths) == ("PAUSE",)
+
+
+def test_money_without_a_merge_halts_the_crew(crew: Crew, clock: FakeClock) -> None:
+    configure(crew, cost_without_merge=5.0)
+    entry = LedgerEntry(
+        run="coder-1.1",
+        time=clock.now(),
+        kind="work",
+        program="x",
+        outcome="done",
+        seconds=1.0,
+        used=TokenUsage(input=1, output=1, cost=5.5),
+    )
+    ledger.append_entry(crew.paths, entry)
+    (made,) = check(crew, clock).circuit_breaker.history
+    assert (made.trigger, made.detail) == ("no_merges", "0 sessions and $5.50 without a merge")
+    assert signals.active_signals(crew.paths) == ("PAUSE",)
+
+
+def test_settings_that_an_agent_wrote_do_not_turn_the_breaker_off(crew: Crew, clock: FakeClock) -> None:
+    configure(crew, review_loop=3)
+    text = crew.paths.state.read_text()
+    crew.paths.state.write_text(text.replace("review_loop: 3", "review_loop: 0"))
+    assert "review_loop: 0" in crew.paths.state.read_text()
+    reject(crew, 3)
+    assert check(crew, clock).circuit_breaker.status == "TRIGGERED"
+
+
+def test_the_breaker_is_shown_with_its_evidence_and_its_history(crew: Crew, clock: FakeClock) -> None:
+    assert format_breaker(breaker.show_breaker(crew), False) == "circuit breaker: OK"
+    trip(crew, clock)
+    shown = format_breaker(breaker.show_breaker(crew), False)
+    assert "halt  review_loop" in shown
+    assert shown.count("  evidence: ") == 3
+    assert "liza breaker resolve" in shown
+    breaker.resolve(crew, "the task is too large")
+    assert "the task is too large" in format_breaker(breaker.show_breaker(crew), False)
