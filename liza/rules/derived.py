@@ -16,12 +16,13 @@ _SUPERVISOR_STATUSES = (AgentStatus.STARTING, AgentStatus.WAITING, AgentStatus.O
 
 def update_derived_fields(state: State) -> State:
     """Return the board with agents.status, agents.current_task and sprint.metrics computed from the tasks."""
-    work = _work_by_agent(state)
+    work = work_by_agent(state)
     agents = {name: _agent(agent, work.get(name)) for name, agent in state.agents.items()}
     return replace(state, agents=agents, sprint=replace(state.sprint, metrics=sprint_metrics(state)))
 
 
-def _work_by_agent(state: State) -> dict[str, tuple[AgentStatus, str | None]]:
+def work_by_agent(state: State) -> dict[str, tuple[AgentStatus, str | None]]:
+    """Return the status and the task (None: planning) of each agent that holds a claim, a review or planning."""
     work: dict[str, tuple[AgentStatus, str | None]] = {}
     if state.planning.run is not None:
         work[state.planning.run.rpartition(".")[0]] = (AgentStatus.WORKING, None)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from liza.rules.derived import work_by_agent
 from liza.rules.errors import UsageError
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging import targets
 from liza.rules.model import (
     FINAL_STATUSES,
+    URGENCIES,
     Agent,
+    Anomaly,
     ArchiveSummary,
     BreakerSettings,
     CircuitBreaker,
@@ -54,7 +57,25 @@ def check_board(state: State) -> tuple[Violation, ...]:
         violations += check_entry("tasks", task.id, task, state)
     for name, agent in state.agents.items():
         violations += check_entry("agents", name, agent, state)
-    return (*violations, *check_relations(state))
+    for index, anomaly in enumerate(state.anomalies):
+        violations += check_entry("anomalies", f"anomalies[{index}]", anomaly, state)
+    for discovery in state.discovered:
+        violations += check_entry("discovered", discovery.id, discovery, state)
+    violations += check_entry("circuit_breaker", "circuit_breaker", state.circuit_breaker, state)
+    return (*violations, *_working_on_nothing(state), *check_relations(state))
+
+
+def _working_on_nothing(state: State) -> Iterator[Violation]:
+    """Yield a violation for each agent whose status says that it works, and that holds nothing.
+
+    A change by Liza computes the status again, so this is not checked for each transaction: an edit from outside, or
+    of the tasks of an agent, may leave such a status until the next one.
+    """
+    busy = work_by_agent(state)
+    for name, agent in state.agents.items():
+        if agent.status in (AgentStatus.WORKING, AgentStatus.REVIEWING) and name not in busy:
+            expected = "another status, because it holds no task, review or planning"
+            yield Violation(entry=name, field="status", actual=agent.status, expected=expected)
 
 
 def check_relations(state: State) -> tuple[Violation, ...]:
@@ -291,7 +312,20 @@ def _circuit_breaker(key: str, breaker: CircuitBreaker) -> Iterator[Violation]:
             yield Violation(entry=key, field=f"history.{trip.trigger}", actual=trip.severity, expected=expected)
 
 
+def _anomaly(key: str, anomaly: Anomaly) -> Iterator[Violation]:
+    from liza.rules.governance import anomaly_kinds  # every command loads this module, and few add an anomaly
+
+    if anomaly.type not in anomaly_kinds.ANOMALY_TYPES:
+        wanted = f"one of {', '.join(anomaly_kinds.ANOMALY_TYPES)}"
+        yield Violation(entry=key, field="type", actual=anomaly.type, expected=wanted)
+    for name in anomaly_kinds.missing_details(anomaly):
+        expected = f"a value, because it is a {anomaly.type}"
+        yield Violation(entry=key, field=f"details.{name}", actual="missing", expected=expected)
+
+
 _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
+    "anomalies": _anomaly,
+    "discovered": _one_of("urgency", URGENCIES),
     "tasks": _task,
     "agents": _agent,
     "goal": _one_of("status", GOAL_STATUSES),

@@ -6,11 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules import invariants
+from liza.rules.derived import update_derived_fields
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import (
     Agent,
+    Anomaly,
     Budget,
+    CircuitBreaker,
     Config,
+    Discovery,
     Goal,
     MergeInProgress,
     State,
@@ -18,6 +22,7 @@ from liza.rules.model import (
     TakenFeedback,
     TrackedRequest,
 )
+from liza.rules.tasks.planning import claim_planning
 from liza.rules.transitions import TRANSITIONS, Invocation, apply_verb, find_illegal_changes
 from tests.unit.boards import BASE, NOW, agents, board, claimed, task, under_review
 
@@ -66,6 +71,16 @@ def _limited(**limits: Any) -> State:
         (board(agents={"coder-1": Agent(role="planner", status="IDLE")}), "coder-1", "role"),
         (board(agents={"coder-1": Agent(role="coder", status="HAPPY")}), "coder-1", "status"),
         (replace(board(), goal=Goal(id="g", status="DONE")), "goal", "status"),
+        (board(agents={"coder-1": Agent(role="coder", status="WORKING")}), "coder-1", "status"),
+        (
+            board(agents={"code-reviewer-1": Agent(role="code-reviewer", status="REVIEWING")}),
+            "code-reviewer-1",
+            "status",
+        ),
+        (board(anomalies=(Anomaly(timestamp=NOW, type="mood"),)), "anomalies[0]", "type"),
+        (board(anomalies=(Anomaly(timestamp=NOW, type="retry_loop"),)), "anomalies[0]", "details.count"),
+        (board(discovered=(Discovery(id="d-1", urgency="soon"),)), "d-1", "urgency"),
+        (board(circuit_breaker=CircuitBreaker(status="OFF")), "circuit_breaker", "status"),
     ],
 )
 def test_each_broken_rule_names_entry_field_found_and_wanted(state: State, entry: str, field: str) -> None:
@@ -98,6 +113,22 @@ def test_two_tasks_in_one_worktree_or_two_claims_of_one_agent_are_found() -> Non
 def test_boards_that_the_rules_make_break_no_invariant() -> None:
     state, _, _ = under_review(board(task(), agents={}))
     assert invariants.check_board(state) == ()
+
+
+def test_an_agent_that_holds_a_task_a_review_or_planning_works_on_something() -> None:
+    state, _, _ = under_review(board(task(), agents={}))
+    claims, _ = claimed(board(task(), agents=agents("planner-1")))
+    planned, _ = claim_planning(board(agents=agents("planner-1")), "planner-1", NOW)
+    for holding in map(update_derived_fields, (state, claims, planned)):
+        assert {"WORKING", "REVIEWING"} & {agent.status for agent in holding.agents.values()}
+        assert invariants.check_board(holding) == ()
+
+
+def test_a_change_by_liza_repairs_the_status_of_an_agent_that_works_on_nothing() -> None:
+    state, _ = claimed(board(task(), agents={}))
+    edited = replace(update_derived_fields(state), tasks=())
+    assert [(broken.entry, broken.field) for broken in invariants.check_board(edited)] == [("coder-1", "status")]
+    assert invariants.check_board(update_derived_fields(edited)) == ()
 
 
 @pytest.mark.parametrize("verb", sorted({arrow.verb for arrow in TRANSITIONS}))
