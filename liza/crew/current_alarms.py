@@ -65,7 +65,7 @@ def find_alarms(
         guard_notices=_guard_notices(crew),
     )
     present = alarms.evaluate_alarms(state, crew.clock.now(), facts)
-    remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state))
+    remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state), *_notice_alarms(crew))
     return (*blocking, *present, *remote, *_outside_edit_alarms(crew, state))
 
 
@@ -162,6 +162,14 @@ def _backup_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         from liza.rules.landing import backup_rules
 
         yield from backup_rules.backup_alarms(state, backup_record.read_failure(crew))
+
+
+def _notice_alarms(crew: Crew) -> Iterator[Alarm]:
+    """The alarms for targets that could not be notified."""
+    if crew.paths.notices.exists():
+        from liza.crew.notices import notice_record
+
+        yield from notice_record.failure_alarms(crew.paths, crew.clock.now())
 
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:

@@ -73,6 +73,7 @@ class AlarmKind(StrEnum):
     PULL_REQUEST_UNREAD = "pull_request_unread"
     BREAKER_TRIPPED = "breaker_tripped"
     BREAKER_WARNING = "breaker_warning"
+    NOTICES_FAILED = "notices_failed"
     STALE_ABORT = "stale_abort"
     STALE_CHECKPOINT = "stale_checkpoint"
     STALE_PAUSE = "stale_pause"
@@ -87,6 +88,7 @@ NOTICES = (
     AlarmKind.PULL_REQUEST_UNREAD,
     AlarmKind.PUSH_FAILED,
     AlarmKind.BREAKER_WARNING,
+    AlarmKind.NOTICES_FAILED,
 )
 """Alarms that do not wait for a person: the work goes on."""
 CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}

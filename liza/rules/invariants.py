@@ -227,6 +227,18 @@ def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterat
     return rule
 
 
+def _notify(key: str, config: Config) -> Iterator[Violation]:
+    """A target never appears in a violation: it may be a credential."""
+    from liza.rules.notices import quiet_hours, target_names  # few crews have this setting
+
+    for label, problem in target_names.board_problems(config.notify.targets):
+        actual = f"{label} ({problem})"
+        yield Violation(entry=key, field="notify.targets", actual=actual, expected="desktop, env:NAME or file:PATH")
+    quiet = config.notify.quiet
+    if quiet is not None and quiet_hours.parse_quiet_hours(quiet) is None:
+        yield Violation(entry=key, field="notify.quiet", actual=quiet[:40], expected="hours such as 22:00-07:00")
+
+
 def _config(key: str, config: Config) -> Iterator[Violation]:
     if config.breaker != BreakerSettings():
         yield from _breaker_settings(key, config.breaker)
@@ -251,6 +263,8 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
             yield Violation(entry=key, field=f"queue.{name}", actual=actual, expected="1 or more")
     if config.queue.retries < 0:
         yield Violation(entry=key, field="queue.retries", actual=str(config.queue.retries), expected="0 or more")
+    if config.notify.targets or config.notify.quiet is not None:
+        yield from _notify(key, config)
     for name in config.slots.__struct_fields__:
         most = getattr(config.slots, name)
         if most is not None and most < 1:

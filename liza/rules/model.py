@@ -531,6 +531,22 @@ TESTS_GATE = "tests"
 """Name of the gate that runs ``config.integration_command``."""
 
 
+class NotifySettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where `liza up` sends alarms that need a person. ``targets``: ``desktop``, ``env:NAME`` or ``file:PATH``, which
+    name a variable or a file with a URL of apprise. ``exec``: a shell command that is run for each notice. ``quiet``:
+    hours without notices in local time, such as ``22:00-07:00``.
+    """
+
+    targets: tuple[str, ...] = ()
+    exec: str | None = None
+    quiet: str | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether notices are sent at all."""
+        return bool(self.targets or (self.exec or "").strip())
+
+
 class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes.
 
@@ -539,6 +555,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``routing``: a task goes to the first idle coder, or to the one whose work record fits it best.
     ``pull_request_interval``: `liza up` reads the open pull request so often; 0: only `liza sync --pr`.
     ``push``: with ``auto`` the branches of tasks are pushed to ``origin`` as a backup.
+    ``notify``: where `liza up` sends alarms that need a person.
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
     """
 
@@ -581,6 +598,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     routing: Literal["first", "record"] = "first"
     pull_request_interval: int = 60
     push: Literal["never", "auto"] = "never"
+    notify: NotifySettings = NotifySettings()
 
     @property
     def has_tests(self) -> bool:

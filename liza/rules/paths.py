@@ -167,6 +167,11 @@ class Paths(Value):
         return self.tx / "request-sync"
 
     @property
+    def notices(self) -> Path:
+        """Directory with a record and a lock for each target of notices."""
+        return self.liza / "notices"
+
+    @property
     def spool(self) -> Path:
         return self.tx / "spool"
 

@@ -19,6 +19,7 @@ from liza.rules.model import (
     Delivery,
     GuardSettings,
     LoopLimits,
+    NotifySettings,
     QueueSettings,
     SlotLimits,
     TestProof,
@@ -30,6 +31,7 @@ NESTED_SETTINGS: Final = {
     "delivery": Delivery,
     "guards": GuardSettings,
     "loop": LoopLimits,
+    "notify": NotifySettings,
     "proof": TestProof,
     "queue": QueueSettings,
     "slots": SlotLimits,
@@ -39,7 +41,7 @@ NESTED_SETTINGS: Final = {
 NEEDS_CONFIRMATION: Final = (
     "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
     "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "breaker", "guards",
-    "queue", "gates", "push",
+    "queue", "gates", "push", "notify",
 )  # fmt: skip
 """Settings that need confirmation. Names that this version does not have are skipped."""
 
@@ -55,8 +57,8 @@ class UnconfirmedSetting(msgspec.Struct, frozen=True):
     def description(self) -> str:
         """Describe the change in one sentence for people."""
         return (
-            f"config.{self.key} was changed outside of liza to {_format_value(self.on_board)}; "
-            f"{_format_value(self.used)} is used until a person confirms that"
+            f"config.{self.key} was changed outside of liza to {_format_value(self.key, self.on_board)}; "
+            f"{_format_value(self.key, self.used)} is used until a person confirms that"
         )
 
 
@@ -100,7 +102,7 @@ def effective_config(config: Config, confirmed: Mapping[str, Any]) -> Config:
 
 def describe_effective(config: Config) -> str:
     """List the settings in effect that need confirmation and differ from their defaults."""
-    given = [f"{key} {value!r}" for key, value in changed_settings(Config(), config).items()]
+    given = [f"{key} {_shown(key, value)!r}" for key, value in changed_settings(Config(), config).items()]
     return f"the settings in effect: {'; '.join(given) or 'none'} (all others have their default values)"
 
 
@@ -110,8 +112,17 @@ def changed_settings(before: Config, after: Config) -> dict[str, Any]:
     return {key: value for key, value in new.items() if value != old[key]}
 
 
-def _format_value(value: Any) -> str:
-    return "nothing" if value in (None, "", [], {}) else repr(value)
+def _format_value(key: str, value: Any) -> str:
+    return "nothing" if value in (None, "", [], {}) else repr(_shown(key, value))
+
+
+def _shown(key: str, value: Any) -> Any:
+    """Return the value without addresses of notices: a URL may be a credential."""
+    if key != "notify":
+        return value
+    from liza.rules.notices.target_names import hide_addresses  # needed only for this setting
+
+    return hide_addresses(value)
 
 
 def unknown_keys(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from liza.crew.crew import Crew
@@ -18,15 +18,25 @@ def _no_healing(state: State) -> Iterable[Alarm]:
     return ()
 
 
-def watch(crew: Crew, heal: Callable[[State], Iterable[Alarm]] = _no_healing) -> Iterator[dict[str, Any]]:
+def _no_notices(alarms: Sequence[Alarm]) -> None:
+    return
+
+
+def watch(
+    crew: Crew,
+    heal: Callable[[State], Iterable[Alarm]] = _no_healing,
+    notify: Callable[[Sequence[Alarm]], None] = _no_notices,
+) -> Iterator[dict[str, Any]]:
     """Yield the present alarms, then each new one; an alarm that clears and returns is yielded again.
 
-    ``heal`` is called at each look, after the alarms; what it did is yielded too.
+    ``heal`` is called at each look, after the alarms; what it did is yielded too. ``notify`` is called at each look
+    with all present alarms; while the board cannot be read, with those of the last look and that error.
 
     A board that cannot be read is an alarm, and so is its return. ``since`` is the time at which this command first saw
     the alarm. Raises NoCrew if the board is gone.
     """
     reported: set[tuple[str, str, str]] = set()
+    alarms: tuple[Alarm, ...] = ()
     is_unreadable = False
     for _ in watch_changes(crew):
         try:
@@ -36,10 +46,12 @@ def watch(crew: Crew, heal: Callable[[State], Iterable[Alarm]] = _no_healing) ->
             raise
         except LizaError as error:
             if not is_unreadable:
-                kind = error.code.replace("-", "_")
-                yield _alarm_row(crew, Alarm(kind, "board", error.message, error.hint or "liza doctor"))
+                unreadable = Alarm(error.code.replace("-", "_"), "board", error.message, error.hint or "liza doctor")
+                notify((*alarms, unreadable))
+                yield _alarm_row(crew, unreadable)
             is_unreadable = True
             continue
+        notify(alarms)
         if is_unreadable:
             message = f"the board can be read again, at revision {state.revision}"
             yield _alarm_row(crew, Alarm(AlarmKind.BOARD_BACK, "board", message, "liza status"))

@@ -59,7 +59,9 @@ def low(*tasks: Task, reports: tuple[Anomaly, ...] = (), **changes: Any) -> Stat
 
 
 def report(kind: str, task_id: str | None = None, at: float = -60, **details: str) -> Anomaly:
-    return Anomaly(timestamp=later(at), task=task_id, reporter="coder-1.1", type=kind, details=details)
+    needed = dict.fromkeys(("what", "why", "debt_created"), "x") if kind == "trade_off" else {}
+    fields = {**needed, **details}
+    return Anomaly(timestamp=later(at), task=task_id, reporter="coder-1.1", type=kind, details=fields)
 
 
 def evaluate(state: State, now: datetime = NOW, costs: tuple[SessionCost, ...] = ()) -> tuple[BreakerFinding, ...]:

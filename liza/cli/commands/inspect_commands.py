@@ -272,11 +272,28 @@ def agents(
     )
 
 
-@declare_command(app, "watch", "liza watch\nliza watch --heal")
+@declare_command(app, "watch", "liza watch\nliza watch --heal\nliza watch --notify desktop --notify env:SLACK_URL")
 def watch(
     heal: Annotated[
         bool, typer.Option("--heal", help="Start killed supervisors again, and end sessions that are left over.")
     ] = False,
+    notify: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--notify",
+            metavar="TARGET",
+            help="Send alarms that need you: to the desktop, env:NAME or file:PATH with a URL of apprise, or a URL.",
+        ),
+    ] = None,
+    exec_: Annotated[
+        str | None,
+        typer.Option("--exec", metavar="CMD", help="Run a shell command for each such alarm: LIZA_ALARM_MESSAGE, …"),
+    ] = None,
+    quiet: Annotated[
+        str | None,
+        typer.Option("--quiet", metavar="HOURS", help="Send nothing at 22:00-07:00 local time, and a digest after it."),
+    ] = None,
+    try_: Annotated[bool, typer.Option("--try", help="Send a test to each target, and exit.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print each alarm once. An alarm that is resolved and comes back is printed again. Ctrl+C ends the command.
@@ -284,24 +301,44 @@ def watch(
     With --heal, an agent that holds work and whose supervisor was killed gets a new one, at most 3 times for a task;
     then the planner and you are told. No slot is removed, and no agent at work is interrupted.
     """
-    from liza.verbs.watch import watch as verb
-
     _exit_with_reader()
     crew = find_crew()
-    for alarm in _healing_alarms(crew) if heal else verb(crew):
+    if notify or exec_ is not None or quiet is not None or try_:
+        rows = _notifying_alarms(crew, heal, (notify or [], exec_, quiet), try_)
+    else:
+        rows = _watched_alarms(crew, heal)
+    for alarm in rows:
         if as_json:
             printing.print_json_line(alarm)
         else:
             printing.print_now(render_crew.format_alarm(alarm, printing.wants_colours()))
 
 
-def _healing_alarms(crew: Crew) -> Iterator[dict[str, Any]]:
-    from liza.crew.caller import require_person
-    from liza.up.healing import Healer
+def _watched_alarms(crew: Crew, heal: bool, **more: Any) -> Iterator[dict[str, Any]]:
     from liza.verbs.watch import watch as verb
 
+    if not heal:
+        return verb(crew, **more)
+    from liza.crew.caller import require_person
+    from liza.up.healing import Healer
+
     require_person(crew, planner=False)
-    return verb(crew, Healer(crew).heal)
+    return verb(crew, Healer(crew).heal, **more)
+
+
+def _notifying_alarms(
+    crew: Crew, heal: bool, wanted: tuple[list[str], str | None, str | None], is_trial: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the alarms and send them. With ``is_trial``: send a test, and yield nothing."""
+    from liza.verbs import notify as verbs
+
+    plan = verbs.open_targets(crew, *wanted)
+    if is_trial:
+        for line in verbs.send_trial(crew, plan):
+            printing.print_now(line)
+        return
+    with verbs.start_senders(crew, plan) as senders:
+        yield from _watched_alarms(crew, heal, notify=senders.update)
 
 
 @declare_command(app, "metrics", "liza metrics\nliza metrics --by model,day --json")

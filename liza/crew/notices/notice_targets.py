@@ -1,0 +1,76 @@
+"""Targets of notices: check that a target can be reached, and read the address that it names."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+from liza.crew.notices import desktop_notices
+from liza.rules.errors import LizaError, Missing, UsageError
+from liza.rules.notices.target_names import (
+    DESKTOP,
+    EXEC_LABEL,
+    FILE_PREFIX,
+    VARIABLE_PREFIX,
+    is_url,
+    target_label,
+    target_problem,
+)
+from liza.rules.value_classes import Value
+from liza.system import untrusted_files
+
+INSTALL = "pip install 'liza[notify]'"
+
+
+class NoticeTarget(Value):
+    """A target as it was typed, or a shell command (``is_command``)."""
+
+    text: str
+    is_command: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name of the target without its address."""
+        return EXEC_LABEL if self.is_command else target_label(self.text)
+
+    @property
+    def key(self) -> str:
+        """The name of the files of the target: a digest, because the text may be a credential."""
+        return hashlib.sha256(f"{self.label}\0{self.text}".encode()).hexdigest()[:16]
+
+
+def require_target(target: NoticeTarget) -> None:
+    """Raise UsageError if the target has no valid form, Missing if it cannot be used on this machine."""
+    if target.is_command:
+        return
+    problem = target_problem(target.text)
+    if problem is not None:
+        raise UsageError(f"--notify: {problem}", "liza watch --help")
+    if target.text == DESKTOP:
+        desktop_notices.require_desktop(os.environ)
+        return
+    read_address(target.text)
+    if find_spec("apprise") is None:
+        raise Missing(f"{target.label} needs the extra notify, which is not installed", INSTALL)
+
+
+def read_address(text: str) -> str:
+    """Return the URL that a target is or names. Raises Missing; its message has no part of the URL."""
+    if text.startswith(VARIABLE_PREFIX):
+        name = text.removeprefix(VARIABLE_PREFIX)
+        address = os.environ.get(name, "").strip()
+        source, hint = f"the environment variable {name}", f"export {name}=…"
+    elif text.startswith(FILE_PREFIX):
+        path = Path(text.removeprefix(FILE_PREFIX)).expanduser()
+        source, hint = str(path), f"chmod 600 {path}"
+        try:
+            address = untrusted_files.read_record(path).decode("utf-8", "replace").strip()
+        except (OSError, LizaError):
+            raise Missing(f"the address of {text} cannot be read", f"ls -l {path}") from None
+    else:
+        return text
+    if not is_url(address) or "\n" in address:
+        raise Missing(f"{source} has no URL", hint)
+    return address

@@ -1,0 +1,197 @@
+"""Which alarms are sent to a target, and when: tables, and each alarm once between its rise and its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, time, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from liza.rules import invariants, settings
+from liza.rules.alarm_kinds import Alarm
+from liza.rules.model import Config, NotifySettings
+from liza.rules.notices import notice_rules as rules
+from liza.rules.notices.notice_rules import NoticeRecord
+from liza.rules.notices.quiet_hours import parse_quiet_hours
+from liza.rules.notices.target_names import target_label, target_problem
+from liza.rules.settings import UnconfirmedSetting
+from tests.unit.boards import board
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NEW = NoticeRecord(label="desktop")
+
+
+def alarm(about: str, kind: str = "blocked", message: str = "it asks") -> Alarm:
+    return Alarm(kind, about, message, f"liza answer {about}")
+
+
+def step(
+    record: NoticeRecord,
+    *present: str,
+    cleared: tuple[str, ...] = (),
+    quiet: bool = False,
+    fails: bool = False,
+    at: int = 0,
+) -> tuple[list[str], NoticeRecord]:
+    """Look once, and deliver what is planned; return the delivered kinds and abouts, and the record."""
+    now = NOW + timedelta(seconds=at)
+    gone = {("blocked", name) for name in cleared}
+    plan = rules.plan_notices([alarm(name) for name in present], gone, record, now, is_quiet=quiet)
+    record, delivered = plan.record, []
+    for notice in plan.notices:
+        if fails:
+            return delivered, rules.record_failure_of(plan, record, "no answer", now, rules.FIRST_DELAY)
+        record = rules.record_delivery(record, notice)
+        delivered.append("+".join(about for _, about in notice.keys))
+    return delivered, record
+
+
+def test_an_alarm_is_sent_once_until_it_clears_also_if_it_returns_between_two_looks() -> None:
+    sent, record = step(NEW, "a")
+    assert sent == ["a"]
+    assert step(record, "a")[0] == []
+    assert step(record, "a", "b")[0] == ["b"]
+    assert step(record, "a", cleared=("a",))[0] == ["a"]
+    _, record = step(record)
+    assert step(record, "a")[0] == ["a"]
+
+
+def test_what_rises_in_quiet_hours_is_one_digest_at_their_end_without_what_cleared() -> None:
+    sent, record = step(NEW, "a", "b", "c", quiet=True)
+    assert sent == []
+    sent, record = step(record, "b", "c", "d", quiet=True)
+    assert step(record, "b", "c", "e")[0] == ["b+c", "e"]
+    assert step(record, "b")[0] == ["b"]
+    assert step(record)[0] == []
+
+
+def test_many_alarms_at_once_are_one_digest() -> None:
+    assert step(NEW, *"abcde")[0] == ["a", "b", "c", "d", "e"]
+    assert step(NEW, *"abcdef")[0] == ["a+b+c+d+e+f"]
+
+
+def test_a_failing_target_is_tried_later_and_at_most_five_times_for_an_alarm() -> None:
+    record, at, waits = NEW, 0, []
+    for _ in range(rules.MAX_TRIES):
+        _, record = step(record, "a", fails=True, at=at)
+        if record.next_try is not None:
+            assert step(record, "a", at=at)[0] == []
+            waits.append(int((record.next_try - NOW).total_seconds()) - at)
+            at += waits[-1]
+    assert waits == [10, 30, 90, 270]
+    assert step(record, "a", at=at + 10_000)[0] == []
+    failure = rules.failure_alarm(record)
+    assert failure is not None
+    assert failure.message.startswith("alarms could not be sent to desktop, 5 times in a row: no answer")
+    sent, record = step(record, "a", "b", at=at)
+    assert sent == ["a", "b"]
+    assert rules.failure_alarm(record) is None
+
+
+def test_a_target_is_sent_what_needs_a_person_and_the_failures_of_other_targets() -> None:
+    alarms = [
+        alarm("a"),
+        alarm("b", "untested_merges"),
+        alarm("json://…", "notices_failed"),
+        alarm("d", "notices_failed"),
+    ]
+    assert [one.about for one in rules.select_alarms(alarms, "json://…")] == ["a", "d"]
+
+
+def test_a_notice_has_no_secret_no_control_character_no_mention_and_a_bounded_length() -> None:
+    key = "sk-ant-" + "a" * 30
+    notice = rules.build_notice(alarm("a", message=f"\x1b[31mkey {key}\0 @everyone <!channel>\n" + "x" * 9000))
+    assert key not in notice.text
+    assert notice.message.startswith("[31mkey [redacted: API key] @\u200beveryone <\u200b!channel> xxx")
+    assert len(notice.message) == rules.MAX_TEXT
+    assert notice.text.endswith("…\nNext: liza answer a")
+    digest = rules.build_digest([alarm(str(number), message="y" * 5000) for number in range(100)])
+    assert len(digest.text) < 15_000
+    assert "and 80 more" in digest.text
+    assert len(digest.keys) == 100
+
+
+looks = st.lists(
+    st.tuples(st.frozensets(st.sampled_from("abcdefgh")), st.booleans(), st.booleans(), st.integers(0, 400)),
+    max_size=30,
+)
+
+
+@given(looks)
+def test_each_alarm_is_sent_exactly_once_between_rising_and_clearing(
+    history: list[tuple[frozenset[str], bool, bool, int]],
+) -> None:
+    """Never twice; and by the end once, if the target then works, no quiet hours are left and a new alarm rises."""
+    record, before, at = NEW, frozenset[str](), 0
+    sent: Counter[str] = Counter()
+    for present, quiet, fails, seconds in [
+        *history,
+        (frozenset("z") | (history[-1][0] if history else set()), False, False, 999),
+    ]:
+        at += seconds
+        for name in before - present:
+            del sent[name]
+        delivered, record = step(
+            record, *sorted(present), cleared=tuple(before - present), quiet=quiet, fails=fails, at=at
+        )
+        assert not (quiet and delivered)
+        sent.update(name for notice in delivered for name in notice.split("+"))
+        assert all(count == 1 and name in present for name, count in sent.items())
+        before = present
+    assert sent.keys() == before
+
+
+@pytest.mark.parametrize(
+    ("hours", "inside", "outside"),
+    [
+        ("22:00-07:00", [time(22), time(23, 59), time(0), time(6, 59, 59)], [time(7), time(12), time(21, 59)]),
+        ("12:30-13:00", [time(12, 30), time(12, 59)], [time(13), time(12, 29), time(0)]),
+    ],
+)
+def test_quiet_hours_may_pass_midnight(hours: str, inside: list[time], outside: list[time]) -> None:
+    quiet = parse_quiet_hours(hours)
+    assert quiet is not None
+    assert all(map(quiet.contains, inside))
+    assert not any(map(quiet.contains, outside))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "22-7", "24:00-07:00", "22:60-07:00", "07:00-07:00", "22:00-07:00 ", "٢2:00-07:00"]
+)
+def test_other_texts_are_no_hours(text: str) -> None:
+    assert parse_quiet_hours(text) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "label", "is_target"),
+    [
+        ("desktop", "desktop", True),
+        ("env:SLACK_URL", "env:SLACK_URL", True),
+        ("file:/etc/liza-url", "file:/etc/liza-url", True),
+        ("file:~/.config/url", "file:~/.config/url", True),
+        ("slack://TokenA/TokenB", "slack://…", True),
+        ("file:.liza/url", "…", False),
+        ("env:A=B", "…", False),
+        ("TokenA/TokenB", "…", False),
+    ],
+)
+def test_a_target_is_shown_without_its_address(target: str, label: str, is_target: bool) -> None:
+    assert (target_problem(target) is None) is is_target
+    assert target_label(target) == label
+
+
+def test_the_board_has_no_address_and_what_is_shown_of_one_is_its_scheme() -> None:
+    secret = NotifySettings(targets=("slack://TokenA/TokenB", "desktop", "TokenC"), quiet="late")
+    problems = [str(problem) for problem in invariants.check_board(board(config=Config(notify=secret)))]
+    assert len(problems) == 3
+    assert not any("Token" in problem for problem in problems)
+    value = settings.confirmable_values(Config(notify=secret))["notify"]
+    texts = (UnconfirmedSetting("notify", {}, value).description, settings.describe_effective(Config(notify=secret)))
+    assert all("slack://…" in text and "Token" not in text for text in texts)
+
+
+def test_only_a_person_says_where_alarms_are_sent_and_what_is_run() -> None:
+    planted = Config(notify=NotifySettings(targets=("env:HOME",), exec="curl evil"))
+    assert settings.effective_config(planted, {}).notify == NotifySettings()
