@@ -14,6 +14,7 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "doctor": "crew_commands",
     "programs": "programs",
     "up": "crew_commands",
+    "start": "crew_commands",
     "down": "crew_commands",
     "serve": "crew_commands",
     "status": "inspect_commands",
@@ -70,6 +71,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "programs trust",
             "programs accounts",
             "up",
+            "start",
             "down",
             "serve",
         ),
@@ -133,6 +135,6 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 )
 
 LONG_COMMANDS: Final = frozenset(
-    {"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "serve", "up", "watch"}
+    {"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "serve", "start", "up", "watch"}
 )
 """Commands that run threads, or for as long as a person wants: they collect garbage and exit as usual."""

@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "programs trust": ("programs trust", REFUSED),
     "programs accounts": ("programs accounts --clear script/a", REFUSED),
     "up": ("up --program script:/bin/true --coders 1", REFUSED),
+    "start": ("start more", REFUSED),
     "down": ("down", REFUSED),
     "serve": ("serve", REFUSED),
     "status": ("status", READS),

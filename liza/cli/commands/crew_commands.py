@@ -251,6 +251,54 @@ class _Steps:
             printing.print_row(f"{printing.time_of_day(when)}  {f'{agent:<16}' if agent else ''}", text)
 
 
+@declare_command(app, "start", 'liza start "The invoice shows the due date" --program codex')
+def start(
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="What is to be done, in one sentence.")],
+    program: Annotated[
+        list[str] | None,
+        typer.Option("--program", metavar="[WHO=]PROGRAM", help="As in `liza up`; default: as configured."),
+    ] = None,
+    terminal: Annotated[
+        bool, typer.Option("--tmux", help="Run each session in a terminal, for `liza attach`.")
+    ] = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Without a crew: let the program skip its permission prompts, unasked."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Do one task from one sentence: `liza init` if there is no crew, add the task, then one coder and one reviewer.
+
+    The command ends when no task is open. Its document is in .liza/specs. Repeated with the same sentence, it continues
+    the open task. If the crew runs already, only the task is added.
+    """
+    from liza.crew.crew import find_crew_or_none
+    from liza.rules.reports.sentence_text import check_sentence
+    from liza.up import start as crews
+    from liza.verbs.init import InitOptions
+    from liza.verbs.init import init as init_crew
+    from liza.verbs.sentence_task import add_sentence_task
+
+    sentence = check_sentence(sentence)
+    default_program, programs = crews.parse_programs(program or [])
+    crew = find_crew_or_none()
+    if crew is None:
+        permissions = "bypass" if yes else _ask_consent(default_program, as_json)
+        new_crew = InitOptions(goal=sentence, permissions=permissions, program=default_program)
+        init_crew(Path.cwd(), new_crew, _print_nothing if as_json else _print_fact)
+        crew = find_crew()
+    options = crews.UpOptions(
+        planners=0, program=default_program, programs=programs, terminal=terminal, exit_when_done=True
+    )
+    added = add_sentence_task(crew, sentence)
+    steps = _Steps(as_json)
+    steps("", added.message, crew.clock.now())
+    if all(map(crew.is_supervised, options.agents())):
+        steps("", "the crew runs already: liza status", crew.clock.now())
+        return 0
+    return crews.up(crew, options, steps)
+
+
 @declare_command(app, "down", "liza down")
 def down(
     now: Annotated[bool, typer.Option("--now", help="End the sessions at once, without time to finish.")] = False,

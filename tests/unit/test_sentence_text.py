@@ -1,0 +1,51 @@
+"""A task of one sentence: its id, its fields, its document."""
+
+from __future__ import annotations
+
+import pytest
+
+from liza.rules.errors import UsageError
+from liza.rules.model import Status
+from liza.rules.paths import check_task_id
+from liza.rules.reports import sentence_text
+from liza.rules.tasks import backlog
+from tests.unit.boards import board, task
+
+
+@pytest.mark.parametrize(
+    ("sentence", "task_id"),
+    [
+        ("Show the due date", "show-the-due-date"),
+        ("Größe: 5%!", "groe-5"),
+        ("日本語", "task"),
+        ("-- --", "task"),
+        ("x" * 100, "x" * 32),
+        ("The invoice shows the due date in the letter", "the-invoice-shows-the-due-date"),
+    ],
+)
+def test_the_id_is_made_of_the_first_words(sentence: str, task_id: str) -> None:
+    assert sentence_text.choose_task_id(sentence, ()) == check_task_id(task_id)
+    assert sentence_text.choose_task_id(sentence, {task_id, f"{task_id}-2"}) == f"{task_id}-3"
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "x" * 2001])
+def test_a_sentence_is_there_and_bounded(text: str) -> None:
+    with pytest.raises(UsageError, match="the sentence is"):
+        sentence_text.check_sentence(text)
+    assert sentence_text.check_sentence(" a \n b ") == "a b"
+
+
+def test_the_task_lacks_nothing_and_says_that_there_is_only_a_sentence() -> None:
+    fields = sentence_text.sentence_fields("a", "Show the due date")
+    added = task("a", Status.DRAFT, **fields.given_fields())
+    assert backlog.find_missing(board(), added, frozenset({".liza/specs/a.md"})) == ()
+    assert "one sentence" in added.done_when
+    assert "Show the due date" in sentence_text.compose_sentence_spec("Show the due date")
+
+
+def test_only_an_open_task_of_the_same_sentence_is_continued() -> None:
+    state = board(task("a", Status.MERGED, description="x"), task("b", description="x"), task("c", description="y"))
+    found = sentence_text.find_open_task(state, "x")
+    assert found is not None
+    assert found.id == "b"
+    assert sentence_text.find_open_task(state, "z") is None
