@@ -74,6 +74,7 @@ class AlarmKind(StrEnum):
     BREAKER_TRIPPED = "breaker_tripped"
     BREAKER_WARNING = "breaker_warning"
     NOTICES_FAILED = "notices_failed"
+    BREAKER_UNCHECKED = "breaker_unchecked"
     STALE_ABORT = "stale_abort"
     STALE_CHECKPOINT = "stale_checkpoint"
     STALE_PAUSE = "stale_pause"
@@ -89,6 +90,7 @@ NOTICES = (
     AlarmKind.PUSH_FAILED,
     AlarmKind.BREAKER_WARNING,
     AlarmKind.NOTICES_FAILED,
+    AlarmKind.BREAKER_UNCHECKED,
 )
 """Alarms that do not wait for a person: the work goes on."""
 CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}

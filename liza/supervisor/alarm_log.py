@@ -19,7 +19,7 @@ from liza.crew.drift import drift
 from liza.crew.drift.drift_cache import RepositoryStamp
 from liza.crew.merging import logged_alarms
 from liza.rules.alarm_kinds import Alarm, AlarmKind
-from liza.rules.errors import NotRegularFile, WriteFailed
+from liza.rules.errors import LizaError, NotRegularFile, WriteFailed
 from liza.rules.governance.open_trips import is_worth_a_check
 from liza.rules.model import State
 from liza.rules.paths import Paths
@@ -95,27 +95,34 @@ def _check_locked(crew: Crew, state: State, changed_at: float) -> AlarmNews:
     if last is not None and is_same and 0 <= now - last.found_at < state.config.poll_interval:
         _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, last.found_at, last.breaker))
         return AlarmNews()
-    news = AlarmNews(draft_specs.release_drafts(crew), log_new_alarms(crew, state))
-    judged = _check_breaker(crew, state, "" if last is None else last.breaker)
+    released = draft_specs.release_drafts(crew)
+    judged, failure = _check_breaker(crew, state, "" if last is None else last.breaker)
+    news = AlarmNews(released, log_new_alarms(crew, crew.board.read(), failure))
     # Last: if this supervisor is killed before, the next one checks again.
     _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, now, judged))
     return news
 
 
-def _check_breaker(crew: Crew, state: State, last: str) -> str:
-    """Check the circuit breaker if enough happened for a trip; return the fingerprint of the events."""
+def _check_breaker(crew: Crew, state: State, last: str) -> tuple[str, tuple[Alarm, ...]]:
+    """Check the circuit breaker if enough happened for a trip. Return the fingerprint of the events, and the alarm of a
+    check that failed: work and other alarms go on without it.
+    """
     if not is_worth_a_check(state):
-        return ""
+        return "", ()
     from liza.crew.governance import breaker_check  # a crew without failures needs nothing of it
 
-    return breaker_check.check_breaker(crew, state, last)
+    try:
+        return breaker_check.check_breaker(crew, state, last), ()
+    except LizaError as error:
+        message = f"the circuit breaker cannot be checked: {error.message}"
+        return "", (Alarm(AlarmKind.BREAKER_UNCHECKED, "circuit breaker", message, error.hint),)
 
 
-def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
+def log_new_alarms(crew: Crew, state: State, more: tuple[Alarm, ...] = ()) -> tuple[Alarm, ...]:
     """Append new alarms to `.liza/alerts.log`; return those that no search has returned yet. The caller holds the lock
-    of the log, and has read ``state`` since.
+    of the log, and has read ``state`` since. ``more``: alarms that a search does not find.
     """
-    alarms = find_alarms(crew, state, crew.gather_evidence(state))
+    alarms = (*more, *find_alarms(crew, state, crew.gather_evidence(state)))
     return logged_alarms.log_searched(crew, (alarm for alarm in alarms if alarm.kind != SELF_LOGGED_KIND))
 
 

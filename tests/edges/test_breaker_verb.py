@@ -172,6 +172,27 @@ def test_money_without_a_merge_halts_the_crew(crew: Crew, clock: FakeClock) -> N
     assert signals.active_signals(crew.paths) == ("PAUSE",)
 
 
+def test_a_check_that_fails_is_an_alarm_and_hides_no_other(crew: Crew, clock: FakeClock) -> None:
+    configure(crew, cost_without_merge=5.0)
+    crew.paths.usage.parent.mkdir(exist_ok=True)
+    crew.paths.usage.write_text("not JSON\n")
+    clock.advance(alarm_log.MIN_INTERVAL + 1)
+    kinds = {alarm.kind for alarm in alarm_log.check_alarms(crew, crew.board.read(), float("-inf")).alarms}
+    assert {"breaker_unchecked", "untested_merges"} <= kinds
+    crew.paths.usage.unlink()
+    reject(crew, 6)
+    assert check(crew, clock).circuit_breaker.status == "TRIGGERED"
+
+
+def test_a_trip_is_an_alarm_in_the_check_that_records_it(crew: Crew, clock: FakeClock) -> None:
+    configure(crew, review_loop=3)
+    reject(crew, 3)
+    clock.advance(alarm_log.MIN_INTERVAL + 1)
+    kinds = [alarm.kind for alarm in alarm_log.check_alarms(crew, crew.board.read(), float("-inf")).alarms]
+    assert "breaker_tripped" in kinds
+    assert crew.paths.alerts.read_text().count("breaker_tripped") == 1
+
+
 def test_settings_that_an_agent_wrote_do_not_turn_the_breaker_off(crew: Crew, clock: FakeClock) -> None:
     configure(crew, review_loop=3)
     text = crew.paths.state.read_text()

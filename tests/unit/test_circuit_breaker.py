@@ -75,18 +75,19 @@ CASES: dict[str, tuple[State, list[tuple[str, str]]]] = {
         [(Pattern.REPEATED_ERROR, "")],
     ),
     "the same error in three tries of one task": (
-        low(with_history("task-1", E.CRASH, E.CRASH, E.CRASH, detail=RED)),
+        low(with_history("task-1", *[E.MERGE_FAILED] * 3, detail=RED), review_loop=0, integration_merges=9),
         [(Pattern.REPEATED_ERROR, "")],
     ),
     "three errors of different kinds": (
         low(
             with_history("task-1", E.BLOCK, detail="the database of the shop does not accept connections"),
             with_history("task-2", E.BLOCK, detail="which rounding does the invoice use, half even or half up?"),
-            with_history("task-3", E.CRASH, detail="exit status 137: killed by the kernel, out of memory"),
+            with_history("task-3", E.BLOCK, detail="5 sessions crashed; the last: out of memory"),
         ),
         [],
     ),
-    "texts that are too short to differ": (low(with_history("task-1", *[E.ENDED] * 5, detail="stopped")), []),
+    "texts that are too short to differ": (low(with_history("task-1", *[E.BLOCK] * 5, detail="stopped")), []),
+    "crashes, which have limits of their own": (low(with_history("task-1", *[E.CRASH] * 9, detail=RED)), []),
     "a review loop": (
         low(with_history("task-1", E.REJECT, E.REJECT, E.DEADLOCK, detail="no test")),
         [(Pattern.REVIEW_LOOP, "task-1")],

@@ -15,8 +15,12 @@ from liza.rules.value_classes import Value
 
 E = HistoryEvent
 REJECTIONS: Final = (E.REJECT, E.DEADLOCK)
-FAILURES: Final = (E.BLOCK, E.CRASH, E.ENDED, E.UNANSWERED, E.GIVE_UP_REVIEW, E.MERGE_FAILED)
-"""Events whose text tells why something failed. Limits of accounts and faults of the machine have other rules."""
+FAILURES: Final = (E.BLOCK, E.GIVE_UP_REVIEW, E.MERGE_FAILED)
+"""Events whose text tells why something failed.
+
+Ends of sessions, such as crashes, are not among them: limits of the task and of the supervisor stop them, and a killed
+machine makes many at once. If they block a task, that block has their reason.
+"""
 SESSIONS: Final = (E.CLAIM, E.RESUME, E.CLAIM_REVIEW)
 MERGES: Final = (E.MERGE, E.LAND)
 WATCHED: Final = frozenset((*REJECTIONS, *FAILURES, *SESSIONS, *MERGES))
