@@ -307,7 +307,7 @@ def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         return f"{signal_names[0]} is set; {signal_hint(state)} removes it"
     role = role_of(name)
     if role == "planner":
-        trigger = planning.next_trigger(state)
+        trigger = planning.next_trigger(state, evidence)
         return trigger if isinstance(trigger, str) else f"about to plan: {trigger.name}"
     if role == "code-reviewer":
         review = picking.pick_review(state, name, evidence)

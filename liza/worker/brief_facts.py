@@ -24,9 +24,8 @@ def gather_brief_facts(
 
     Raises GitFailed, LizaError, OSError.
     """
-    trigger = next(
-        (candidate for candidate in planning.find_triggers(state) if candidate.name == state.planning.trigger), None
-    )
+    triggers = planning.find_triggers(state, crew.gather_evidence(state)) if work.kind == WorkKind.PLANNING else ()
+    trigger = next((candidate for candidate in triggers if candidate.name == state.planning.trigger), None)
     worktree = crew.paths.slot(_slot(state, work))
     return BriefContext(
         state=state,

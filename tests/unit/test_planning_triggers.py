@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.model import Discovery, Event, State, Status, Task
+from liza.rules.model import Agent, Discovery, Event, State, Status, Task
+from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.planning import find_triggers
-from tests.unit.boards import NOW, board, task
+from tests.unit.boards import NOW, agents, board, task
 
 
 def fingerprint(state: State) -> str:
@@ -41,3 +42,30 @@ def test_an_urgent_discovery_is_the_same_reason_after_its_text_was_edited() -> N
 def test_a_sprint_that_is_complete_with_more_tasks_than_before_is_a_new_reason() -> None:
     merged, dropped = task("a", Status.MERGED), task("b", Status.ABANDONED)
     assert len({fingerprint(board(*tasks)) for tasks in ((merged,), (dropped,), (merged, dropped))}) == 3
+
+
+FAILED = {"assigned_to": "coder-1"}
+TWO_CODERS = agents("coder-1", "coder-2", "planner-1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "present", "offline", "words"),
+    [
+        ({}, agents("coder-1", "planner-1"), (), ""),
+        ({}, agents("coder-1", "planner-1"), ("coder-1",), "coder-1 is offline, and no other coder may take it"),
+        ({}, agents("planner-1"), (), "coder-1 is not on the board any more"),
+        ({}, TWO_CODERS, ("coder-1",), ""),
+        ({}, agents("coder-2", "planner-1"), (), ""),
+        ({}, agents("coder-2", "planner-1"), ("coder-2",), "coder-1 is not on the board any more"),
+        ({"failed_by": ("coder-2",)}, TWO_CODERS, ("coder-1",), "coder-1 is offline"),
+        ({"failed_by": ("coder-2",)}, TWO_CODERS, (), ""),
+        ({"failed_by": ("coder-1", "coder-2")}, TWO_CODERS, (), "coder-1 and coder-2 failed it"),
+    ],
+)
+def test_a_failed_merge_wakes_a_planner_at_once_if_no_coder_is_left_to_fix_it(
+    fields: dict[str, tuple[str, ...]], present: dict[str, Agent], offline: tuple[str, ...], words: str
+) -> None:
+    state = board(task("t", Status.INTEGRATION_FAILED, **{**FAILED, **fields}), agents=present)
+    triggers = find_triggers(state, Evidence(offline=frozenset(offline)))
+    assert [trigger.name for trigger in triggers] == (["INTEGRATION_FAILED"] if words else [])
+    assert words in "".join(trigger.facts for trigger in triggers)

@@ -373,8 +373,8 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
         message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
         yield Alarm(AlarmKind.EXPIRED_PLANNING_LEASE, "planning", message, f"liza logs {planner}")
     elif plan.run is None and plan.count >= planning.MAX_WAKES:
-        trigger = planning.next_trigger(state)
-        triggers = planning.find_triggers(state)
+        trigger = planning.next_trigger(state, seen.evidence)
+        triggers = planning.find_triggers(state, seen.evidence)
         if isinstance(trigger, str) and triggers and triggers[0].name not in _OWN_ALARMS:
             is_failed = triggers[0].name is WakeTrigger.INTEGRATION_FAILED
             step = "liza task list --status INTEGRATION_FAILED" if is_failed else "liza task list"

@@ -7,10 +7,11 @@ from datetime import datetime
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
-from liza.rules.paths import agent_of
+from liza.rules.paths import agent_of, role_of
 from liza.rules.statuses import GoalStatus, SprintStatus, WakeTrigger
 from liza.rules.tasks.claims import allocate_run, lease_expiry
 from liza.rules.tasks.picking import CLAIMABLE_STATUSES, Evidence, occupation, unmet_dependencies
+from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.tasks.unclaimable import failed_by_every_coder
 from liza.rules.transitions import TRANSITIONS
 from liza.rules.value_classes import Value, replace
@@ -48,8 +49,11 @@ class Trigger(Value):
         return "|".join((self.name, *self.ids, *self.version))
 
 
-def find_triggers(state: State) -> tuple[Trigger, ...]:
-    """Return all current reasons to plan, the most urgent first."""
+def find_triggers(state: State, evidence: Evidence = _NO_EVIDENCE) -> tuple[Trigger, ...]:
+    """Return all current reasons to plan, the most urgent first.
+
+    ``evidence`` says which coders are offline; without it, each coder on the board may continue its tasks.
+    """
     if state.goal.status != GoalStatus.IN_PROGRESS:
         return ()
     if not state.tasks and not state.archived.total:
@@ -66,7 +70,7 @@ def find_triggers(state: State) -> tuple[Trigger, ...]:
         triggers.append(_blocked_trigger(WakeTrigger.HYPOTHESIS_EXHAUSTION, exhausted))
     if blocked:
         triggers.append(_blocked_trigger(WakeTrigger.BLOCKED_TASKS, blocked))
-    triggers += _unmergeable(state) + _sprint_complete(state)
+    triggers += _unmergeable(state, evidence) + _sprint_complete(state)
     return tuple(triggers)
 
 
@@ -80,14 +84,26 @@ def _count_blocks(task: Task) -> int:
     return sum(event.event in _BLOCKING_EVENTS for event in task.history)
 
 
-def _unmergeable(state: State) -> list[Trigger]:
-    """Return a trigger for failed merges that no coder may fix any more."""
-    stuck = [
-        task for task in state.tasks if task.status is S.INTEGRATION_FAILED and len(task.failed_by) >= MAX_FAILED_CODERS
-    ]
+def _unmergeable(state: State, evidence: Evidence) -> list[Trigger]:
+    """Return a trigger for failed merges that no coder may fix any more, or whose author is gone without another."""
+    reasons = {task.id: _unfixable_reason(state, task, evidence) for task in tasks_with(state, S.INTEGRATION_FAILED)}
+    stuck = {name: reason for name, reason in reasons.items() if reason}
     if not stuck:
         return []
-    return [Trigger(WakeTrigger.INTEGRATION_FAILED, tuple(task.id for task in stuck), "no coder may fix them any more")]
+    facts = "; ".join(f"{name}: {reason}" for name, reason in stuck.items())
+    return [Trigger(WakeTrigger.INTEGRATION_FAILED, tuple(stuck), facts)]
+
+
+def _unfixable_reason(state: State, task: Task, evidence: Evidence) -> str:
+    """Return why no coder fixes the failed merge of this task; empty if one may."""
+    if len(task.failed_by) >= MAX_FAILED_CODERS:
+        return f"{' and '.join(task.failed_by)} failed it"
+    coders = {name for name in state.agents if role_of(name) == "coder"} - set(task.failed_by)
+    author = task.assigned_to
+    if task.reservation is not None or author is None or any(name not in evidence.offline for name in coders):
+        return ""
+    why = "is offline" if author in state.agents else "is not on the board any more"
+    return f"its author {author} {why}, and no other coder may take it"
 
 
 def _sprint_complete(state: State) -> list[Trigger]:
@@ -106,7 +122,7 @@ def next_trigger(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | s
 
     After MAX_WAKES wake-ups for the same trigger that changed nothing, the trigger waits for a person.
     """
-    triggers = find_triggers(state)
+    triggers = find_triggers(state, evidence)
     if not triggers:
         return "nothing to plan"
     first = triggers[0]
