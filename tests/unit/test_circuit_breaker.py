@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from liza.rules import invariants
 from liza.rules.errors import Refused, UsageError
+from liza.rules.governance.anomaly_kinds import missing_details
 from liza.rules.governance.breaker_patterns import BreakerFinding, SessionCost, evaluate_patterns
 from liza.rules.governance.breaker_trips import record_findings, resolve_trips
 from liza.rules.governance.open_trips import (
@@ -59,9 +60,8 @@ def low(*tasks: Task, reports: tuple[Anomaly, ...] = (), **changes: Any) -> Stat
 
 
 def report(kind: str, task_id: str | None = None, at: float = -60, **details: str) -> Anomaly:
-    needed = dict.fromkeys(("what", "why", "debt_created"), "x") if kind == "trade_off" else {}
-    fields = {**needed, **details}
-    return Anomaly(timestamp=later(at), task=task_id, reporter="coder-1.1", type=kind, details=fields)
+    bare = Anomaly(timestamp=later(at), task=task_id, reporter="coder-1.1", type=kind, details=details)
+    return replace(bare, details={**dict.fromkeys(missing_details(bare), "x"), **details})
 
 
 def evaluate(state: State, now: datetime = NOW, costs: tuple[SessionCost, ...] = ()) -> tuple[BreakerFinding, ...]:
