@@ -30,6 +30,7 @@ from liza.rules.statuses import GoalStatus
 from liza.rules.tasks.planning import find_stalled_tasks, is_crew_done
 from liza.system import processes
 from liza.system.signal_repeats import Repeats
+from liza.up.crew_notices import CrewNotices
 from liza.up.crew_options import UpOptions, start_supervisor
 from liza.up.elastic_coders import ElasticCoders
 from liza.up.feed import Feed
@@ -82,6 +83,8 @@ def _stay(
     threading.Thread(target=_watch_goal, args=(crew, options, up_events), daemon=True).start()
     request_poll = RequestPoll(crew, feed)
     request_poll.start()
+    notices = CrewNotices(crew, feed)
+    notices.start()
 
     exit_watch = ExitWatch(
         crew, [*agents, *(agent for agent in options.agents() if agent not in options.first_agents())]
@@ -120,6 +123,7 @@ def _stay(
     calls = UpCallbacks(feed, is_there, when_done, is_stuck, resize)
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
     request_poll.stop()
+    notices.stop()
     if was_asked:
         # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
         end_unsupervised_sessions(crew)

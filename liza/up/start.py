@@ -21,7 +21,7 @@ from liza.crew.serving import api_server, server_start
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
-from liza.rules.errors import Refused, UsageError, read_last_message
+from liza.rules.errors import LizaError, Refused, UsageError, read_last_message
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
 from liza.rules.tasks.planning import is_crew_done
@@ -140,7 +140,19 @@ def _start_detached(crew: Crew, agents: Sequence[str], options: UpOptions, say: 
                     starting.remove(supervisor)
             with suppress(queue.Empty):
                 events_queue.get(timeout=max(0.0, end - time.monotonic()) if starting else 0.0)
+    _start_notices(crew, say)
     return int(not all(results))
+
+
+def _start_notices(crew: Crew, say: PrintLine) -> None:
+    """Start the process that sends alarms, if the crew has targets. All else works without it."""
+    try:
+        if crew.board.read().config.notify.is_wanted:
+            from liza.up import notice_process  # most crews have no targets
+
+            notice_process.start_for_crew(crew)
+    except (LizaError, OSError) as error:
+        say("", f"! alarms are not sent: {error}; next: liza watch --try")
 
 
 class _StartingSupervisor(Value):

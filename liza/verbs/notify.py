@@ -9,7 +9,7 @@ from liza.crew.crew import Crew
 from liza.crew.notices import deliveries, notice_record
 from liza.crew.notices.child_run import ChildRunner
 from liza.crew.notices.notice_senders import NoticeSenders
-from liza.crew.notices.notice_targets import NoticeTarget
+from liza.crew.notices.notice_targets import NoticeTarget, configured_targets
 from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import Missing, UsageError
 from liza.rules.notices import notice_rules
@@ -34,11 +34,11 @@ def open_targets(crew: Crew, texts: Sequence[str], command: str | None, quiet: s
     """
     require_person(crew, planner=False)
     settings = crew.board.read().config.notify
-    if not texts and command is None:
-        texts, command, quiet = settings.targets, settings.exec, quiet or settings.quiet
     targets = [NoticeTarget(text) for text in texts]
-    if (command or "").strip():
-        targets.append(NoticeTarget(command or "", is_command=True))
+    if command is not None and command.strip():
+        targets.append(NoticeTarget(command, is_command=True))
+    if not texts and command is None:
+        targets, quiet = list(configured_targets(settings)), quiet or settings.quiet
     if not targets:
         raise UsageError("there is no target: neither --notify, --exec nor config.notify names one", _HELP)
     hours = parse_quiet_hours(quiet) if quiet is not None else None

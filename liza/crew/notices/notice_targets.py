@@ -9,6 +9,7 @@ from pathlib import Path
 
 from liza.crew.notices import desktop_notices
 from liza.rules.errors import LizaError, Missing, UsageError
+from liza.rules.model import NotifySettings
 from liza.rules.notices.target_names import (
     DESKTOP,
     EXEC_LABEL,
@@ -39,6 +40,13 @@ class NoticeTarget(Value):
     def key(self) -> str:
         """The name of the files of the target: a digest, because the text may be a credential."""
         return hashlib.sha256(f"{self.label}\0{self.text}".encode()).hexdigest()[:16]
+
+
+def configured_targets(settings: NotifySettings) -> tuple[NoticeTarget, ...]:
+    """Return the targets of ``config.notify``. A URL is not one: the board must not have it."""
+    targets = [NoticeTarget(text) for text in settings.targets if not is_url(text)]
+    command = (settings.exec or "").strip()
+    return (*targets, NoticeTarget(command, is_command=True)) if command else tuple(targets)
 
 
 def require_target(target: NoticeTarget) -> None:

@@ -1,0 +1,115 @@
+"""A person is told elsewhere: `liza watch --notify`, and `liza up` with `config.notify`."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from liza.system.flock import is_flock_held
+from tests.edges.test_notices import Receiver
+from tests.edges.test_notices import receiver as receiver
+from tests.journeys.crews import BIN, LIMIT, Crew, started
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    with started(tmp_path, poll_interval=1) as crew:
+        yield crew
+
+
+def block(crew: Crew, question: str) -> None:
+    crew.prepare("block", "unclear", "--ask", question, cwd=crew.root / ".worktrees" / "t1")
+
+
+def wait_received(crew: Crew, receiver: Receiver, count: int) -> None:
+    crew.wait(lambda _: len(receiver.messages) == count, f"{count} messages")
+
+
+def test_a_blocked_task_reaches_the_receiver_once_and_a_second_time_after_an_answer(
+    crew: Crew, receiver: Receiver
+) -> None:
+    with (crew.notes / "watch.log").open("ab") as out:
+        process = subprocess.Popen(
+            [str(BIN / "liza"), "watch", "--notify", receiver.url], cwd=crew.root, stdout=out, stderr=out
+        )
+    crew.children.append(process)
+    crew.add("t1")
+    for count, question in enumerate(("which port?", "which host?"), 1):
+        crew.prepare("claim", "t1", "--agent", "coder-1")
+        block(crew, question)
+        wait_received(crew, receiver, count)
+        assert f"asks: {question}\nNext: liza answer t1" in receiver.messages[-1]
+        crew.prepare("answer", "t1", "8080")
+        time.sleep(0.5)  # The watch has seen the answer: an alarm that returns at once has not cleared.
+    process.terminate()
+    assert process.wait(LIMIT) is not None
+    assert receiver.count == 2
+    assert "hidden" not in (crew.notes / "watch.log").read_text()
+
+
+BLOCKS = 'liza block unclear --ask "which port?"\n'
+ALONE = ("--planners", "0", "--reviewers", "0")
+
+
+def target_file(crew: Crew, receiver: Receiver) -> str:
+    path = crew.notes / "url"
+    path.write_text(receiver.url)
+    return f"file:{path}"
+
+
+def test_up_sends_to_the_targets_and_the_command_that_a_person_confirmed(crew: Crew, receiver: Receiver) -> None:
+    seen = crew.notes / "seen"
+    command = f'echo "$LIZA_ALARM_KIND" >> {seen}'
+    crew.configure(notify={"targets": [target_file(crew, receiver)], "exec": command})
+    crew.add("t1")
+    with (crew.notes / "up.log").open("ab") as out:
+        words = [str(BIN / "liza"), "up", *ALONE, "--program", crew.script("agent", BLOCKS)]
+        process = subprocess.Popen(words, cwd=crew.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    crew.children.append(process)
+    wait_received(crew, receiver, 1)
+    crew.wait(lambda _: seen.exists(), "the command")
+    process.terminate()
+    assert process.wait(LIMIT) == 0
+    assert seen.read_text() == "blocked\n"
+    assert "alarms that need you are sent to file:" in (crew.notes / "up.log").read_text()
+
+
+def test_a_detached_crew_sends_too_and_nothing_is_left_when_it_ends(crew: Crew, receiver: Receiver) -> None:
+    crew.configure(notify={"targets": [target_file(crew, receiver)]})
+    crew.add("t1")
+    crew.liza("up", "-d", *ALONE, "--program", crew.script("agent", BLOCKS))
+    wait_received(crew, receiver, 1)
+    lock = crew.paths.notices / "process.lock"
+    assert is_flock_held(lock)
+    crew.liza("down")
+    crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
+
+
+def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm(
+    crew: Crew, receiver: Receiver
+) -> None:
+    text = crew.paths.state.read_text()
+    planted = f'config:\n  notify: {{exec: "touch {crew.notes}/planted", targets: [{receiver.url}]}}\n'
+    assert "\nconfig:\n" in text
+    crew.paths.state.write_text(text.replace("config:\n", planted, 1))
+    kinds = {row["kind"]: row for row in crew.json("status")["alerts"]}
+    assert "unconfirmed_setting" in kinds
+    assert "hidden" not in str(kinds)
+    assert "neither --notify, --exec nor config.notify" in crew.liza("watch", "--try", code=2)
+    assert not (crew.notes / "planted").exists()
+
+
+def test_a_trial_says_for_each_target_whether_it_was_sent_and_refuses_a_board_with_a_url(
+    crew: Crew, receiver: Receiver
+) -> None:
+    broken = crew.run("watch", "--notify", receiver.url, "--exec", "exit 3", "--try")
+    assert broken.returncode == 5
+    assert broken.stdout == "json://…: sent\nexec: the command failed with exit status 3\n"
+    assert "hidden" not in broken.stdout + broken.stderr
+    with pytest.raises(AssertionError, match=r"notify\.targets") as refused:
+        crew.configure(notify={"targets": [receiver.url]})
+    assert "hidden" not in str(refused.value)
