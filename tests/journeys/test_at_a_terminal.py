@@ -65,6 +65,23 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
     assert "is UNCLAIMED: it has no question" in crew.liza("answer", "t2", code=1)
 
 
+def test_task_add_asks_a_person_at_a_terminal_for_what_is_missing_and_nothing_elsewhere(crew: Crew) -> None:
+    shown = at_a_terminal(crew, "task", "add", "--id", "a", "--scope", "a.txt", typed="Write a\n\nREADME.md\n")
+    assert "what is to be done" in shown
+    assert "files that it may change" not in shown
+    added = crew.task("a")
+    assert (added.status, added.description, added.done_when) == ("DRAFT", "Write a", "")
+    assert (added.scope, added.spec_ref) == ("a.txt", "README.md")
+    at_a_terminal(crew, "task", "add", typed="b\nWrite b\nb.txt is there\nb.txt\nREADME.md\n")
+    assert crew.status("b") == "UNCLAIMED"
+    complete = ("--desc", "d", "--done", "w", "--scope", "s", "--spec", "README.md")
+    assert "Enter leaves" not in at_a_terminal(crew, "task", "add", "--id", "c", *complete)
+    crew.liza("task", "add", "--id", "d")
+    assert crew.status("d") == "DRAFT"
+    assert "--id is missing" in crew.liza("task", "add", code=2)
+    assert "Enter leaves" not in at_a_terminal(crew, "task", "add", "--id", "e", "--draft")
+
+
 def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_accepted(
     crew: Crew, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -11,6 +13,7 @@ from liza.cli.render import printing
 from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
 from liza.rules.tasks.backlog import TaskFields
+from liza.rules.value_classes import replace
 
 app = create_app("Show and change tasks.")
 
@@ -106,6 +109,8 @@ def add(
 ) -> None:
     """Add a task. With --file, add several tasks: all or none. An incomplete task becomes a DRAFT.
 
+    At a terminal it asks for what is missing; an empty answer leaves it out.
+
     With --from, read an issue through `gh`: its title is the description, its text the document, quoted as text from
     outside. Give --done and --scope, or add them later with `liza task edit`."""
     from liza.verbs import task as verbs
@@ -126,15 +131,41 @@ def add(
         )
         printing.print_result(add_from_issue(find_crew(), source, fields), as_json)
         return
-    elif task_id is None:
-        raise UsageError("--id is missing", "liza task add --help")
     else:
         names = split_names(depends)
         fields = TaskFields(
-            task_id, desc, done, scope, spec, priority, names, most, epic, target, draft, review, discovery
+            task_id or "", desc, done, scope, spec, priority, names, most, epic, target, draft, review, discovery
         )
+        if not as_json and not draft and _is_person_at_terminal():
+            find_crew()  # Without a crew, the answers would be lost.
+            fields = _ask_missing(fields)
+        if not fields.id:
+            raise UsageError("--id is missing", "liza task add --help")
         tasks = (fields,)
     printing.print_result(verbs.add(find_crew(), tasks), as_json)
+
+
+_QUESTIONS = (
+    ("id", "id (letters, digits, - and _)"),
+    ("description", "what is to be done"),
+    ("done_when", "done when (a command must be able to disprove it)"),
+    ("scope", "files that it may change"),
+    ("spec_ref", "document that specifies it"),
+)
+
+
+def _is_person_at_terminal() -> bool:
+    """Whether a person can answer. A session of an agent in tmux has a terminal, too, and no person reads it."""
+    return not os.environ.get("LIZA_RUN") and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _ask_missing(fields: TaskFields) -> TaskFields:
+    """Return the fields with the answers to what was not given. An empty answer leaves a field out."""
+    missing = [(name, question) for name, question in _QUESTIONS if not getattr(fields, name)]
+    if missing:
+        printing.print_text("Enter leaves an answer out; without all of them, the task becomes a draft.")
+    answers = {name: typer.prompt(f"  {question}", default="", show_default=False) for name, question in missing}
+    return replace(fields, **{name: text.strip() for name, text in answers.items() if text.strip()})
 
 
 @declare_command(app, "edit", "liza task edit invoice-pdf --depends invoice-model --priority 1")
