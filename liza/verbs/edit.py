@@ -14,13 +14,15 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
 from liza.crew.result import Result
+from liza.crew.spec_files import find_existing_specs
 from liza.crew.three_way_merge import merge_edits
 from liza.rules import settings
 from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, UsageError
 from liza.rules.model import Config, SpecChange
+from liza.rules.reports import goal_text
 from liza.rules.value_classes import replace
 
-_COPY, _BASE = "state.yaml", "base.yaml"
+_COPY, _BASE, _GOAL_COPY = "state.yaml", "base.yaml", "goal.txt"
 
 
 def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
@@ -115,6 +117,32 @@ def _goal(crew: Crew, by: str) -> Result:
     with crew.change(by, "edit goal") as tx:
         tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
     return Result("changed", None, None, "liza up", {"path": str(path)})
+
+
+def edit_goal(crew: Crew) -> Result:
+    """Open description and document of the goal in an editor. The document must exist.
+
+    Raises UsageError, Refused, Missing; then nothing was written.
+    """
+    by = require_person(crew, planner=False)
+    goal = crew.board.read().goal
+    with tempfile.TemporaryDirectory(prefix="liza-edit-") as directory:
+        path = Path(directory) / _GOAL_COPY
+        path.write_text(goal_text.format_goal(goal))
+        _open_editor(path)
+        description, spec = goal_text.parse_goal(path.read_text())
+    if (description, spec) == (goal.description, goal.spec_ref):
+        return Result("unchanged", None, None, "liza status")
+    if spec != goal.spec_ref and not find_existing_specs(crew, [spec]):
+        branch = crew.board.read().config.integration_branch
+        raise Refused(f"the document {spec} is not committed on {branch}", "liza sync, after you committed it")
+    change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="is the goal's document", triggered_by=by)
+    with crew.change(by, "edit goal") as tx:
+        # Another change of the goal, such as its status, stays.
+        tx.state = replace(tx.state, goal=replace(tx.state.goal, description=description, spec_ref=spec))
+        if spec != goal.spec_ref:
+            tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
+    return Result("changed", None, None, "liza status", {"description": description, "spec_ref": spec})
 
 
 def _open_editor(path: Path) -> None:

@@ -150,3 +150,16 @@ def test_config_set_of_one_value_does_not_confirm_what_was_changed_beside_it(red
     assert "config.queue was changed outside" in red.run("config", "set", "queue.batch", "4").stderr
     red.liza("config", "set", "bach", "4", code=2)
     assert [one["about"] for one in alerts(red)] == ["queue"]
+
+
+def test_the_goal_and_its_document_are_edited_and_a_document_that_is_missing_is_refused(crew: Crew) -> None:
+    before = crew.state().goal
+    assert "unchanged" in crew.liza("edit", "--goal", EDITOR="true")
+    missing = crew.liza("edit", "--goal", code=1, EDITOR="sed -i 's|^spec: .*|spec: docs/none.md|'")
+    assert "the document docs/none.md is not committed on integration" in missing
+    assert crew.state().goal == before
+    crew.liza("edit", "--goal", EDITOR="sed -i -e 's|^spec: .*|spec: README.md|' -e 's|Every file|Each file|'")
+    goal = crew.state().goal
+    assert (goal.description, goal.spec_ref) == ("Each file is there", "README.md")
+    assert crew.state().spec_changes[-1].spec == "README.md"
+    crew.liza("edit", "goal", "--goal", code=2, EDITOR="true")

@@ -58,11 +58,19 @@ def edit(
     kept: Annotated[
         Path | None, typer.Option("--from", metavar="F", help="Continue with a copy that was refused.")
     ] = None,
+    goal: Annotated[
+        bool, typer.Option("--goal", help="The description of the goal, and which file is its document.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Edit a copy of the board in $EDITOR. The copy is checked and merged entry by entry when you finish."""
     from liza.verbs import edit as verbs
 
+    if goal:
+        if kept is not None or what != "board":
+            raise UsageError("--goal cannot be combined with a copy or another text", "liza edit --goal")
+        printing.print_result(verbs.edit_goal(find_crew()), as_json)
+        return
     printing.print_result(verbs.edit(find_crew(), what, kept), as_json)
 
 
