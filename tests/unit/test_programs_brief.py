@@ -16,6 +16,8 @@ from liza.programs.brief.quoting import TRUNCATED, sanitize, strip_block, strip_
 from liza.repo.hiding import _filter
 from liza.rules.model import (
     Answer,
+    BreakerTrip,
+    CircuitBreaker,
     Config,
     Discovery,
     Event,
@@ -182,6 +184,20 @@ def test_after_three_rejections_of_one_kind_a_coder_is_to_state_the_root_cause_f
     assert len(made.assignment) - len(calm.assignment) < 2000
     given_back = brief_writer.compose_brief(context(task=replace(task, rejection_reason=None)))
     assert "ROOT CAUSE FIRST" not in given_back.block
+
+
+def test_a_planner_is_told_of_open_trips_of_the_circuit_breaker_and_a_coder_is_not() -> None:
+    trip = BreakerTrip(time=NOW, trigger="spec_ambiguity", severity="checkpoint", detail="5 questions about a.md")
+    resolved = replace(trip, detail="3 questions about b.md", resolved=NOW)
+    breaker = CircuitBreaker(status="TRIGGERED", history=(resolved, trip, *[trip] * 20))
+    planner = brief_writer.compose_brief(context("planner-1.1", None, circuit_breaker=breaker))
+    for text in (planner.block, planner.assignment):
+        assert "checkpoint, spec_ambiguity: 5 questions about a.md" in text
+        assert "b.md" not in text
+    assert planner.block.count("5 questions") == 3
+    assert "breaker resolve" in planner.block
+    coder = brief_writer.compose_brief(context(circuit_breaker=breaker))
+    assert "5 questions" not in coder.block + coder.assignment
 
 
 def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -> None:

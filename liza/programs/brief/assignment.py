@@ -145,6 +145,7 @@ def _planner_sections(context: BriefContext) -> list[str]:
     ]
     sections += [_blocked_task(task) for task in map(context.state.task, context.wake_ids) if task is not None]
     discoveries, anomalies = open_discoveries(context.state), list(open_anomalies(context.state).items())
+    sections += [_field("CIRCUIT BREAKER", "\n".join(context.open_trips))] if context.open_trips else []
     sections += [
         _field("DISCOVERED", truncate_text(describe_discovery(discovery), MAX_REPORT))
         for discovery in discoveries[:MAX_REPORTS]

@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
+from liza.rules.governance.open_trips import open_trips
 from liza.rules.governance.root_cause import find_repeated_rejections
 from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.rules.model import Anomaly, Discovery, State, Task
@@ -101,6 +102,12 @@ class BriefContext(Value):
         """Messages of people to this agent, its role, its task, or everyone; the newest last."""
         recipients = {None, "", self.agent, self.role, self.task.id if self.task else self.agent}
         return tuple(note.message for note in self.state.human_notes if note.recipient in recipients)
+
+    @property
+    def open_trips(self) -> tuple[str, ...]:
+        """The open trips of the circuit breaker, one line each; empty for other roles than planners."""
+        trips = open_trips(self.state) if self.role == "planner" else ()
+        return tuple(f"{trip.severity}, {trip.trigger}: {trip.detail}" for trip in trips)
 
     @property
     def test_command(self) -> str:

@@ -30,6 +30,7 @@ from liza.rules.worker_api.context_rules import SectionType, TextSection
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text
 MAX_COMMITS = 5
 MAX_ANSWERS = 3
+MAX_TRIPS = 3
 MAX_NOTES = 3
 MAX_DISCOVERIES = 4
 MAX_ANOMALIES = 3
@@ -222,6 +223,7 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
         *_open_questions(context),
         *_open_reports(context),
         *_other_agents(context),
+        *_open_trip_lines(context),
     )
     directive = (
         "GOOD TASK: one coder, one sitting, with its tests, files disjoint from its neighbours, and a DONE WHEN that a",
@@ -253,6 +255,15 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
         TextSection(SectionType.CHECKPOINT, (f"NOW  {describe_sprint(context)}",)),
         TextSection(SectionType.DIRECTIVE, directive),
     ]
+
+
+def _open_trip_lines(context: BriefContext) -> list[str]:
+    """Return the newest open trips of the circuit breaker, and the command that resolves them."""
+    lines = [f"  {quote_line(trip, 300)}" for trip in context.open_trips[-MAX_TRIPS:]]
+    if not lines:
+        return []
+    step = f'{context.liza_command} breaker resolve "root cause, and what you changed"'
+    return ["CIRCUIT BREAKER  tripped; find the root cause, change the plan, then resolve it:", *lines, f"  {step}"]
 
 
 def _open_questions(context: BriefContext) -> list[str]:
