@@ -218,8 +218,9 @@ def test_the_severity_decides_the_signal_the_alarm_and_who_resolves(
 
 
 def test_nothing_is_resolved_without_a_cause_or_a_trip() -> None:
-    with pytest.raises(UsageError):
-        resolve_trips(tripped(), "human:ann", "  ", NOW)
+    for text in ("  ", "ROOT CAUSE"):
+        with pytest.raises(UsageError):
+            resolve_trips(tripped(), "human:ann", text, NOW)
     with pytest.raises(Refused, match="no trip"):
         resolve_trips(low(), "human:ann", "cause", NOW)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.governance.breaker_patterns import BreakerFinding, Judged, severity_of
-from liza.rules.governance.open_trips import RESOLVE_COMMAND, open_trips
+from liza.rules.governance.open_trips import PLACEHOLDER, RESOLVE_COMMAND, open_trips
 from liza.rules.model import BreakerTrip, State
 from liza.rules.paths import is_person
 from liza.rules.value_classes import replace
@@ -53,9 +53,10 @@ def _make_trip(state: State, finding: BreakerFinding, now: datetime) -> BreakerT
 def resolve_trips(state: State, by: str, root_cause: str, now: datetime) -> State:
     """Return the board with all open trips resolved. ``by``: a person, or a planner.
 
-    Raises UsageError without a root cause, Refused if nothing is open, or if ``by`` is a planner and a trip is a halt.
+    Raises UsageError without a root cause, or with the placeholder of the hint; Refused if nothing is open, or if
+    ``by`` is a planner and a trip is a halt.
     """
-    if not root_cause.strip():
+    if root_cause.strip() in ("", PLACEHOLDER):
         raise UsageError("a trip is resolved with its root cause", RESOLVE_COMMAND)
     trips = open_trips(state)
     if not trips:

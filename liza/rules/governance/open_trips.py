@@ -12,7 +12,8 @@ from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.model import BreakerTrip, State
 
 SIGNAL_OF_SEVERITY: Final = {"checkpoint": "CHECKPOINT", "halt": "PAUSE"}
-RESOLVE_COMMAND: Final = 'liza breaker resolve "ROOT CAUSE"'
+PLACEHOLDER: Final = "ROOT CAUSE"
+RESOLVE_COMMAND: Final = f'liza breaker resolve "{PLACEHOLDER}"'
 BREAKER_AUTHOR: Final = "circuit-breaker"
 """Author in the first line of a signal file that the circuit breaker wrote."""
 
