@@ -24,6 +24,7 @@ from liza.rules.paths import branch_of
 from liza.rules.reports import alarms
 from liza.rules.reports.alarms import AlarmFacts
 from liza.rules.reports.drift_alarms import RepositoryDrift
+from liza.rules.reports.sprint_alarms import is_checkpoint_due
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
 
@@ -45,6 +46,7 @@ def find_alarms(
     crew: Crew, state: State, evidence: Evidence, lacks: Mapping[str, MissingParts] | None = None
 ) -> tuple[Alarm, ...]:
     """Return all present alarms. ``lacks``: the result of ``find_incomplete_drafts``, if the caller has it."""
+    now = crew.clock.now()
     signal_times = {name: _signal_time(crew, name) for name in signals.active_signals(crew.paths)}
     blocking = tuple(_blocking_alarms(crew, state))
     # A supervisor whose lock file was deleted only seems to be gone.
@@ -63,8 +65,9 @@ def find_alarms(
         unpriced=usage_summary.unpriced_budget_reason(crew, state),
         denials=_denials(crew, state),
         guard_notices=_guard_notices(crew),
+        cost=str(usage_summary.sprint_cost(crew, state)["said"]) if is_checkpoint_due(state, now) else "",
     )
-    present = alarms.evaluate_alarms(state, crew.clock.now(), facts)
+    present = alarms.evaluate_alarms(state, now, facts)
     remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state), *_notice_alarms(crew))
     return (*blocking, *present, *remote, *_outside_edit_alarms(crew, state))
 

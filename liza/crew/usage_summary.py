@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from liza.crew import run_state
 from liza.crew.crew import Crew
@@ -18,7 +18,11 @@ from liza.rules.paths import agent_of, run_id
 from liza.rules.sessions import spending
 from liza.rules.sessions.message_rules import MessageStage
 from liza.rules.sessions.spending import LedgerEntry, ToolTotal, UsageTotal
+from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import replace
+
+if TYPE_CHECKING:
+    from liza.rules.reports.retrospective import SprintEnd
 
 _NO_FIGURES = "its program reports neither tool calls nor tokens: loops are not detected, only time limits apply"
 
@@ -47,6 +51,15 @@ def sprint_cost(crew: Crew, state: State) -> dict[str, Any]:
         "said": unreadable or _cost_text(total, state.config.budget),
         "budget": {name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
     }
+
+
+def sprint_end(crew: Crew, state: State) -> SprintEnd | None:
+    """Return the time and the usage for the retrospective; None if no planner may complete the sprint now."""
+    if state.planning.trigger != WakeTrigger.SPRINT_COMPLETE:
+        return None
+    from liza.rules.reports.retrospective import SprintEnd  # a sprint completes once
+
+    return SprintEnd(crew.clock.now(), str(sprint_cost(crew, state)["said"]))
 
 
 def _cost_text(total: UsageTotal, budget: Budget) -> str:

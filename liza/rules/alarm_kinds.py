@@ -75,6 +75,8 @@ class AlarmKind(StrEnum):
     BREAKER_WARNING = "breaker_warning"
     NOTICES_FAILED = "notices_failed"
     BREAKER_UNCHECKED = "breaker_unchecked"
+    CHECKPOINT_DUE = "checkpoint_due"
+    DEADLINE_PASSED = "deadline_passed"
     STALE_ABORT = "stale_abort"
     STALE_CHECKPOINT = "stale_checkpoint"
     STALE_PAUSE = "stale_pause"
@@ -91,6 +93,8 @@ NOTICES = (
     AlarmKind.BREAKER_WARNING,
     AlarmKind.NOTICES_FAILED,
     AlarmKind.BREAKER_UNCHECKED,
+    AlarmKind.CHECKPOINT_DUE,
+    AlarmKind.DEADLINE_PASSED,
 )
 """Alarms that do not wait for a person: the work goes on."""
 CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_argv
 from liza.crew.recovery.run_cleanup import archive_old_runs
@@ -268,9 +269,12 @@ def _is_uncounted(outcome: SessionOutcome) -> bool:
 
 def _record_planning_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:
     is_uncounted = _is_uncounted(result.outcome)
+    end = None if is_uncounted else usage_summary.sprint_end(crew, crew.board.read())
     with crew.change(record.agent, "planning held up" if is_uncounted else "planning over") as tx:
-        transition = planning.undo_planning_claim if is_uncounted else planning.end_planning
-        tx.state = transition(tx.state, record.run)
+        if is_uncounted:
+            tx.state = planning.undo_planning_claim(tx.state, record.run)
+        else:
+            tx.state = planning.end_planning(tx.state, record.run, end)
 
 
 def _record_work_end(crew: Crew, state: State, record: RunRecord, result: SessionEnd) -> State:

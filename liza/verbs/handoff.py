@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
@@ -15,6 +16,9 @@ from liza.rules.paths import role_of
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.transitions import has_done
 from liza.rules.value_classes import Value, replace
+
+if TYPE_CHECKING:
+    from liza.rules.reports.retrospective import SprintEnd
 
 RESTART_STEP = "stop now: a fresh session continues"
 
@@ -89,14 +93,22 @@ def _has_given_back(state: State, task: str, run: str) -> bool:
     return any(has_done(task_entry, event, run) for event in (HistoryEvent.RELEASE_REVIEW, HistoryEvent.GIVE_UP_REVIEW))
 
 
+def _sprint_end(crew: Crew) -> SprintEnd | None:
+    """Return what the retrospective needs beside the board. Read before the lock is taken."""
+    from liza.crew import usage_summary  # only planners need it
+
+    return usage_summary.sprint_end(crew, crew.board.read())
+
+
 def _hand_off_planning(crew: Crew, caller: RunCaller, note: HandoffNote, done: bool) -> Result:
+    end = _sprint_end(crew) if done else None
     with crew.change(caller.run, "handoff") as tx:
         summaries = [
             note_entry.summary for note_entry in tx.state.goal.alignment_history if note_entry.event == caller.run
         ]
         if not summaries or tx.state.planning.run == caller.run:
             planning.require_planner(tx.state, caller.run)
-            ended = planning.end_planning(tx.state, caller.run) if done else tx.state
+            ended = planning.end_planning(tx.state, caller.run, end) if done else tx.state
             note_entry = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
             notes = (*ended.goal.alignment_history, *(() if note.summary in summaries else (note_entry,)))
             tx.state = replace(ended, goal=replace(ended.goal, alignment_history=notes))

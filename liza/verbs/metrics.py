@@ -63,6 +63,7 @@ def metrics(crew: Crew) -> dict[str, Any]:
     return {
         "sprint": state.sprint.id,
         "goal_status": state.goal.status,
+        "retrospective": state.sprint.retrospective,
         "goal_seconds": timings.goal_seconds(state, now),
         "waiting_seconds": timings.waiting_seconds(state, now, archived.waiting),
         "tasks": [

@@ -22,6 +22,7 @@ def format_metrics(metrics: Row) -> str:
         *_verdicts(metrics),
         *_messages(metrics["messages"]),
         *_anomalies(metrics),
+        *_retrospective(metrics),
     ]
     lines += [f"warning: {warning}" for warning in metrics["warnings"]]
     if metrics["tasks"]:
@@ -90,6 +91,11 @@ def _messages(counts: Row) -> list[str]:
 def _anomalies(metrics: Row) -> list[str]:
     counts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in metrics["anomalies"].items())
     return [f"reported by agents: {counts}"] if counts else []
+
+
+def _retrospective(metrics: Row) -> list[str]:
+    text = metrics.get("retrospective")
+    return ["retrospective:", *(f"  {line}" for line in text.splitlines())] if text else []
 
 
 def _task_table(rows: Any) -> str:

@@ -16,7 +16,7 @@ from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import test_proof
-from liza.rules.reports import drift_alarms, review_alarms
+from liza.rules.reports import drift_alarms, review_alarms, sprint_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.settings import UnconfirmedSetting
@@ -58,6 +58,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     ``stuck_slots``: slot directories that could not be emptied and were replaced. ``missing_parts``: what each DRAFT
     lacks. ``no_progress``: why sessions of agents make no progress. ``unpriced``: why a money limit does not count all
     sessions. ``denials``: for each agent that works, how often a guard rule denied it a tool, and what was said last.
+    ``cost``: the usage of the sprint, once its checkpoint is due.
     ``guard_notices``: why rules of the project's guard file do not count, each with the command that changes that.
     """
 
@@ -75,6 +76,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     unpriced: str | None = None
     denials: Mapping[str, Mapping[str, tuple[int, str]]] = {}
     guard_notices: tuple[tuple[str, str], ...] = ()
+    cost: str = ""
 
 
 def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alarm, ...]:
@@ -104,7 +106,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
             alarms.append(
                 Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, waits_for_coder_text(task), another_coder_command(state))
             )
-    alarms += merge_alarms.epic_alarms(state.epics)
+    alarms += [*merge_alarms.epic_alarms(state.epics), *sprint_alarms.sprint_alarms(state, now, seen.cost)]
     alarms += review_alarms.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
     return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
 

@@ -162,7 +162,12 @@ def _reopen_goal(state: State) -> State:
     return replace(
         state,
         goal=replace(state.goal, status=GoalStatus.IN_PROGRESS.value),
-        sprint=replace(state.sprint, status=SprintStatus.IN_PROGRESS.value),
+        sprint=replace(
+            state.sprint,
+            status=SprintStatus.IN_PROGRESS.value,
+            timeline=replace(state.sprint.timeline, ended=None),
+            retrospective=None,
+        ),
     )
 
 

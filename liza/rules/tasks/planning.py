@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.merging import targets
@@ -15,6 +16,9 @@ from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.tasks.unclaimable import failed_by_every_coder
 from liza.rules.transitions import TRANSITIONS
 from liza.rules.value_classes import Value, replace
+
+if TYPE_CHECKING:
+    from liza.rules.reports.retrospective import SprintEnd
 
 S = Status
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
@@ -157,12 +161,15 @@ def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence =
     return replace(state, planning=planning), run
 
 
-def end_planning(state: State, run: str) -> State:
-    """End the planning session of ``run``, with or without a decision; unchanged if ``run`` does not hold it."""
+def end_planning(state: State, run: str, end: SprintEnd | None = None) -> State:
+    """End the planning session of ``run``, with or without a decision; unchanged if ``run`` does not hold it.
+
+    ``end``: the time and the usage of the sprint, for its retrospective if this completes it.
+    """
     if state.planning.run != run:
         return state
     over = replace(state.planning, run=None, trigger=None, ids=(), lease_expires=None)
-    return _close_goal(replace(state, planning=over), state.planning.trigger)
+    return _close_goal(replace(state, planning=over), state.planning.trigger, end)
 
 
 def undo_planning_claim(state: State, run: str) -> State:
@@ -174,15 +181,20 @@ def undo_planning_claim(state: State, run: str) -> State:
     return replace(state, planning=replace(previous, run=None, trigger=None, ids=(), lease_expires=None, count=count))
 
 
-def _close_goal(state: State, trigger: str | None) -> State:
+def _close_goal(state: State, trigger: str | None, end: SprintEnd | None) -> State:
     """Complete goal and sprint if a planner was woken for SPRINT_COMPLETE and added no task."""
     if trigger != WakeTrigger.SPRINT_COMPLETE or not _is_all_done(state):
         return state
-    return replace(
+    completed = replace(
         state,
         goal=replace(state.goal, status=GoalStatus.COMPLETED.value),
         sprint=replace(state.sprint, status=SprintStatus.COMPLETED.value),
     )
+    if end is None:
+        return completed
+    from liza.rules.reports.retrospective import close_sprint  # a sprint completes once
+
+    return close_sprint(completed, end)
 
 
 def is_crew_done(state: State, has_planner: bool) -> bool:
