@@ -229,13 +229,17 @@ class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanningClaim(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """The planner's claim of a wake-up. ``fingerprint`` and ``count`` are kept when the claim ends."""
+    """The planner's claim of a wake-up. ``fingerprint`` and ``count`` are kept when the claim ends.
+
+    ``exhausted``: fingerprints of other triggers that wait for a person, because planning sessions changed nothing.
+    """
 
     run: str | None = None
     trigger: str | None = None
     ids: tuple[str, ...] = ()
     fingerprint: str | None = None
     count: int = 0
+    exhausted: tuple[str, ...] = ()
     lease_expires: datetime | None = None
 
 

@@ -8,6 +8,7 @@ REPORT = """\
 if [ "$LIZA_TASK" = task-1 ]; then
     liza report discovery "the cart rounds down" --urgency immediate --recommend "round half up"
     liza report workaround "rounded by hand"
+    if liza report resolve d-1 "not mine" 2> "$NOTES/refused"; then echo resolved >> "$NOTES/refused"; fi
 fi
 """
 PLAN = """\
@@ -38,11 +39,14 @@ def test_an_immediate_discovery_of_a_coder_becomes_a_task_that_is_merged(crew: C
     assert (discovery.converted_to_task, discovery.recommendation) == ("cart", "round half up")
     assert anomaly.resolved is not None
     assert (anomaly.resolved.by, anomaly.resolved.why) == ("planner-1", "the task cart removes the reason")
+    refused = (crew.notes / "refused").read_text()
+    assert "this is for a person" in refused
+    assert "resolved" not in refused
     brief = (crew.notes / "brief").read_text()
     assert "the cart rounds down Recommended: round half up" in brief
 
 
-def test_a_person_reports_sees_and_resolves_and_an_agent_does_not_resolve(crew: Crew) -> None:
+def test_a_person_reports_a_discovery_sees_it_and_resolves_it(crew: Crew) -> None:
     crew.liza("report", "discovery", "the cart rounds down", "--urgency", "immediate")
     assert "cannot wait: the cart rounds down" in crew.liza("status")
     open_reports = crew.json("status")["reports"]

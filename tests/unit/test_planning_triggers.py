@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from liza.rules.model import Agent, Discovery, Event, State, Status, Task
 from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.planning import find_triggers
+from liza.rules.tasks.planning import Trigger, claim_planning, end_planning, find_triggers, next_trigger
 from tests.unit.boards import NOW, agents, board, task
 
 
@@ -69,3 +70,18 @@ def test_a_failed_merge_wakes_a_planner_at_once_if_no_coder_is_left_to_fix_it(
     triggers = find_triggers(state, Evidence(offline=frozenset(offline)))
     assert [trigger.name for trigger in triggers] == (["INTEGRATION_FAILED"] if words else [])
     assert words in "".join(trigger.facts for trigger in triggers)
+
+
+def test_a_trigger_that_waits_for_a_person_does_not_hide_the_next_one() -> None:
+    urgent = Discovery(id="d-1", urgency="immediate")
+    state = board(blocked(), agents=agents("planner-1"), discovered=(urgent,))
+    names = []
+    while isinstance(trigger := next_trigger(state), Trigger):
+        names.append(trigger.name)
+        state, run = claim_planning(state, "planner-1", NOW)
+        state = end_planning(state, run)
+    assert names == ["IMMEDIATE_DISCOVERY", "IMMEDIATE_DISCOVERY", "BLOCKED_TASKS", "BLOCKED_TASKS"]
+    assert "cannot wait (d-1)" in str(next_trigger(state))
+    later_one = replace(state, discovered=(urgent, replace(urgent, id="d-2")))
+    assert getattr(next_trigger(later_one), "name", "") == "IMMEDIATE_DISCOVERY"
+    assert claim_planning(later_one, "planner-1", NOW)[0].planning.exhausted == ("BLOCKED_TASKS|t|1",)

@@ -124,19 +124,29 @@ def _sprint_complete(state: State) -> list[Trigger]:
 def next_trigger(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
     """Return the trigger to wake a planner for now, or the reason (text) why there is none.
 
-    After MAX_WAKES wake-ups for the same trigger that changed nothing, the trigger waits for a person.
+    After MAX_WAKES wake-ups for the same trigger that changed nothing, the trigger waits for a person. The next one
+    wakes the planner meanwhile.
     """
     triggers = find_triggers(state, evidence)
     if not triggers:
         return "nothing to plan"
-    first = triggers[0]
     if state.planning.run is not None and state.planning.run not in evidence.abandoned:
         return f"{state.planning.run} is planning {state.planning.trigger}"
-    if state.planning.fingerprint == first.fingerprint and state.planning.count >= MAX_WAKES:
-        about = f" ({', '.join(first.ids)})" if first.ids else ""
-        reason = f"{WAKE_REASONS[first.name]}{about}"
-        return f"{reason}, and {MAX_WAKES} planning sessions changed nothing: it waits for a person"
-    return first
+    exhausted = _exhausted_fingerprints(state)
+    trigger = next((trigger for trigger in triggers if trigger.fingerprint not in exhausted), None)
+    if trigger is not None:
+        return trigger
+    first = triggers[0]
+    about = f" ({', '.join(first.ids)})" if first.ids else ""
+    reason = f"{WAKE_REASONS[first.name]}{about}"
+    return f"{reason}, and {MAX_WAKES} planning sessions changed nothing: it waits for a person"
+
+
+def _exhausted_fingerprints(state: State) -> frozenset[str]:
+    """Return the fingerprints of the triggers for which a planner was woken MAX_WAKES times."""
+    plan = state.planning
+    last = {plan.fingerprint} if plan.fingerprint is not None and plan.count >= MAX_WAKES else set()
+    return frozenset(plan.exhausted) | last
 
 
 def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence = _NO_EVIDENCE) -> tuple[State, str]:
@@ -149,8 +159,10 @@ def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence =
         raise Refused(f"{agent} is busy with {busy}", f"liza agents {agent}")
     state, run = allocate_run(state, agent)
     previous = state.planning
+    present = {other.fingerprint for other in find_triggers(state, evidence)} - {trigger.fingerprint}
     planning = replace(
         previous,
+        exhausted=tuple(sorted(_exhausted_fingerprints(state) & present)),
         run=run,
         trigger=trigger.name.value,
         ids=trigger.ids,
