@@ -26,7 +26,7 @@ from liza.crew.notices.notice_senders import NoticeSenders, Timing
 from liza.crew.notices.notice_targets import NoticeTarget, require_target
 from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import Missing, UsageError
-from liza.rules.notices.notice_rules import build_notice
+from liza.rules.notices.notice_rules import MAX_TRIES, build_notice
 from liza.rules.notices.quiet_hours import parse_quiet_hours
 from tests.edges.test_slots_place import begun
 
@@ -157,6 +157,19 @@ def test_a_target_that_fails_is_an_alarm_until_it_works_and_the_others_go_on(
     # A sender that is ended at its limit may have delivered before.
     assert len(receiver.messages) == 1 or status == 0
     assert seen.read_text() == "t1\n"
+
+
+def test_what_was_set_aside_is_sent_after_a_trial_that_succeeds(crew: Crew, receiver: Receiver) -> None:
+    receiver.status = 500
+    with sending(crew, receiver.url) as senders:
+        senders.update([ASKS])
+        wait_until(lambda: any("5 times in a row" in alarm.message for alarm in failures(crew)))
+        receiver.status, count = 200, receiver.count
+        time.sleep(0.5)
+        assert receiver.count == count == MAX_TRIES
+        notice_record.forget_failure(crew.paths, NoticeTarget(receiver.url).key)
+        wait_until(lambda: sent_to(crew, receiver.url))
+    assert failures(crew) == []
 
 
 def test_the_end_of_a_command_does_not_wait_for_a_receiver_that_hangs(crew: Crew, receiver: Receiver) -> None:

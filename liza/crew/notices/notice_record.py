@@ -12,9 +12,8 @@ import msgspec
 from liza.programs.session.run_directory import read_struct
 from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import LizaError
-from liza.rules.notices.notice_rules import NoticeRecord, failure_alarm
+from liza.rules.notices.notice_rules import NoticeRecord, failure_alarm, without_failure
 from liza.rules.paths import Paths
-from liza.rules.value_classes import replace
 from liza.system import atomic
 from liza.system.flock import try_lock_path
 
@@ -46,13 +45,30 @@ def write_notice_record(paths: Paths, key: str, record: NoticeRecord) -> None:
 
 
 def forget_failure(paths: Paths, key: str) -> None:
-    """End the alarm of a target that works again. Does nothing while another process sends to it."""
+    """End the alarm of a target that works again, and have its alarms sent. Raises OSError.
+
+    Another process that sends to the target is asked to do it at its next look.
+    """
     if not record_path(paths, key).exists():
         return
     with try_lock_path(lock_file(paths, key), 0o600) as is_locked:
         if is_locked:
-            before = read_notice_record(paths, key)
-            write_notice_record(paths, key, replace(before, failures=0, reason="", failed_at=None, next_try=None))
+            write_notice_record(paths, key, without_failure(read_notice_record(paths, key)))
+        else:
+            _request_path(paths, key).touch(0o600)
+
+
+def take_request(paths: Paths, key: str) -> bool:
+    """Return whether ``forget_failure`` asked the sender, once. Raises OSError."""
+    try:
+        _request_path(paths, key).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _request_path(paths: Paths, key: str) -> Path:
+    return paths.notices / f"{key}.retry"
 
 
 def failure_alarms(paths: Paths, now: datetime) -> Iterator[Alarm]:

@@ -91,6 +91,8 @@ class NoticeSender:
         record = replace(record, label=self._target.label)
         while not self._stopping.is_set():
             present, cleared = self._wait_for_look(record)
+            if notice_record.take_request(self._crew.paths, self._target.key):
+                record = self._save(record, notice_rules.without_failure(record))
             if present is not None and not self._stopping.is_set():
                 record = self._send_planned(record, present, cleared)
 

@@ -5,6 +5,7 @@ Each alarm is sent once until it clears. An alarm is identified by its kind and 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,6 +15,7 @@ import msgspec
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.formatting.redaction import redact
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.notices.target_names import EXEC_LABEL
 from liza.rules.reports import alarms as alarm_rules
 from liza.rules.value_classes import Value, replace
 
@@ -164,6 +166,11 @@ def record_failure_of(
     )
 
 
+def without_failure(record: NoticeRecord) -> NoticeRecord:
+    """Return the record of a target that works again: what was set aside is sent at the next look."""
+    return replace(record, failures=0, reason="", failed_at=None, next_try=None, set_aside=())
+
+
 def retry_delay(failures: int, first_delay: float = FIRST_DELAY) -> float:
     """Return the seconds from failure number ``failures`` in a row to the next try."""
     return float(min(MAX_DELAY, first_delay * 3 ** (failures - 1)))
@@ -176,7 +183,11 @@ def failure_alarm(record: NoticeRecord) -> Alarm | None:
     after = "; they are sent with the next new one" if record.failures >= MAX_TRIES else "; it is tried again"
     times = "once" if record.failures == 1 else f"{record.failures} times in a row"
     message = f"alarms could not be sent to {record.label}, {times}: {record.reason}{after}"
-    return Alarm(AlarmKind.NOTICES_FAILED, record.label, message, "liza watch --notify … --try")
+    return Alarm(AlarmKind.NOTICES_FAILED, record.label, message, _trial_command(record.label))
+
+
+def _trial_command(label: str) -> str:
+    return "liza watch --exec … --try" if label == EXEC_LABEL else f"liza watch --notify {shlex.quote(label)} --try"
 
 
 def build_notice(alarm: Alarm) -> Notice:
