@@ -219,6 +219,7 @@ def test_a_command_gets_the_alarm_in_its_environment_and_on_stdin_and_never_as_s
 
 def test_a_command_that_fails_says_why_and_one_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     assert run_once("echo no route >&2; exit 3", ASKS, tmp_path) == "the command failed with exit status 3: no route"
+    assert run_once("echo \0", ASKS, tmp_path) == "the sender could not be started: a text has a NUL"
     begin = time.monotonic()
     assert run_once("sleep 50 & echo $! > pid; wait", ASKS, tmp_path, 0.5) == (
         "the command took longer than 0.5 s and was ended"

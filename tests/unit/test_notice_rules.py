@@ -90,6 +90,16 @@ def test_a_failing_target_is_tried_later_and_at_most_five_times_for_an_alarm() -
     assert rules.failure_alarm(record) is None
 
 
+def test_nothing_is_tried_again_in_quiet_hours_or_after_the_alarm_cleared() -> None:
+    """Otherwise the sender would wake up for it again and again."""
+    _, failed = step(NEW, "a", fails=True)
+    assert failed.next_try is not None
+    assert step(failed, at=60)[1].next_try is None
+    _, quiet = step(failed, "a", quiet=True, at=60)
+    assert quiet.next_try is None
+    assert step(quiet, "a", at=61)[0] == ["a"]
+
+
 def test_a_target_is_sent_what_needs_a_person_and_the_failures_of_other_targets() -> None:
     alarms = [
         alarm("a"),

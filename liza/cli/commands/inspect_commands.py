@@ -300,6 +300,9 @@ def watch(
 
     With --heal, an agent that holds work and whose supervisor was killed gets a new one, at most 3 times for a task;
     then the planner and you are told. No slot is removed, and no agent at work is interrupted.
+
+    With --notify or --exec, each alarm that needs you is also sent elsewhere, once until it clears. --quiet and --try
+    without a target use config.notify, as `liza up` does. See specs/protocols/notifications.md.
     """
     _exit_with_reader()
     crew = find_crew()

@@ -40,8 +40,9 @@ def deliver(target: NoticeTarget, notice: Notice, root: Path, runner: ChildRunne
         return _run_apprise(request, runner, limits.service)
     except LizaError as error:
         return error.message
-    except OSError as error:
-        return f"the sender could not be started: {error.strerror}"
+    except (OSError, ValueError) as error:
+        # ValueError: a command with a NUL. The thread of the target must not end by it.
+        return f"the sender could not be started: {getattr(error, 'strerror', None) or 'a text has a NUL'}"
 
 
 def check_target(target: NoticeTarget, runner: ChildRunner, limits: Limits) -> None:

@@ -39,7 +39,7 @@ class NoticeTarget(Value):
     @property
     def key(self) -> str:
         """The name of the files of the target: a digest, because the text may be a credential."""
-        return hashlib.sha256(f"{self.label}\0{self.text}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self.label}\0{self.text}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def configured_targets(settings: NotifySettings) -> tuple[NoticeTarget, ...]:

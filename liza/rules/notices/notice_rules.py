@@ -113,9 +113,9 @@ def plan_notices(
     record = _without_cleared(record, by_key.keys() - set(cleared))
     unsent = tuple(dict.fromkeys(key for key in map(key_of, present) if key not in record.sent))
     if is_quiet:
-        return NoticePlan((), replace(record, held=unsent, set_aside=()))
+        return NoticePlan((), replace(record, held=unsent, set_aside=(), next_try=None))
     if not any(key not in record.set_aside for key in unsent):
-        return NoticePlan((), record)
+        return NoticePlan((), replace(record, next_try=None))
     if record.next_try is not None and now < record.next_try:
         return NoticePlan((), record)
     if record.failures >= MAX_TRIES:
