@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "init": ("init anew --no-test", REFUSED),
     "demo": ("", APART),
     "doctor": ("doctor", READS),
+    "bug-report": ("bug-report", REFUSED),
     "programs list": ("programs list", READS),
     "programs check": ("", APART),
     "programs show": ("programs show claude", READS),

@@ -165,6 +165,35 @@ def doctor(
     return 0 if report.ok else 5
 
 
+@declare_command(app, "bug-report", "liza bug-report")
+def bug_report(
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="F", help="The file; default: a new one below .liza.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write one file for a bug report: versions, settings, board, the ends of journal and logs, what doctor finds.
+
+    Recognised secrets and the path of your home directory are cut. Nothing is sent. Read it before you share it: it has
+    the texts of your tasks and what your agents printed.
+    """
+    from liza.rules.formatting.sizes import format_bytes
+    from liza.verbs.bug_report import write_bug_report
+
+    report = write_bug_report(Path.cwd(), output)
+    if as_json:
+        printing.print_json(report)
+        return
+    for row in report["files"]:
+        printing.print_text(f"  {row['name']}  {format_bytes(row['size'])}{', its end' if row['cut'] else ''}")
+    for name in report["left_out"]:
+        printing.print_text(f"  {name} is left out: the report has its maximum size")
+    printing.print_text(
+        f"{report['path']}, {format_bytes(report['size'])}. Recognised secrets are cut. Nothing was sent."
+    )
+    printing.print_text(f"{HINT_LABEL}{shlex.join(['tar', '-xzOf', report['path']])} | less")
+
+
 @declare_command(app, "up", "liza up --coders 2 --program coder=script:./agent.sh")
 def up(
     coders: Annotated[

@@ -1,0 +1,42 @@
+"""The files of a bug report: no secrets, no home directory, bounded."""
+
+from __future__ import annotations
+
+from liza.rules.reports import report_files
+from liza.rules.reports.report_files import CUT_NOTE, MAX_FILE_SIZE, READ_SIZE, ReportFile
+
+TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+KEY_BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
+
+
+def test_secrets_and_the_home_directory_are_cut() -> None:
+    file = report_files.prepare_file("a", f"token {TOKEN} in /home/ana/shop\n".encode(), "/home/ana")
+    assert file == ReportFile("a", b"token [redacted: GitHub token] in ~/shop\n")
+    assert report_files.prepare_file("a", b"/x\n", "/").data == b"/x\n"
+    assert report_files.prepare_file("a", b"\xff\n", "").data == "\ufffd\n".encode()
+
+
+def test_of_a_long_file_the_end_is_kept_and_says_so() -> None:
+    data = b"first\n" + b"x" * MAX_FILE_SIZE + b"\nlast\n"
+    file = report_files.prepare_file("a", data, "")
+    assert file.is_cut
+    assert len(file.data) <= MAX_FILE_SIZE + len(CUT_NOTE.encode())
+    assert file.data.startswith(CUT_NOTE.encode())
+    assert file.data.endswith(b"\nlast\n")
+
+
+def test_a_secret_at_the_cut_is_not_kept_in_part() -> None:
+    padding = "y" * (MAX_FILE_SIZE - 30)
+    file = report_files.prepare_file("a", f"{TOKEN}\n{padding}".encode(), "")
+    assert TOKEN[-20:].encode() not in file.data
+    tail = f"{TOKEN[10:]}\n{KEY_BODY}\n-----END PRIVATE KEY-----\nkept\n".encode()
+    assert len(tail) < READ_SIZE
+    file = report_files.prepare_file("a", tail, "", is_tail=True)
+    assert file.data == (CUT_NOTE + "kept\n").encode()
+
+
+def test_a_report_is_bounded_and_names_what_is_left_out() -> None:
+    big = ReportFile("big", b"x" * report_files.MAX_REPORT_SIZE)
+    small = ReportFile("small", b"x")
+    assert report_files.bound_report([big, small]) == ([big], ["small"])
+    assert report_files.bound_report([small, big]) == ([small], ["big"])
