@@ -15,6 +15,8 @@ from liza.programs.brief import brief_writer
 from liza.programs.brief.quoting import TRUNCATED, sanitize, strip_block, strip_blocks, truncate_text
 from liza.repo.hiding import _filter
 from liza.rules.model import (
+    Agent,
+    Anomaly,
     Answer,
     BreakerTrip,
     CircuitBreaker,
@@ -25,6 +27,7 @@ from liza.rules.model import (
     Handoff,
     HumanNote,
     LineComment,
+    SpecChange,
     State,
     Status,
     Task,
@@ -238,6 +241,40 @@ def test_a_planner_is_told_why_it_was_woken_how_things_stand_and_what_is_asked()
         assert words in made.block
     for words in ("=== PLANNING CONTEXT ===", "WAKE TRIGGER: BLOCKED_TASKS", "SPRINT STATE", "the cart rounds"):
         assert words in made.assignment
+
+
+def test_a_planner_sees_open_reports_changed_specs_and_the_other_agents_each_bounded() -> None:
+    long = "ö" * 5000
+    open_one = Discovery(id="d-2", by="coder-1", urgency="immediate", description=f"keys in the log {long}")
+    closed = Discovery(id="d-3", description="closed before", converted_to_task="task-3")
+    anomalies = tuple(Anomaly(timestamp=NOW, type="workaround", details={"text": f"nr {n} {long}"}) for n in range(90))
+    at = context(
+        "planner-1.3",
+        None,
+        discovered=(closed, *[replace(open_one, id=f"d-{n}") for n in range(4, 99)]),
+        anomalies=anomalies,
+        agents={f"coder-{n}": Agent(role="coder", status="IDLE") for n in range(99)},
+        spec_changes=(SpecChange(timestamp=NOW, spec=".liza/specs/goal.md", change="edited"),),
+    )
+    made = brief_writer.compose_brief(at)
+    for words in ("d-4 immediate, medium (by coder-1): keys in the log", "a-90 workaround", "AGENTS  coder-0 IDLE"):
+        assert words in made.block
+    assert len(made.block.encode()) < 6 * 1024
+    for words in ("SPEC CHANGED: .liza/specs/goal.md at ", "DISCOVERED: d-4", "ANOMALY: a-90", "coder-98 IDLE"):
+        assert words in made.assignment
+    assert "closed before" not in made.block + made.assignment
+    assert len(made.assignment.encode()) < 250_000
+    quiet = brief_writer.compose_brief(context("planner-1.3", None))
+    assert "report resolve" not in quiet.block
+
+
+def test_a_coder_is_shown_the_document_of_the_goal_in_one_line() -> None:
+    goal = "/home/p/shop/.liza/specs/goal.md"
+    assert [line for line in brief_writer.compose_brief(context()).block.splitlines() if goal in line] == [
+        f"GOAL       {goal}"
+    ]
+    own = context(task=replace(TASK, spec_ref=".liza/specs/goal.md"))
+    assert "GOAL  " not in brief_writer.compose_brief(own).block
 
 
 @pytest.mark.parametrize(

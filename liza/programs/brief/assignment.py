@@ -11,6 +11,7 @@ from liza.programs.brief.brief_context import (
     root_cause_demand,
 )
 from liza.programs.brief.quoting import quote_line, sanitize, truncate_text
+from liza.rules.formatting.times import format_time
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.model import Task
 from liza.rules.paths import Paths
@@ -18,6 +19,7 @@ from liza.rules.reports.line_comments import format_comment
 from liza.rules.statuses import WakeTrigger
 
 MAX_REPORTS = 50  # open discoveries, and open anomalies, in an assignment
+MAX_SPEC_CHANGES = 5  # the newest ones
 MAX_REPORT = 2000  # maximum bytes of one of them
 _DOCUMENTS = {
     "planner": ("task-lifecycle.md", "circuit-breaker.md", "agent-initialization.md"),
@@ -153,6 +155,11 @@ def _planner_sections(context: BriefContext) -> list[str]:
     sections += [
         _field("ANOMALY", truncate_text(describe_anomaly(name, anomaly), MAX_REPORT))
         for name, anomaly in anomalies[-MAX_REPORTS:]
+    ]
+    changes = context.state.spec_changes[-MAX_SPEC_CHANGES:]
+    sections += [
+        _field("SPEC CHANGED", truncate_text(f"{change.spec} at {format_time(change.timestamp)}: {change.change}", 500))
+        for change in changes
     ]
     sections.append(_field("AGENTS", describe_agents(context).replace(", ", "\n") or "no others"))
     sections += [
