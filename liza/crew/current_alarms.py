@@ -16,6 +16,7 @@ from liza.programs.session import run_directory
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.formatting.redaction import redact
+from liza.rules.governance.sprint_alarms import is_checkpoint_due
 from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_TOML
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, Status, SupervisorExit
@@ -24,7 +25,6 @@ from liza.rules.paths import branch_of
 from liza.rules.reports import alarms
 from liza.rules.reports.alarms import AlarmFacts
 from liza.rules.reports.drift_alarms import RepositoryDrift
-from liza.rules.reports.sprint_alarms import is_checkpoint_due
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
 

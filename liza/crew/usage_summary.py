@@ -22,7 +22,7 @@ from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import replace
 
 if TYPE_CHECKING:
-    from liza.rules.reports.retrospective import SprintEnd
+    from liza.rules.governance.retrospective import SprintEnd
 
 _NO_FIGURES = "its program reports neither tool calls nor tokens: loops are not detected, only time limits apply"
 
@@ -57,7 +57,7 @@ def sprint_end(crew: Crew, state: State) -> SprintEnd | None:
     """Return the time and the usage for the retrospective; None if no planner may complete the sprint now."""
     if state.planning.trigger != WakeTrigger.SPRINT_COMPLETE:
         return None
-    from liza.rules.reports.retrospective import SprintEnd  # a sprint completes once
+    from liza.rules.governance.retrospective import SprintEnd  # a sprint completes once
 
     return SprintEnd(crew.clock.now(), str(sprint_cost(crew, state)["said"]))
 

@@ -18,7 +18,7 @@ from liza.rules.transitions import has_done
 from liza.rules.value_classes import Value, replace
 
 if TYPE_CHECKING:
-    from liza.rules.reports.retrospective import SprintEnd
+    from liza.rules.governance.retrospective import SprintEnd
 
 RESTART_STEP = "stop now: a fresh session continues"
 

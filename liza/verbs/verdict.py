@@ -71,7 +71,7 @@ def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -
     """Return the comments with the lines of ``commit`` that they are about. Raises UsageError, GitFailed."""
     if not comments:
         return ()
-    from liza.rules.reports import line_comments  # few verdicts have comments
+    from liza.rules.governance import line_comments  # few verdicts have comments
 
     line_comments.check_comments(comments)
     quoted = []

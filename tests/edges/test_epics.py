@@ -195,7 +195,7 @@ def test_gates_of_a_branch_run_on_its_candidates_only(crew: EpicCrew) -> None:
     assert notes.read_text() == "x\n"
 
 
-@pytest.mark.parametrize("name", ["deleted", "moved"])
+@pytest.mark.parametrize("name", ["deleted", variant("moved")])
 def test_the_branch_of_an_epic_that_a_person_changed_is_told_and_restored(crew: EpicCrew, name: str) -> None:
     crew.add("a", epic="shop")
     crew.add("b", epic="shop")
@@ -302,7 +302,7 @@ def test_a_purge_keeps_the_branch_of_an_epic_that_has_not_landed_and_removes_one
     assert git(crew.root, "for-each-ref", "--format=%(refname)", "refs/heads/epic/") == "refs/heads/epic/shop"
 
 
-@pytest.mark.parametrize("other", ["not the epic", "not a merge of it"])
+@pytest.mark.parametrize("other", ["not the epic", variant("not a merge of it")])
 def test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed(crew: EpicCrew, other: str) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
@@ -338,7 +338,7 @@ def test_a_landing_that_no_test_has_passed_does_not_stay_on_integration(crew: Ep
     assert crew.task("a").landed == crew.tip()
 
 
-@pytest.mark.parametrize("script", ["exit 0", "exit 1"])
+@pytest.mark.parametrize("script", ["exit 0", variant("exit 1")])
 def test_an_epic_that_a_person_merged_has_landed_when_its_tests_pass_there(crew: EpicCrew, script: str) -> None:
     crew.add("a", epic="shop")
     crew.work("a")

@@ -159,6 +159,7 @@ def test_a_target_that_fails_is_an_alarm_until_it_works_and_the_others_go_on(
     assert seen.read_text() == "t1\n"
 
 
+@pytest.mark.campaign
 def test_what_was_set_aside_is_sent_after_a_trial_that_succeeds(crew: Crew, receiver: Receiver) -> None:
     receiver.status = 500
     with sending(crew, receiver.url) as senders:

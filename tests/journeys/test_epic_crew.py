@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from tests.journeys.crews import APPROVE, WORK, Crew
 
 MENDS = f"""\
@@ -18,6 +20,7 @@ esac
 {WORK}"""
 
 
+@pytest.mark.campaign
 def test_an_epic_of_three_lands_as_one_commit_after_a_conflict_with_integration_was_mended(crew: Crew) -> None:
     crew.add("shop-1", "shop-2", epic="shop")
     crew.add("outside")

@@ -78,6 +78,7 @@ def test_up_sends_to_the_targets_and_the_command_that_a_person_confirmed(crew: C
     assert "alarms that need you are sent to file:" in (crew.notes / "up.log").read_text()
 
 
+@pytest.mark.campaign
 def test_a_detached_crew_sends_too_and_nothing_is_left_when_it_ends(crew: Crew, receiver: Receiver) -> None:
     crew.configure(notify={"targets": [target_file(crew, receiver)]})
     crew.add("t1")

@@ -23,6 +23,7 @@ cat "$LIZA_ROOT/.liza/specs/$LIZA_TASK.md" > "$NOTES/spec-$LIZA_TASK" 2> "$NOTES
 {WORK}"""
 
 
+@pytest.mark.campaign
 def test_three_tasks_in_one_slot_the_first_from_an_issue_and_the_second_continued_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

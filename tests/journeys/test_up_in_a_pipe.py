@@ -135,7 +135,7 @@ def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_b
     assert re.search(clock + f"liza {{12}}{ahead}$", log.read_text())
     assert re.search(clock + r"the crew waits for new tasks: Ctrl\+C stops it$", log.read_text())
     assert f"{ahead}\n" in crew.liza("status")
-    assert crew.json("status")["ahead"] == {"integration": "integration", "branch": "main", "commits": 2}
+    assert crew.json("status")["ahead"] == {"integration": "integration", "branch": "main", "commits": 2, "own": 0}
     child.send_signal(signal.SIGINT)
     assert child.wait(timeout=LIMIT) == 0
 

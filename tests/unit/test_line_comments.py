@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from liza.cli.commands.session_commands import split_pairs
 from liza.rules.errors import UsageError
+from liza.rules.governance import line_comments
 from liza.rules.model import LineComment
-from liza.rules.reports import line_comments
 from liza.rules.tasks import reviews
 from tests.unit.boards import HEAD, NOW, board, submitted, task
 

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules.alarm_kinds import Alarm
+from liza.rules.governance.retrospective import SprintEnd, describe_sprint_end
+from liza.rules.governance.sprint_alarms import sprint_alarms
 from liza.rules.model import Anomaly, ArchiveSummary, Discovery, Event, Goal, Sprint, State, Status, Timeline
 from liza.rules.reports import alarms
-from liza.rules.reports.retrospective import SprintEnd, describe_sprint_end
-from liza.rules.reports.sprint_alarms import sprint_alarms
 from liza.rules.tasks import backlog
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.tasks.planning import claim_planning, end_planning

@@ -9,8 +9,8 @@ from liza.cli.render import render_record
 from liza.cli.render.columns import align_columns, paint
 from liza.cli.render.render_crew import STATUS_COLOURS, format_activity
 from liza.cli.render.text_formats import format_fields, format_local_time, shorten_line
+from liza.rules.governance.line_comments import format_comment
 from liza.rules.model import Status
-from liza.rules.reports.line_comments import format_comment
 from liza.rules.reports.narration import LIZA, is_crew_event
 
 Row = Mapping[str, Any]

@@ -34,7 +34,8 @@ def deliver(target: NoticeTarget, notice: Notice, root: Path, runner: ChildRunne
             return _run_command(target.text, notice, root, runner, limits.command)
         title = f"Liza {root.name}: {notice.kind.replace('_', ' ')}"
         if target.text == DESKTOP:
-            end = runner.run(desktop_notices.build_command(title, notice.text), b"", limits.service, Path("/"))
+            command, no_input = desktop_notices.build_command(title, notice.text), b""
+            end = runner.run(command, no_input, limits.service, Path("/"))
             return _failure("the desktop", end, limits.service)
         request = {"url": read_address(target.text), "title": title, "body": notice.text}
         return _run_apprise(request, runner, limits.service)

@@ -13,9 +13,9 @@ from liza.programs.brief.brief_context import (
 from liza.programs.brief.quoting import quote_line, sanitize, truncate_text
 from liza.rules.formatting.times import format_time
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
+from liza.rules.governance.line_comments import format_comment
 from liza.rules.model import Task
 from liza.rules.paths import Paths
-from liza.rules.reports.line_comments import format_comment
 from liza.rules.statuses import WakeTrigger
 
 MAX_REPORTS = 50  # open discoveries, and open anomalies, in an assignment

@@ -18,11 +18,11 @@ from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quo
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_time
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
+from liza.rules.governance.line_comments import format_comment
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.targets import target_branch
 from liza.rules.model import Task
 from liza.rules.paths import branch_of
-from liza.rules.reports.line_comments import format_comment
 from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.context_rules import SectionType, TextSection

@@ -10,13 +10,13 @@ import msgspec
 
 from liza.rules import invariants, settings
 from liza.rules.alarm_kinds import NOTICES, Alarm, AlarmKind
-from liza.rules.governance import open_trips
+from liza.rules.governance import open_trips, sprint_alarms
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import test_proof
-from liza.rules.reports import drift_alarms, review_alarms, sprint_alarms
+from liza.rules.reports import drift_alarms, review_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.settings import UnconfirmedSetting

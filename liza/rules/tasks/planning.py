@@ -18,7 +18,7 @@ from liza.rules.transitions import TRANSITIONS
 from liza.rules.value_classes import Value, replace
 
 if TYPE_CHECKING:
-    from liza.rules.reports.retrospective import SprintEnd
+    from liza.rules.governance.retrospective import SprintEnd
 
 S = Status
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
@@ -204,7 +204,7 @@ def _close_goal(state: State, trigger: str | None, end: SprintEnd | None) -> Sta
     )
     if end is None:
         return completed
-    from liza.rules.reports.retrospective import close_sprint  # a sprint completes once
+    from liza.rules.governance.retrospective import close_sprint  # a sprint completes once
 
     return close_sprint(completed, end)
 
