@@ -10,7 +10,7 @@ from liza.crew.merging import epic_branches
 from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.result import Result
 from liza.repo.merge import merges
-from liza.rules.errors import UnknownId
+from liza.rules.errors import Refused, UnknownId
 from liza.rules.merging import epic_rules, targets
 from liza.rules.model import FINAL_STATUSES, Epic, State, Status
 from liza.rules.paths import check_task_id
@@ -24,7 +24,7 @@ def list_epics(crew: Crew) -> list[dict[str, Any]]:
     return [_epic_row(crew, state, name, faults.get(name)) for name in names]
 
 
-def _epic_row(crew: Crew, state: State, name: str, fault: Any) -> dict[str, Any]:
+def _epic_row(crew: Crew, state: State, name: str, fault: Refused | None) -> dict[str, Any]:
     tasks, entry = targets.tasks_of(state, name), state.epics.get(name, Epic())
     waiting = [task.id for task in tasks if task.status not in FINAL_STATUSES]
     job = epic_rules.find_job(state, name)

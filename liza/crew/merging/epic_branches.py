@@ -35,9 +35,9 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
         return False
     if tip.commit is not None:
         renamed = shlex.join(["git", "branch", "-m", branch, branch.replace("/", "-")])
-        raise Refused(f"the branch {branch} exists already, and is none of Liza's", renamed)
+        raise Refused(f"the branch {branch} exists already, and Liza did not create it", renamed)
     if last.commit is not None:
-        raise Refused(f"the branch {branch} is gone", f"liza epics restore {epic}")
+        raise _gone_error(epic)
     start = drift.require_integration(crew, crew.board.read())
     created = _write_refs(crew, f"create {ref} {start}", f"create {merges.last_tip_ref(branch)} {start}")
     if not created and merges.branch_tip(crew.git, branch) is None:
@@ -51,6 +51,10 @@ def _creation_error(crew: Crew, branch: str) -> Refused | GitFailed:
     if merges.branch_tip(crew.git, above) is not None:
         return ref_conflict_error(above, branch)
     return GitFailed(f"git could not create the branch {branch}", "liza doctor")
+
+
+def _gone_error(epic: str) -> Refused:
+    return Refused(f"the branch {targets.epic_branch(epic)} is gone", f"liza epics restore {epic}")
 
 
 def moved_error(epic: str, last: str | None, tip: str) -> Refused:
@@ -79,7 +83,7 @@ def find_faults(crew: Crew) -> dict[str, Refused]:
     for epic in targets.open_epics(state):
         tip, last = heads.get(epic), tips.get(epic)
         if tip is None and last is not None:
-            faults[epic] = Refused(f"the branch {targets.epic_branch(epic)} is gone", f"liza epics restore {epic}")
+            faults[epic] = _gone_error(epic)
         elif tip is not None and tip != last and tip not in commits:
             faults[epic] = moved_error(epic, last, tip)
     return faults

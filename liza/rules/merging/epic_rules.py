@@ -49,18 +49,12 @@ def find_job(state: State, epic: str) -> EpicJob | None:
     return EpicJob(epic, EpicStep.LAND) if to_land else None
 
 
-def is_paused(entry: Epic, now: datetime) -> bool:
-    """Return whether the last merge of the epic failed and its retry is not due yet."""
-    return entry.set_aside is not None and entry.set_aside.until is not None and entry.set_aside.until > now
-
-
 def due_job(state: State, now: datetime) -> EpicJob | None:
     """Return the epic to land or to update next; None if there is none."""
     if not any(task.epic for task in state.tasks) or test_proof.tested_instead(state.config) is not None:
         return None
-    jobs = (
-        find_job(state, epic) for epic in targets.open_epics(state) if not is_paused(state.epics.get(epic, Epic()), now)
-    )
+    entries = {epic: state.epics.get(epic, Epic()) for epic in targets.open_epics(state)}
+    jobs = (find_job(state, epic) for epic, entry in entries.items() if not merge_rules.is_paused(entry, now))
     return next((job for job in jobs if job is not None), None)
 
 
@@ -106,7 +100,7 @@ def seconds_to_next_try(state: State, now: datetime) -> float | None:
     ends = [
         (entry.set_aside.until - now).total_seconds()
         for entry in state.epics.values()
-        if is_paused(entry, now) and entry.set_aside and entry.set_aside.until
+        if merge_rules.is_paused(entry, now) and entry.set_aside and entry.set_aside.until
     ]
     seconds = merge_rules.seconds_to_next_try(state, now)
     return min([*ends, *([] if seconds is None else [seconds])], default=None)

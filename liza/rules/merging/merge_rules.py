@@ -9,7 +9,7 @@ from enum import StrEnum
 from liza.rules import invariants
 from liza.rules.errors import Refused
 from liza.rules.history_events import HistoryEvent
-from liza.rules.model import MergeInProgress, MergeRetry, State, Status, Task
+from liza.rules.model import Epic, MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
@@ -96,9 +96,9 @@ def queue_key(task: Task) -> tuple[int, int, datetime]:
     return (-task.merge_rank, task.priority, task.history[-1].time)
 
 
-def is_paused(task: Task, now: datetime) -> bool:
-    """Return whether the merge of the task failed and its retry is not due yet."""
-    return task.set_aside is not None and task.set_aside.until is not None and task.set_aside.until > now
+def is_paused(merged: Task | Epic, now: datetime) -> bool:
+    """Return whether the merge of the task or epic failed and its retry is not due yet."""
+    return merged.set_aside is not None and merged.set_aside.until is not None and merged.set_aside.until > now
 
 
 def seconds_to_next_try(state: State, now: datetime) -> float | None:
