@@ -8,6 +8,7 @@ import os
 import random
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -107,8 +108,11 @@ class SlowRuntime(Runtime):
 
 def kill_under_load(tmp_path: Path, kills: int) -> None:
     dice = random.Random(SEED)
-    with serving(tmp_path) as api:
-        runtimes = [Runtime(api, number) for number in range(1, WORKERS + 1)]
+    with serving(tmp_path) as api, ExitStack() as runtimes_end:
+        runtimes: list[Runtime] = []
+        for number in range(1, WORKERS + 1):
+            runtimes.append(Runtime(api, number))
+            runtimes_end.callback(runtimes[-1].stopping.set)  # A failed test leaves no thread behind.
         for _ in range(kills):
             for runtime in runtimes:
                 for _ in range(dice.randrange(4)):
@@ -130,8 +134,9 @@ def kill_under_load(tmp_path: Path, kills: int) -> None:
 
 
 def test_a_prompt_that_arrives_during_an_acknowledgement_is_taken(tmp_path: Path) -> None:
-    with serving(tmp_path) as api:
+    with serving(tmp_path) as api, ExitStack() as runtimes_end:
         runtime = SlowRuntime(api, 1)
+        runtimes_end.callback(runtime.stopping.set)
         for _ in range(3):
             runtime.queue()
         until(lambda: len(runtime.got) >= 4, "the prompt that was queued during the acknowledgement")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -33,8 +34,6 @@ class Reply(NamedTuple):
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """Connects by a name relative to the directory: an address has at most 107 bytes."""
-
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=LONG)
         self._path = path
@@ -44,10 +43,18 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def connect_unix(path: Path) -> socket.socket:
+    """Connect to the socket at ``path``, which may be longer than the 107 bytes of a socket's address.
+
+    The address goes through an open directory: the working directory belongs to the whole process, and tests connect in
+    several threads.
+    """
     client = socket.socket(socket.AF_UNIX)
     client.settimeout(LONG)
-    with contextlib.chdir(path.parent):
-        client.connect(path.name)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        client.connect(f"/proc/self/fd/{directory}/{path.name}")
+    finally:
+        os.close(directory)
     return client
 
 
