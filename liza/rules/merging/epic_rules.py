@@ -7,14 +7,14 @@ there. It lands on integration, as one merge commit, when all its tasks are clos
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from liza.rules.errors import Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules, targets
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import FINAL_STATUSES, Epic, EpicMerge, EpicStep, MergeRetry, State, Status
+from liza.rules.model import FINAL_STATUSES, Epic, EpicMerge, EpicStep, State, Status
 from liza.rules.project import test_proof
 from liza.rules.tasks.backlog import LIZA_SPECS, TaskFields
 from liza.rules.transitions import Invocation, add_event
@@ -159,15 +159,7 @@ def has_open_tasks(state: State, epic: str) -> bool:
 def schedule_retry(state: State, epic: str, failure: MergeFailure, now: datetime) -> State:
     """Record a failed merge of an epic; the next try is after a growing pause."""
     entry = state.epics.get(epic, Epic())
-    tries = 1 if entry.set_aside is None else entry.set_aside.tries + 1
-    seconds = merge_rules.retry_delay(failure.kind, tries, state.config.restart_after_crash)
-    retry = MergeRetry(
-        kind=failure.kind,
-        reason=failure.message,
-        hint=failure.hint,
-        tries=tries,
-        until=now + timedelta(seconds=seconds) if seconds else None,
-    )
+    retry = merge_rules.next_retry(entry.set_aside, failure, state.config.restart_after_crash, now)
     return targets.with_epic(state, epic, replace(entry, merging=None, set_aside=retry))
 
 

@@ -198,19 +198,29 @@ def retry_or_fail(state: State, task_id: str, failure: MergeFailure, invocation:
     A candidate that passed its tests is kept for the next try. Raises Refused.
     """
     task = get_approved_task(state, task_id)
-    previous = task.set_aside
-    tries = previous.tries + 1 if previous is not None else 1
-    deaths = _deaths(previous) + 1 if failure.kind is MergeFailureKind.DIED else 0
-    if is_for_coder(failure.kind, deaths):
+    retry = next_retry(task.set_aside, failure, state.config.restart_after_crash, invocation.now)
+    if is_for_coder(failure.kind, retry.deaths):
         return fail_merge(state, task_id, with_detail(invocation, failure.message))
-    seconds = retry_delay(failure.kind, tries, state.config.restart_after_crash)
-    until = invocation.now + timedelta(seconds=seconds) if seconds else None
-    retry = MergeRetry(
-        kind=failure.kind, reason=failure.message, hint=failure.hint, tries=tries, deaths=deaths, until=until
-    )
     is_tested = task.merging is not None and task.merging.tested is not None
     is_tested = is_tested and failure.kind is not MergeFailureKind.BATCH  # it is tested again, alone
     return state.with_task(replace(task, merging=task.merging if is_tested else None, set_aside=retry))
+
+
+def next_retry(previous: MergeRetry | None, failure: MergeFailure, first: float, now: datetime) -> MergeRetry:
+    """Return when the merge that failed is tried again: after a pause that grows with the tries.
+
+    ``previous``: the retry after the failure before. ``first``: the first pause, in seconds.
+    """
+    tries = previous.tries + 1 if previous is not None else 1
+    seconds = retry_delay(failure.kind, tries, first)
+    return MergeRetry(
+        kind=failure.kind,
+        reason=failure.message,
+        hint=failure.hint,
+        tries=tries,
+        deaths=_deaths(previous) + 1 if failure.kind is MergeFailureKind.DIED else 0,
+        until=now + timedelta(seconds=seconds) if seconds else None,
+    )
 
 
 def _deaths(previous: MergeRetry | None) -> int:
