@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.merges import AdvanceResult
 from liza.repo.runner import Git, GitResult
-from liza.rules.errors import GitFailed, MergeConflict
+from liza.rules.errors import GitFailed, MergeConflict, Missing
 from liza.system import untrusted_files
 from tests.conftest import git
 
@@ -115,6 +117,19 @@ def test_a_persons_own_changes_in_the_way_make_the_merge_wait_and_are_left_as_th
     assert git(repo, "rev-parse", "integration") == work[0]
     (repo / name).unlink()
     git(repo, "checkout", "-q", "--", ".")
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+
+
+def test_a_branch_with_two_checkouts_does_not_move_until_one_has_left_it(
+    repo: Path, work: tuple[str, str], tmp_path: Path
+) -> None:
+    candidate = made(repo, work)
+    for name in ("one", "two words"):
+        git(repo, "worktree", "add", "-q", "--force", str(tmp_path / name), "integration")
+    with pytest.raises(Missing, match="only one can move with it") as refusal:
+        merges.advance_branch(Git(repo), "integration", candidate, work[0])
+    assert git(repo, "rev-parse", "integration") == work[0]
+    subprocess.run(shlex.split(refusal.value.hint), check=True, capture_output=True)
     assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
 
 

@@ -144,7 +144,8 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     """Move ``branch`` from ``expected`` to ``candidate``, together with its checkout if there is one.
 
     Only for a candidate whose tests passed: if the branch is at the candidate already, the result is MOVED. Raises
-    Missing if the branch is a symbolic ref, GitFailed if git fails for another reason than an AdvanceResult names.
+    Missing if the branch is a symbolic ref or has two checkouts, GitFailed if git fails for another reason than an
+    AdvanceResult names.
     """
     ref = f"refs/heads/{branch}"
     tip = symbolic_refs.read_refs(git, ref)[0]
@@ -153,7 +154,7 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     if tip.commit == candidate:
         return sync_checkout(git, branch, candidate, expected)
     absent_checkouts.record_absent(git, branch, expected)
-    checkout = find_checkout(git, branch)
+    checkout = _find_only_checkout(git, branch)
     if checkout is not None:
         return _advance_in_checkout(git, checkout, branch, candidate, expected)
     args = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
@@ -287,6 +288,19 @@ def list_candidates(git: Git) -> dict[str, str]:
 def find_checkout(git: Git, branch: str) -> Path | None:
     """Return the checkout that has the branch checked out; None if there is none. Raises GitFailed."""
     return next((path for path, checked_out in list_checkouts(git).items() if checked_out == branch), None)
+
+
+def _find_only_checkout(git: Git, branch: str) -> Path | None:
+    """Return the checkout that moves together with the branch; None if there is none.
+
+    Raises Missing if there are two (`git worktree add --force`, `git checkout --ignore-other-worktrees`): git moves one
+    of them, and the next commit in the other would take back what was merged.
+    """
+    checkouts = [path for path, checked_out in list_checkouts(git).items() if checked_out == branch]
+    if len(checkouts) > 1:
+        message = f"{branch} is checked out in {checkouts[0]} and in {checkouts[1]}; only one can move with it"
+        raise Missing(message, shlex.join(["git", "-C", str(checkouts[1]), "switch", "--detach"]))
+    return checkouts[0] if checkouts else None
 
 
 def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, expected: str) -> AdvanceResult:
