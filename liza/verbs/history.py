@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from liza.board import revision_journal
+from liza.board.outside_edits import diff_texts
 from liza.board.revision_journal import RevisionRecord
 from liza.board.store import format_subject as subject
 from liza.crew.archive import archived_tasks
@@ -34,19 +35,22 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
     entries = recorded.list_revisions(crew.git, task_id, limit)
     newest = recorded.list_revisions(crew.git, None, 1)
     tip = newest[0].revision if newest else 0
-    unrecorded_rows = [_unrecorded_row(record) for record in _newer_records(crew, task_id, tip)]
+    unrecorded_rows = _journal_rows(crew, _newer_records(crew, task_id, tip), patch)
     recorded_rows = [_recorded_row(crew, entry, patch) for entry in entries]
     return list(islice((*unrecorded_rows, *recorded_rows), limit))
 
 
-def follow_history(crew: Crew, task_id: str | None, shown: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def follow_history(
+    crew: Crew, task_id: str | None, shown: Sequence[dict[str, Any]], patch: bool = False
+) -> Iterator[dict[str, Any]]:
     """Yield the known revisions, oldest first, then each new one."""
     yield from reversed(shown)
     last_revision = shown[0]["revision"] if shown else 0
     for _ in watch_changes(crew):
-        for record in reversed(_newer_records(crew, task_id, last_revision)):
-            last_revision = record.revision
-            yield _unrecorded_row(record)
+        rows = _journal_rows(crew, _newer_records(crew, task_id, last_revision), patch)
+        for row in reversed(rows):
+            last_revision = row["revision"]
+            yield row
 
 
 def _newer_records(crew: Crew, task_id: str | None, revision: int) -> list[RevisionRecord]:
@@ -58,6 +62,41 @@ def _newer_records(crew: Crew, task_id: str | None, revision: int) -> list[Revis
         if task_id is None or record.task == task_id:
             records.append(record)
     return records
+
+
+def _journal_rows(crew: Crew, records: Sequence[RevisionRecord], patch: bool) -> list[dict[str, Any]]:
+    """Return a row for each record of the journal. ``patch``: with its changes, unless its text is lost."""
+    if not patch or not records:
+        return [_unrecorded_row(record) for record in records]
+    patches = _spooled_patches(crew, frozenset(record.revision for record in records))
+    missing = {record.revision for record in records} - patches.keys()
+    if missing:
+        # A supervisor records revisions, then drops them from the spool.
+        for entry in recorded.list_revisions(crew.git, None, _revision_count(crew, min(missing))):
+            if entry.revision in missing:
+                patches[entry.revision] = _read_patch(crew, entry.commit)
+    return [{**_unrecorded_row(record), "patch": patches.get(record.revision, record.diff)} for record in records]
+
+
+def _spooled_patches(crew: Crew, revisions: frozenset[int]) -> dict[int, str]:
+    """Return the changes of those of ``revisions`` that wait in the spool, without the times of leases."""
+    patches: dict[int, str] = {}
+    before = None
+    for revision, text in crew.board.spool.rebuild_texts():
+        if before is not None and revision in revisions and before[0] == revision - 1:
+            patches[revision] = diff_texts(before[1], text)
+        before = revision, text
+    return patches
+
+
+def _revision_count(crew: Crew, oldest: int) -> int:
+    """Return how many of the newest recorded revisions reach back to ``oldest``; at least 1."""
+    newest = recorded.list_revisions(crew.git, None, 1)
+    return max(1, newest[0].revision - oldest + 1) if newest else 1
+
+
+def _read_patch(crew: Crew, commit: str) -> str:
+    return crew.git.out("show", "--no-color", "--no-ext-diff", "--format=", commit)
 
 
 def _unrecorded_row(record: RevisionRecord) -> dict[str, Any]:
@@ -73,14 +112,13 @@ def _unrecorded_row(record: RevisionRecord) -> dict[str, Any]:
 
 
 def _recorded_row(crew: Crew, entry: recorded.Revision, patch: bool) -> dict[str, Any]:
-    patch_text = crew.git.out("show", "--no-color", "--no-ext-diff", "--format=", entry.commit) if patch else None
     return {
         "revision": entry.revision,
         "time": format_time(entry.time),
         "subject": entry.subject,
         "by": entry.author,
         "commit": entry.commit,
-        "patch": patch_text,
+        "patch": _read_patch(crew, entry.commit) if patch else None,
         "alerts": [],
     }
 

@@ -86,7 +86,7 @@ def history(
         page_text(render_patch.format_history(revisions, printing.wants_colours()), crew.git)
     else:
         _exit_with_reader()
-        for entry in verbs.follow_history(crew, task_id, revisions):
+        for entry in verbs.follow_history(crew, task_id, revisions, patch):
             if as_json:
                 printing.print_json_line(entry)
             else:

@@ -1,0 +1,57 @@
+"""`liza history -p`: the changes of revisions, recorded in git or not yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from liza.crew.crew import Crew
+from liza.crew.recovery.recorder import record_history
+from liza.rules.model import HumanNote
+from liza.rules.paths import Paths
+from liza.rules.value_classes import replace
+from liza.system.file_lock import Lock
+from liza.verbs import history
+from liza.verbs.init import InitOptions, init
+from tests.conftest import FakeClock
+
+
+@pytest.fixture
+def crew(repo: Path, clock: FakeClock) -> Crew:
+    init(repo, InitOptions(goal="x", no_test=True, program="script:/bin/true"))
+    crew = Crew(Paths(repo), clock)
+    record_history(crew)
+    return crew
+
+
+def write_note(crew: Crew, text: str) -> None:
+    with crew.change("human:ann", "note") as tx:
+        note = HumanNote(message=text, timestamp=crew.clock.now())
+        tx.state = replace(tx.state, human_notes=(*tx.state.human_notes, note))
+
+
+def test_new_revisions_have_their_patch_before_and_after_a_supervisor_records_them(crew: Crew) -> None:
+    shown = history.history(crew, None, 50, patch=True)
+    rows = history.follow_history(crew, None, shown, patch=True)
+    assert [next(rows)["revision"] for _ in shown] == [row["revision"] for row in reversed(shown)]
+    write_note(crew, "from the spool")
+    first = next(rows)
+    assert (first["commit"], "+" in first["patch"], "from the spool" in first["patch"]) == (None, True, True)
+    write_note(crew, "from git")
+    write_note(crew, "from git, too")
+    assert record_history(crew) == 3
+    for text in ("from git", "from git, too"):
+        row = next(rows)
+        added = [line for line in row["patch"].splitlines() if line.startswith("+") and text in line]
+        assert (row["revision"], len(added)) == (first["revision"] + (1 if text == "from git" else 2), 1)
+    rows.close()
+
+
+def test_revisions_that_are_not_recorded_yet_have_a_patch_only_if_it_is_wanted(crew: Crew) -> None:
+    write_note(crew, "look here")
+    recording = Lock(crew.paths.recorder_lock)
+    assert recording.try_acquire()
+    with_patch, without = (history.history(crew, None, 1, patch=wanted)[0] for wanted in (True, False))
+    recording.release()
+    assert (with_patch["commit"], "look here" in with_patch["patch"], without["patch"]) == (None, True, None)
