@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from liza.rules.derived import work_by_agent
@@ -212,17 +212,25 @@ def _agent(key: str, agent: Agent) -> Iterator[Violation]:
             entry=key, field="role", actual=agent.role, expected=f"{role_of(name)}, one of {', '.join(ROLES)}"
         )
     if agent.status not in AGENT_STATUSES:
-        yield Violation(entry=key, field="status", actual=agent.status, expected=f"one of {', '.join(AGENT_STATUSES)}")
+        yield Violation(entry=key, field="status", actual=agent.status, expected=_allowed(agent.status, AGENT_STATUSES))
     if agent.runs < 0:
         yield Violation(entry=key, field="runs", actual=str(agent.runs), expected="0 or more")
 
 
+def _allowed(actual: str, words: Iterable[str]) -> str:
+    """Return what is expected of a word: the allowed words, and the one that is meant if one is similar."""
+    # Every command loads this module, and few boards have a wrong word.
+    from liza.rules.formatting.suggestions import did_you_mean
+
+    names = [str(word) for word in words]
+    return f"one of {', '.join(names)}{did_you_mean(str(actual), names)}"
+
+
 def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterator[Violation]]:
     def rule(key: str, entry: Any) -> Iterator[Violation]:
-        if getattr(entry, field) not in allowed:
-            yield Violation(
-                entry=key, field=field, actual=getattr(entry, field), expected=f"one of {', '.join(allowed)}"
-            )
+        actual = getattr(entry, field)
+        if actual not in allowed:
+            yield Violation(entry=key, field=field, actual=actual, expected=_allowed(actual, allowed))
 
     return rule
 
@@ -243,7 +251,7 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
     if config.breaker != BreakerSettings():
         yield from _breaker_settings(key, config.breaker)
     if config.merge_clean not in MERGE_CLEAN_VALUES:
-        wanted = f"one of {', '.join(MERGE_CLEAN_VALUES)}"
+        wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     if config.archive_after < 0:
         yield Violation(entry=key, field="archive_after", actual=str(config.archive_after), expected="0 or more")
@@ -289,10 +297,10 @@ def _breaker_settings(key: str, settings: BreakerSettings) -> Iterator[Violation
             actual = str(getattr(settings, name))
             yield Violation(entry=key, field=f"breaker.{name}", actual=actual, expected="0 to 100")
     for pattern in settings.severity.keys() - set(Pattern):
-        yield Violation(entry=key, field="breaker.severity", actual=pattern, expected=f"one of {', '.join(Pattern)}")
+        yield Violation(entry=key, field="breaker.severity", actual=pattern, expected=_allowed(pattern, Pattern))
     for pattern, severity in settings.severity.items():
         if severity not in SEVERITIES:
-            expected = f"one of {', '.join(SEVERITIES)}"
+            expected = _allowed(severity, SEVERITIES)
             yield Violation(entry=key, field=f"breaker.severity.{pattern}", actual=severity, expected=expected)
 
 
@@ -322,7 +330,7 @@ def _circuit_breaker(key: str, breaker: CircuitBreaker) -> Iterator[Violation]:
     yield from _one_of("status", ("OK", "TRIGGERED"))(key, breaker)
     for trip in breaker.history:
         if trip.severity not in SEVERITIES:
-            expected = f"one of {', '.join(SEVERITIES)}"
+            expected = _allowed(trip.severity, SEVERITIES)
             yield Violation(entry=key, field=f"history.{trip.trigger}", actual=trip.severity, expected=expected)
 
 
@@ -330,7 +338,7 @@ def _anomaly(key: str, anomaly: Anomaly) -> Iterator[Violation]:
     from liza.rules.governance import anomaly_kinds  # every command loads this module, and few add an anomaly
 
     if anomaly.type not in anomaly_kinds.ANOMALY_TYPES:
-        wanted = f"one of {', '.join(anomaly_kinds.ANOMALY_TYPES)}"
+        wanted = _allowed(anomaly.type, anomaly_kinds.ANOMALY_TYPES)
         yield Violation(entry=key, field="type", actual=anomaly.type, expected=wanted)
     for name in anomaly_kinds.missing_details(anomaly):
         expected = f"a value, because it is a {anomaly.type}"

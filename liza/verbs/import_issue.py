@@ -14,6 +14,7 @@ from liza.crew.landing.remote_branches import REMOTE, find_remote
 from liza.crew.result import Result
 from liza.programs.brief.quoting import sanitize
 from liza.rules.errors import Missing, Refused
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.landing import issue_text
 from liza.rules.landing.issue_text import Issue
 from liza.rules.landing.remote_urls import Forge, find_forge_repository
@@ -72,7 +73,8 @@ def _read_issue(crew: Crew, number: int) -> Issue:
     try:
         row = msgspec.json.decode(output, type=_IssueRow)
     except msgspec.DecodeError as error:
-        raise Missing(f"gh printed no issue: {error}", "gh --version") from error
+        reason = describe_decode_error(error, _IssueRow)
+        raise Missing(f"gh printed no issue: {reason}", "gh --version") from error
     title, body = sanitize(row.title), sanitize(row.body)
     return Issue(repository.full_name, row.number, title, body, row.url, row.author.login)
 

@@ -15,6 +15,7 @@ from liza.crew.archive import archived_tasks
 from liza.crew.crew import find_crew
 from liza.rules import invariants, settings
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, Missing, UsageError
+from liza.rules.formatting.type_errors import find_problem
 from liza.rules.model import State
 from liza.system import files, untrusted_files
 
@@ -66,8 +67,8 @@ def _find_unreadable(text: str) -> Iterator[dict[str, str]]:
             try:
                 values.from_plain(value, expected)
             except msgspec.ValidationError as error:
-                field, actual, valid = values.describe_error(error, expected)
-                yield _violation_row(name, field or section, actual, valid)
+                problem = find_problem(error, expected)
+                yield _violation_row(name, problem.path or section, problem.actual, problem.expected)
 
 
 def _entries(section: str, kind: Any, value: Any) -> list[tuple[str, Any, Any]]:

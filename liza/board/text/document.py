@@ -11,7 +11,7 @@ import msgspec
 from liza.board.text import parse, splitter
 from liza.board.text.parse import NeedsSlowPath, Unparsable
 from liza.board.text.splitter import LIST_SECTIONS, TABLE_SECTIONS, Piece, PieceKind
-from liza.board.text.values import describe_error, find_struct, from_plain, normalize_scalar, struct_fields
+from liza.board.text.values import find_struct, from_plain, normalize_scalar, struct_fields
 from liza.board.text.yaml_lines import Style
 from liza.rules import settings
 from liza.rules.errors import BoardTooNew, BoardUnreadable
@@ -305,8 +305,11 @@ def read_whole(text: str, name: str = BOARD_NAME) -> Document:
     try:
         state = from_plain({key: _normalize_agents(key, value) for key, value in plain.items()}, State)
     except msgspec.ValidationError as error:
-        field, value, wanted = describe_error(error, State)
-        message = f"{parse.locate_error(text, str(error))} {field} is {value}, wanted {wanted}"
+        from liza.rules.formatting.type_errors import find_problem  # needed only for a board that cannot be read
+
+        problem = find_problem(error, State)
+        located = parse.locate_error(text, str(error))
+        message = f"{located} {problem.path} is {problem.actual}, wanted {problem.expected}"
         raise BoardUnreadable(f"{name}:{message}", REPAIR_HINT) from None
     return Document(text, [Part(PieceKind.WHOLE, "", text, value=state)], state)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import msgspec
 
-from liza.rules import model, settings
+from liza.rules import model
 from liza.rules.errors import BoardUnreadable
 from liza.rules.formatting.times import format_time
 from liza.rules.lazy_pattern import lazy_pattern
@@ -143,51 +142,6 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, tuple | list | set | frozenset):
         return [to_plain(item) for item in value]
     return value
-
-
-_TYPE_NAMES: Final = {
-    "array": "a list",
-    "object": "a mapping",
-    "str": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "null": "nothing",
-}
-
-
-def describe_error(error: msgspec.ValidationError, kind: Any) -> tuple[str, str, str]:
-    """Describe an error of ``from_plain`` for people: path below ``kind``, value found, value expected."""
-    reason, _, path = str(error).partition(" - at `$")
-    field_path = path.strip(".`")
-    if match := re.fullmatch("Invalid enum value (.*)", reason, re.DOTALL):
-        return field_path, match[1], f"one of {', '.join(_enum_values(kind, field_path))}"
-    if match := re.fullmatch("Expected `(.*)`, got `(.*)`", reason):
-        wanted = " or ".join(_TYPE_NAMES.get(name, name) for name in match[1].split(" | "))
-        return field_path, _TYPE_NAMES.get(match[2], match[2]), wanted + _allowed_keys(kind, field_path, match[1])
-    if match := re.fullmatch("Object missing required field `(.*)`", reason):
-        return f"{field_path}.{match[1]}".strip("."), "missing", "a value"
-    if "RFC3339" in reason:
-        return field_path, "no time", "a time such as 2026-01-01T12:00:00Z"
-    return field_path, reason, "a value that can be read"
-
-
-def _allowed_keys(kind: Any, field_path: str, wanted: str) -> str:
-    """Return the keys of a nested setting, for a message to a user who gave a single value instead; else empty."""
-    outer, _, name = field_path.rpartition(".")
-    if wanted != "object" or name not in settings.NESTED_SETTINGS or (outer or kind) not in ("config", model.Config):
-        return ""
-    return f" with some of: {', '.join(struct_fields(settings.NESTED_SETTINGS[name]))}"
-
-
-def _enum_values(kind: Any, field_path: str) -> list[str]:
-    """Return the values of the enum, or the literals, at a path below ``kind``."""
-    for name in re.findall(r"(?:^|\.)([A-Za-z_]\w*)", field_path):
-        kind = struct_fields(find_struct(kind))[name]
-    if get_origin(kind) is Literal:
-        return list(map(str, get_args(kind)))
-    enum = next(member for member in (kind, *get_args(kind)) if isinstance(member, type) and issubclass(member, Enum))
-    return [str(member.value) for member in enum]
 
 
 def from_plain(plain: Any, kind: Any) -> Any:

@@ -112,7 +112,10 @@ def parse_record(data: bytes) -> ExportedRecord:
     try:
         record = msgspec.json.decode(data, type=ExportedRecord)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"this is not a work record of an agent: {error}", hint) from error
+        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
+
+        reason = describe_decode_error(error, ExportedRecord)
+        raise UsageError(f"this is not a work record of an agent: {reason}", hint) from error
     if record.format != FORMAT:
         raise UsageError(f"the record has format {record.format}, expected {FORMAT}", hint)
     parse_agent_id(record.agent)

@@ -9,6 +9,7 @@ import msgspec
 
 from liza.programs.brief.quoting import sanitize
 from liza.rules.errors import Missing
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.landing.remote_urls import Forge, hide_credentials
 from liza.rules.lazy_pattern import lazy_pattern
 
@@ -25,7 +26,8 @@ def decode_output(forge: Forge, output: str, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(output, type=kind)
     except msgspec.DecodeError as error:
-        raise Missing(f"{forge} printed no {what} that can be read: {error}", f"{forge} --version") from error
+        reason = describe_decode_error(error, kind)
+        raise Missing(f"{forge} printed no {what} that can be read: {reason}", f"{forge} --version") from error
 
 
 def read_pages(what: str, read_page: Callable[[str], list[T]]) -> Iterator[T]:

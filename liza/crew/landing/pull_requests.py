@@ -11,6 +11,7 @@ import msgspec
 from liza.crew.landing.forge_program import is_installed, run_forge
 from liza.crew.landing.remote_branches import Remote
 from liza.rules.errors import Missing
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.landing.remote_urls import Forge, find_forge_repository
 from liza.rules.value_classes import Value
 
@@ -115,7 +116,8 @@ def _decode(forge: Forge, text: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise Missing(f"{forge} printed no pull request: {error}", f"{forge} --version") from error
+        reason = describe_decode_error(error, kind)
+        raise Missing(f"{forge} printed no pull request: {reason}", f"{forge} --version") from error
 
 
 def _last_line(output: str) -> str:

@@ -29,8 +29,11 @@ def read_runs(paths: Paths) -> tuple[GateRun, ...]:
         try:
             runs.append(msgspec.json.decode(line, type=GateRun))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
+
+            reason = describe_decode_error(error, GateRun)
             raise LizaError(
-                f"{paths.gates}:{number} cannot be read: {error}", f"sed -i {number}d {paths.gates}"
+                f"{paths.gates}:{number} cannot be read: {reason}", f"sed -i {number}d {paths.gates}"
             ) from error
     return tuple(runs)
 

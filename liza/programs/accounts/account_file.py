@@ -122,7 +122,9 @@ def read_accounts(home: Path) -> AccountsFile:
         _check_owner(path)
         document = msgspec.convert(tomllib.loads(data.decode()), _Document)
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
-        raise _error(path, str(error)) from error
+        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
+
+        raise _error(path, describe_decode_error(error, _Document)) from error
     rows = {
         program: {name: _read_row(path, f"[accounts.{program}.{name}]", name, fields) for name, fields in named.items()}
         for program, named in document.accounts.items()
@@ -135,7 +137,9 @@ def _read_row(path: Path, where: str, name: str, fields: Mapping[str, Any]) -> A
     try:
         row = msgspec.convert(fields, AccountRow)
     except msgspec.ValidationError as error:
-        raise _error(path, f"{where} {error}") from error
+        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
+
+        raise _error(path, f"{where} {describe_decode_error(error, AccountRow)}") from error
     if (reason := _row_error(name, row)) is not None:
         raise _error(path, f"{where} {reason}")
     return row

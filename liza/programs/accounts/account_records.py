@@ -37,7 +37,9 @@ def read_records(path: Path) -> Records:
     try:
         return msgspec.json.decode(data, type=Records)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        raise LizaError(f"{path} cannot be read: {error}", f"rm {path}") from error
+        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
+
+        raise LizaError(f"{path} cannot be read: {describe_decode_error(error, Records)}", f"rm {path}") from error
 
 
 def read_sound_records(path: Path) -> Records:

@@ -167,7 +167,10 @@ def merge_row(name: str, layers: list[Layer]) -> Preset:
         try:
             preset_row = msgspec.convert({**merged, "name": name}, Preset)
         except msgspec.ValidationError as error:
-            raise _file_error(layer.file or Path(layer.source), f"[programs.{name}]: {error}") from error
+            from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong row
+
+            reason = describe_decode_error(error, Preset)
+            raise _file_error(layer.file or Path(layer.source), f"[programs.{name}]: {reason}") from error
     return preset_row
 
 

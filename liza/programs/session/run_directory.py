@@ -302,7 +302,9 @@ def read_struct(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        raise LizaError(f"{path} cannot be read: {error}", f"cat {path}") from error
+        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
+
+        raise LizaError(f"{path} cannot be read: {describe_decode_error(error, kind)}", f"cat {path}") from error
 
 
 def _make_directories(root: Path, *directories: Path) -> None:

@@ -30,7 +30,10 @@ def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
         try:
             entry = msgspec.json.decode(line, type=LedgerEntry)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-            raise LizaError(f"{path}:{number} cannot be read: {error}", f"sed -i {number}d {path}") from error
+            from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
+
+            reason = describe_decode_error(error, LedgerEntry)
+            raise LizaError(f"{path}:{number} cannot be read: {reason}", f"sed -i {number}d {path}") from error
         entries[entry.run] = entry
     return tuple(entries.values())
 

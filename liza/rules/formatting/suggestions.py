@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 
 def closest_match(word: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that is most similar to a mistyped word; None if none is similar."""
+    """Return the candidate that is most similar to a mistyped word, in any case; None if none is similar."""
     from difflib import get_close_matches
 
-    matches = get_close_matches(word, list(candidates), n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    matches = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

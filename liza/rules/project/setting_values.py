@@ -11,6 +11,7 @@ import msgspec
 from liza.rules import settings
 from liza.rules.errors import Refused, UsageError
 from liza.rules.formatting.suggestions import did_you_mean
+from liza.rules.formatting.type_errors import find_problem
 from liza.rules.invariants import check_entry
 from liza.rules.model import Config, State
 from liza.rules.value_classes import Value, replace
@@ -106,8 +107,9 @@ def _with_text(config: Config, name: str, text: str) -> Config:
         try:
             return _converted(config, name, value)
         except msgspec.ValidationError as error:
-            failure = failure or str(error).partition(" - at `$")[0]
-    raise UsageError(f"config.{name} cannot be {text!r}: {failure[:1].lower()}{failure[1:]}", f"{LIST_COMMAND} {name}")
+            problem = find_problem(error, Config)
+            failure = failure or (f"expected {problem.expected}" if problem.path == name else str(problem))
+    raise UsageError(f"config.{name} cannot be {text!r}: {failure}", f"{LIST_COMMAND} {name}")
 
 
 def _readings(text: str) -> Iterator[Any]:

@@ -1,0 +1,63 @@
+"""Errors of msgspec in plain words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from liza.rules.formatting.suggestions import closest_match
+from liza.rules.formatting.type_errors import describe_decode_error, find_problem
+from liza.rules.model import Config, State, Status, Task
+
+TASK = {"id": "t1", "status": "DRAFT", "description": "d", "created": "2026-01-01T00:00:00Z"}
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True):
+    """A type that allows no other keys."""
+
+    name: str = ""
+    mode: Status | None = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "problem"),
+    [
+        (Config, {"routing": "frist"}, "routing is 'frist', expected one of first, record; did you mean first?"),
+        (Config, {"routing": "zz"}, "routing is 'zz', expected one of first, record"),
+        (Config, {"gates": [{"name": 3}]}, "gates[0].name is a whole number, expected a text"),
+        (Config, {"slots": 5}, "slots is a whole number, expected a mapping with some of: max, max_bytes"),
+        (State, {"goal": {}}, "goal.id is missing, expected a value"),
+        (Task, 5, "it is a whole number, expected a mapping"),
+        (Task, {**TASK, "created": "now"}, "created is no time, expected a time such as 2026-01-01T12:00:00Z"),
+        (Strict, {"nmae": "x"}, "nmae is unknown, expected one of name, mode; did you mean name?"),
+        (dict[Status, int], {"DRAUGHT": 1}, "did you mean DRAFT?"),
+        (tuple[Strict, ...], [{"mode": "merged!"}], "did you mean MERGED?"),
+    ],
+)
+def test_a_wrong_value_is_described_with_its_path_and_with_what_is_allowed(kind: Any, plain: Any, problem: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as error:
+        msgspec.convert(plain, kind)
+    described = describe_decode_error(error.value, kind)
+    assert problem in described
+    assert "`" not in described
+
+
+def test_every_word_of_a_status_is_listed() -> None:
+    with pytest.raises(msgspec.ValidationError) as error:
+        msgspec.convert({**TASK, "status": "unclamed"}, Task)
+    problem = find_problem(error.value, Task)
+    assert problem.expected == f"one of {', '.join(Status)}; did you mean UNCLAIMED?"
+
+
+def test_a_text_that_is_no_json_is_described_as_msgspec_does() -> None:
+    with pytest.raises(msgspec.DecodeError) as error:
+        msgspec.json.decode(b"{", type=Config)
+    assert describe_decode_error(error.value, Config) == "input data was truncated"
+
+
+def test_the_closest_word_is_found_in_any_case_and_returned_as_it_is_written() -> None:
+    assert closest_match("merged", Status) == Status.MERGED
+    assert closest_match("Claim", ["claim", "CLAIMED"]) == "claim"
+    assert closest_match("xyz", Status) is None
