@@ -34,6 +34,7 @@ GOAL_STATUSES = tuple(GoalStatus)
 SPRINT_STATUSES = tuple(SprintStatus)
 AGENT_STATUSES = tuple(AgentStatus)
 REQUEST_STATES = ("OPEN", "CLOSED", "MERGED")
+PERMISSIONS_VALUES = ("confined", "bypass")
 MERGE_CLEAN_VALUES = ("always", "after_red", "never")
 _WORKED_ON = frozenset({S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S.INTEGRATION_FAILED})
 
@@ -250,6 +251,9 @@ def _notify(key: str, config: Config) -> Iterator[Violation]:
 def _config(key: str, config: Config) -> Iterator[Violation]:
     if config.breaker != BreakerSettings():
         yield from _breaker_settings(key, config.breaker)
+    if config.permissions not in PERMISSIONS_VALUES:
+        wanted = _allowed(config.permissions, PERMISSIONS_VALUES)
+        yield Violation(entry=key, field="permissions", actual=config.permissions, expected=wanted)
     if config.merge_clean not in MERGE_CLEAN_VALUES:
         wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)

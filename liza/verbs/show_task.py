@@ -12,6 +12,7 @@ from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.spec_files import find_existing_specs
 from liza.rules.errors import LizaError, NotRegularFile, UsageError
+from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.merging import merge_failures
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import branch_of
@@ -121,4 +122,5 @@ def _status(word: str) -> Status:
     try:
         return Status(word.upper().replace("-", "_"))
     except ValueError:
-        raise UsageError(f"{word!r} is not a status; expected one of {', '.join(Status)}", "liza task list") from None
+        allowed = f"one of {', '.join(Status)}{did_you_mean(word, Status)}"
+        raise UsageError(f"{word!r} is not a status; expected {allowed}", "liza task list") from None

@@ -11,6 +11,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
 from liza.rules.errors import Refused, UsageError
+from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.model import LineComment, State
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, reviews
@@ -41,7 +42,8 @@ def verdict(
     """
     if word not in ("approve", "reject"):
         raise UsageError(
-            f"{word!r} is not a verdict: expected approve or reject", 'liza verdict approve "what you ran and saw"'
+            f"{word!r} is not a verdict: expected approve or reject{did_you_mean(word, ('approve', 'reject'))}",
+            'liza verdict approve "what you ran and saw"',
         )
     if not reason.strip():
         raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from liza.rules.errors import UsageError
+from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.model import Anomaly
 
 ANOMALY_TYPES = (
@@ -40,7 +41,8 @@ def check_anomaly(anomaly: Anomaly) -> None:
     """Raise UsageError if the kind is unknown or a detail that it needs is missing."""
     if anomaly.type not in ANOMALY_TYPES:
         raise UsageError(
-            f"{anomaly.type!r} is not a kind of report; the kinds are: discovery, {', '.join(ANOMALY_TYPES)}",
+            f"{anomaly.type!r} is not a kind of report; the kinds are: discovery, {', '.join(ANOMALY_TYPES)}"
+            + did_you_mean(anomaly.type, ("discovery", *ANOMALY_TYPES)),
             "liza report --help",
         )
     missing = missing_details(anomaly)
