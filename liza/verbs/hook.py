@@ -39,6 +39,8 @@ class Hook:
         self.environ = environ
         self.run_dir = _run_dir(environ)
         self.messages: tuple[str, ...] = ()
+        self.has_brief = False
+        """Whether the reply has the brief after a compaction."""
 
     def reply(self) -> HookReply:
         """Return the text to print and the exit code. Raises nothing."""
@@ -48,8 +50,12 @@ class Hook:
             return self._reply(self.run_dir)
         except Exception as error:  # noqa: BLE001 - an error here must not stop the program
             self.log_error(error)
-            self.messages = ()  # they are not printed
+            self._drop_reply()
             return NO_REPLY
+
+    def _drop_reply(self) -> None:
+        """Forget what the reply would have delivered: it is not printed."""
+        self.messages, self.has_brief = (), False
 
     def _reply(self, run_dir: RunDir) -> HookReply:
         if not run_dir.exists():
@@ -76,7 +82,7 @@ class Hook:
         if self._is_recorded(run_dir, event, now, is_pushed=is_pushed) or not is_pushed:
             return reply
         # A push that is not counted could be repeated without an end.
-        self.messages = ()
+        self._drop_reply()
         return NO_REPLY
 
     def _is_recorded(self, run_dir: RunDir, event: ReceivedEvent, now: datetime, *, is_pushed: bool) -> bool:
@@ -99,7 +105,7 @@ class Hook:
             return self._context_reply(run_dir, template, event, turn)
         except Exception as error:  # noqa: BLE001 - a damaged inbox must not hide the state of the turn
             self.log_error(error)
-            self.messages = ()
+            self._drop_reply()
             return NO_REPLY
 
     def _decode_payload(self) -> dict[str, object]:
@@ -114,15 +120,24 @@ class Hook:
         return payload if isinstance(payload, dict) else {}
 
     def _context_reply(self, run_dir: RunDir, template: HookTemplate, event: ReceivedEvent, turn: Turn) -> HookReply:
-        """Reply with the brief if a conversation starts or was compacted, else with the messages of the inbox."""
+        """Reply with the brief if a conversation starts or was compacted, else with the messages of the inbox.
+
+        Some programs report a compaction by an event without a context. The next event with one then has the brief.
+        """
+        if event.meaning is HookMeaning.COMPACTION and event.event.context is None:
+            run_dir.mark_compacted()
+            return NO_REPLY
         if event.meaning in (HookMeaning.STARTED, HookMeaning.COMPACTION):
-            return hook_events.context_reply(
-                event, hook_events.choose_brief_text(template, run_dir.read_block() or "", run_dir.read_prompt() or "")
-            )
+            self.has_brief = event.event.context is not None
+            return hook_events.context_reply(event, _brief_text(run_dir, template))
         if event.event.context is None and (event.event.push is None or turn.pushes >= template.pushes):
             return NO_REPLY
         if run_dir.closing_code() is not None or run_dir.read_stop() is not None or run_dir.is_concluded():
             return NO_REPLY
+        if event.event.context is not None and run_dir.is_compacted():
+            self.has_brief = True
+            # The brief quotes messages shortened: the inbox follows at the next event.
+            return hook_events.context_reply(event, _brief_text(run_dir, template))
         if not _has_messages(run_dir):
             return NO_REPLY
         from liza.programs.messages import inbox
@@ -163,7 +178,12 @@ class Hook:
             inbox.acknowledge(run_dir.paths, run_dir.agent, ids, run_dir.run, words, now)
 
     def acknowledge_delivered(self) -> None:
-        """Acknowledge the messages in the reply, after it was printed. Raises nothing."""
+        """Acknowledge what the reply contains, the brief and messages, after it was printed. Raises nothing."""
+        if self.run_dir is not None and self.has_brief:
+            try:
+                self.run_dir.unmark_compacted()
+            except OSError as error:
+                self.log_error(error)
         if self.run_dir is None or not self.messages:
             return
         from liza.programs.messages import inbox
@@ -205,6 +225,10 @@ def _delivered_to_runtime(run_dir: RunDir) -> tuple[str, ...]:
     from liza.programs.messages import prompt_stream
 
     return prompt_stream.read_delivered(run_dir)
+
+
+def _brief_text(run_dir: RunDir, template: HookTemplate) -> str:
+    return hook_events.choose_brief_text(template, run_dir.read_block() or "", run_dir.read_prompt() or "")
 
 
 def _has_messages(run_dir: RunDir) -> bool:

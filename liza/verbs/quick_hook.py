@@ -80,8 +80,8 @@ class UsualEvent:
         return True
 
     def _is_unusual(self) -> bool:
-        """Return whether the session is ending or has just started, or a message waits for the agent."""
-        if any(os.path.lexists(f"{self.directory}/{name}") for name in ("stopped", "word")):
+        """Return whether the session is ending or has just started, or a message or the brief waits for the agent."""
+        if any(os.path.lexists(f"{self.directory}/{name}") for name in ("stopped", "word", "compacted")):
             return True
         try:
             messages = os.listdir(self.inbox)  # noqa: PTH208

@@ -346,6 +346,32 @@ def test_a_compacted_conversation_gets_the_brief_again(
     assert place.run.read_block() in out_text(place.said(event, provider, **given))
 
 
+def test_a_compaction_that_cannot_carry_the_brief_leaves_it_to_the_next_event_that_can(place: Place) -> None:
+    out(place.said("BeforeAgent", "gemini"))
+    assert out(place.said("PreCompress", "gemini", trigger="auto")) is None
+    assert out(place.said("BeforeTool", "gemini", tool_name="read_file")) is None, "it can carry nothing"
+    place.said("AfterTool", "gemini").reply()
+    assert place.run.is_compacted(), "a reply that nobody printed is given again"
+    assert place.run.read_block() in out_text(place.said("AfterTool", "gemini"))
+    assert out(place.said("AfterTool", "gemini")) is None
+
+
+def test_after_a_compaction_the_brief_comes_before_the_messages_and_neither_is_lost(place: Place) -> None:
+    out(place.said("BeforeAgent", "gemini"))
+    out(place.said("PreCompress", "gemini", trigger="manual"))
+    inbox.queue_message(place.paths, "coder-1", "use the new address", "human:ann", NOW)
+    assert out(place.said("AfterTool", "gemini"))["hookSpecificOutput"]["additionalContext"] == place.run.read_block()
+    assert "use the new address" in out_text(place.said("AfterTool", "gemini"))
+    assert inbox.list_pending(place.paths, "coder-1") == ()
+
+
+def test_a_run_that_is_over_gets_no_brief_for_a_compaction(place: Place) -> None:
+    out(place.said("BeforeAgent", "gemini"))
+    out(place.said("PreCompress", "gemini"))
+    place.run.set_closing_code("0")
+    assert out(place.said("AfterTool", "gemini")) is None
+
+
 def test_each_tool_is_noted_with_what_it_is_called_with_so_that_a_loop_at_a_terminal_is_seen(place: Place) -> None:
     for command in ("ls", "ls", "pwd"):
         place.said("PreToolUse", tool_name="Bash", tool_input={"command": command}).reply()

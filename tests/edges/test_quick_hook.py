@@ -331,6 +331,7 @@ UNUSUAL: dict[str, Callable[[RunDir], object]] = {
     "stopped": _stop,
     "closed": lambda run: run.set_closing_code("0"),
     "message": _message,
+    "compacted": lambda run: run.mark_compacted(),
     "reported": _reported,
     "not ready": lambda run: (run.path / "ready").unlink(),
     "idle": _phase,

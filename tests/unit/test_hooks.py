@@ -92,6 +92,8 @@ def test_an_event_that_the_template_does_not_know_means_nothing() -> None:
         ("copilot", "userPromptSubmitted", {}, "busy"),
         ("vibe", "post_tool", {}, "busy"),
         ("cursor", "stop", {}, "idle"),
+        ("gemini", "PreCompress", {"trigger": "auto"}, "compaction"),
+        ("cursor", "preCompact", {}, "compaction"),
         ("pi", "session_compact", {}, "compaction"),
         ("opencode", "session.deleted", {}, "stopped"),
     ],
@@ -138,6 +140,12 @@ def test_a_compaction_in_the_middle_of_a_turn_leaves_it_busy() -> None:
         turn("busy", "a"), heard("claude", "SessionStart", session_id="a", source="compact"), NOW
     )
     assert after == turn("busy", "a")
+
+
+@pytest.mark.parametrize("phase", ["started", "busy", "idle"])
+def test_a_compaction_begins_and_ends_no_turn(phase: str) -> None:
+    after = hook_events.next_turn(turn(phase, "a"), heard("gemini", "PreCompress", session_id="a"), NOW)
+    assert after == turn(phase, "a")
 
 
 def test_a_brief_that_the_program_would_cut_is_told_in_few_words_instead() -> None:

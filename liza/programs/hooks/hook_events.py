@@ -18,7 +18,6 @@ _PHASES = {
     HookMeaning.BUSY: TurnPhase.BUSY,
     HookMeaning.IDLE: TurnPhase.IDLE,
     HookMeaning.TOOL: TurnPhase.BUSY,
-    HookMeaning.COMPACTION: TurnPhase.BUSY,
     HookMeaning.STOPPED: TurnPhase.STOPPED,
 }
 
@@ -92,11 +91,19 @@ def next_turn(before: Turn | None, now_heard: ReceivedEvent, now: datetime, *, i
             before, tools=tools, session=before.session or now_heard.session, pushes=before.pushes + is_pushed
         )
     pushes = before.pushes if before and now_heard.meaning is not HookMeaning.STARTED else 0
-    phase = TurnPhase.BUSY if busy and now_heard.meaning is HookMeaning.STARTED else _PHASES[now_heard.meaning]
     session = now_heard.session or (before.session if before else None)
+    phase = _next_phase(before, now_heard.meaning)
     if is_pushed:
         phase, pushes = TurnPhase.BUSY, pushes + 1
-    return Turn(time=now, phase=phase.value, tools=tools, session=session, pushes=pushes)
+    return Turn(time=now, phase=phase, tools=tools, session=session, pushes=pushes)
+
+
+def _next_phase(before: Turn | None, meaning: HookMeaning) -> str:
+    """Return the phase after an event. A compaction changes none: a person can order it between two turns."""
+    if meaning is HookMeaning.COMPACTION:
+        return TurnPhase.BUSY if before is None else before.phase
+    is_inner_start = before is not None and before.phase == TurnPhase.BUSY and meaning is HookMeaning.STARTED
+    return TurnPhase.BUSY if is_inner_start else _PHASES[meaning]
 
 
 def context_reply(now_heard: ReceivedEvent, text: str) -> HookReply:

@@ -36,6 +36,8 @@ PANE_FILE = "pane.json"
 """File in a run's directory that names its tmux pane, if it has one."""
 HOOK_CALLS_FILE = "calls.jsonl"
 """File in a run's directory with one line per tool call that a hook reported."""
+COMPACTED_FILE = "compacted"
+"""File in a run's directory: its conversation was shortened, and the model has not got the brief again."""
 SIDECAR_FILE = "sidecar.json"
 """File in a run's directory with what its sidecar starts. Only a session over ACP has one."""
 T = TypeVar("T")
@@ -157,6 +159,18 @@ class RunDir:
             return self._get("gauge.json", Gauge)
         except LizaError:
             return None
+
+    def mark_compacted(self) -> None:
+        """Record that the conversation is shortened by an event that cannot carry the brief. Raises OSError."""
+        atomic.write(self.path / COMPACTED_FILE, b"")
+
+    def is_compacted(self) -> bool:
+        """Return whether the model has to get the brief again."""
+        return (self.path / COMPACTED_FILE).exists()
+
+    def unmark_compacted(self) -> None:
+        """Record that the model has got the brief again. Raises OSError."""
+        (self.path / COMPACTED_FILE).unlink(missing_ok=True)
 
     def write_question(self, question: str | None) -> None:
         """Record what the program asks a person at its terminal; None: it asks nothing now. Raises OSError."""
