@@ -22,6 +22,7 @@ from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.formatting.times import format_time
 from liza.rules.guards.tool_vocabulary import RAW_INPUT
 from liza.rules.paths import Paths
+from liza.rules.worker_api.prompt_rules import AT_TURN_END, DURING_TURN, PRIORITIES, PromptPriority
 from liza.verbs.quick_hook import MOST_CALLS
 from liza.worker.api_requests import AuthorizeRequest
 from liza.worker.authorize import authorize
@@ -147,7 +148,7 @@ class Hook:
             run_dir.agent,
             run_dir.run,
             datetime.now(UTC).replace(microsecond=0),
-            in_turn=event.meaning is HookMeaning.TOOL,
+            priorities=_priorities_for(event),
             taken=_delivered_to_runtime(run_dir) if turn.is_reported else (),
         )
         # A message whose push is confirmed by the next prompt stays pending until then.
@@ -225,6 +226,13 @@ def _delivered_to_runtime(run_dir: RunDir) -> tuple[str, ...]:
     from liza.programs.messages import prompt_stream
 
     return prompt_stream.read_delivered(run_dir)
+
+
+def _priorities_for(event: ReceivedEvent) -> frozenset[PromptPriority]:
+    """Return the priorities of the messages that this event delivers."""
+    if event.meaning is HookMeaning.TOOL:
+        return DURING_TURN
+    return AT_TURN_END if event.event.context is None else frozenset(PRIORITIES)
 
 
 def _brief_text(run_dir: RunDir, template: HookTemplate) -> str:

@@ -1,4 +1,7 @@
-"""note: a person's text in the next briefs of its recipients; with `--now` also a prompt for the running session."""
+"""note: a person's text in the next briefs of its recipients.
+
+With `--now` or `--priority` it is also a prompt for the running session.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,13 @@ from liza.rules.value_classes import replace
 from liza.rules.worker_api.prompt_rules import PromptPriority
 
 
-def check_priority(now: bool, priority: str | None) -> None:
-    """Raise UsageError for a priority that is unknown, or without a delivery to a session."""
-    if priority is None:
-        return
-    if not now:
-        raise UsageError("--priority needs --now: a note for the next brief has no priority", "liza note TEXT")
-    inbox.check_priority(priority)
-
-
 def send_note(crew: Crew, text: str, to: str | None = None, priority: str | None = None) -> Result:
     """As ``note``, and deliver it into the recipient's running session, by default at the next edge of its turn.
 
-    Raises UnknownId, UsageError, QueueFull, Refused if no agent works on the named task.
+    Raises UnknownId, UsageError, also for an unknown priority, QueueFull, Refused if no agent works on the named task.
     """
+    if priority is not None:
+        inbox.check_priority(priority)
     by = require_person(crew, planner=False)
     state = crew.board.read()
     _refuse_archived(crew, state, to)
@@ -88,7 +84,7 @@ def _read_channels(directory: RunDir) -> message_rules.DeliveryChannels:
 def _agent_at_work(state: State, to: str | None) -> str:
     """Return the named agent, or the agent that works on the named task."""
     if to is None:
-        raise UsageError("--now needs a recipient", 'liza note --to coder-1 --now "…"')
+        raise UsageError("--now and --priority need a recipient", 'liza note --to coder-1 --now "…"')
     task = state.task(to)
     if task is None:
         return _recipient(state, to) or to

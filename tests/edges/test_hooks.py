@@ -455,6 +455,15 @@ def test_a_program_that_heeds_so_many_pushes_a_turn_is_not_given_one_more(place:
     assert [one.text for one in inbox.list_pending(place.paths, "coder-1")] == ["number 3"]
 
 
+def test_a_low_message_prolongs_no_turn_and_comes_with_the_next_one(place: Place) -> None:
+    out(place.said("UserPromptSubmit"))
+    inbox.queue_message(place.paths, "coder-1", "when you have time", "human:ann", NOW, "low")
+    assert out(place.said("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})) is None
+    assert out(place.said("Stop")) is None
+    assert "when you have time" in out_text(place.said("UserPromptSubmit"))
+    assert inbox.list_pending(place.paths, "coder-1") == ()
+
+
 def test_a_push_that_the_program_may_drop_is_read_once_a_prompt_contains_it(place: Place) -> None:
     out(place.said("chat.message", "opencode", session_id="s", prompt="begin"))
     inbox.queue_message(place.paths, "coder-1", "one more\nthing", "human:ann", NOW)

@@ -126,7 +126,7 @@ def test_nothing_is_lost_while_nobody_listens_or_the_session_ends(crew: Crew, ru
 
 def test_a_prompt_that_a_hook_or_the_stream_has_taken_is_not_taken_by_the_other(crew: Crew, run: RunDir) -> None:
     submit(crew, "a", "urgent")
-    (taken,) = inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", NOW, in_turn=True)
+    (taken,) = inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", NOW, priorities=prompt_rules.DURING_TURN)
     stream = PromptStream(run)
     assert sent(stream) == []
     assert [message.id for message in stream.next_prompts(NOW + timedelta(minutes=1))] == [taken.id]
@@ -180,12 +180,15 @@ def test_an_inbox_of_the_version_before_is_read(crew: Crew, run: RunDir) -> None
     pending = inbox.list_pending(crew.paths, "coder-1")
     assert [(message.text, message.priority) for message in pending] == [
         ("startup", "system"),
-        ("low", "normal"),
         ("new", "normal"),
+        ("low", "low"),
     ]
     assert inbox.list_unreadable(crew.paths, "coder-1") == ()
     assert [
-        message.text for message in inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", NOW, in_turn=True)
+        message.text
+        for message in inbox.claim_for_hook(
+            crew.paths, "coder-1", "coder-1.1", NOW, priorities=prompt_rules.DURING_TURN
+        )
     ] == ["startup"]
 
 

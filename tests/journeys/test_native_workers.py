@@ -151,13 +151,14 @@ def _agent(crew: Crew) -> dict[str, object]:
     return dict(row)
 
 
-def test_a_priority_is_checked_and_belongs_to_a_note_for_now(tmp_path: Path) -> None:
+def test_a_priority_is_checked_and_has_the_note_delivered(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.work_by_hand("task-1")
-        assert "--priority needs --now" in crew.liza("note", "--priority", "urgent", "hello", code=2)
+        assert "need a recipient" in crew.liza("note", "--priority", "urgent", "hello", code=2)
         told = crew.liza("note", "--to", "coder-1", "--now", "--priority", "soon", "hello", code=2)
-        assert "unknown priority 'soon'; valid: system, urgent, normal" in told
+        assert "unknown priority 'soon'; valid: system, urgent, normal, low" in told
         crew.liza("note", "--to", "coder-1", "--now", "first")
         crew.liza("note", "--to", "coder-1", "--now", "--priority", "normal", "second")
+        crew.liza("note", "--to", "coder-1", "--priority", "low", "third")
         stored = sorted(path.name[-6:-5] for path in crew.paths.runs.glob("coder-1/inbox/*.json"))
-        assert stored == ["n", "s"]
+        assert stored == ["l", "n", "s"]

@@ -76,6 +76,16 @@ def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told()
     assert next_step([replace(filed, stage=MessageStage.TOLD)], TERMINAL, later(300), HOW) == TryLater("nothing waits")
 
 
+def test_a_low_one_waits_for_an_idle_agent_and_is_no_alarm() -> None:
+    low, both = message(priority="low"), replace(HOOKED, has_terminal=True)
+    busy = replace(both, in_turn=True)
+    assert next_step([low], busy, later(300), HOW) == TryLater("it waits until the agent is idle")
+    assert next_step([low], both, later(300), HOW) == TypeMessage(low)
+    assert next_step([low, message("n")], both, later(300), HOW) == TypeMessage(message("n"))
+    filed = replace(low, attempts=3, stage=MessageStage.FILED, tried=NOW)
+    assert next_step([filed], both, later(300), HOW) == TryLater("it is in the brief")
+
+
 def test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_time() -> None:
     many = tuple(message(f"m-{number:04d}") for number in range(1000))
     assert next_step(many, DEAF, NOW, HOW) == PutInBrief(many)

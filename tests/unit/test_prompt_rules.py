@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from liza.rules.sessions.message_rules import DeliveryChannels, Message, describe_delivery, sort_unacknowledged
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
-from liza.rules.worker_api.prompt_rules import DURING_TURN, PRIORITIES, PromptPriority
+from liza.rules.worker_api.prompt_rules import AT_TURN_END, DURING_TURN, PRIORITIES, PromptPriority, may_have_priority
 from liza.rules.worker_api.stream_rules import list_unreceived, select_for_stream
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -28,6 +28,8 @@ def prompt(name: str, priority: str = "normal") -> Message:
         ("system", {"has_stream"}, "gets it at the next edge of its turn"),
         ("urgent", {"has_stream"}, "gets it now; that interrupts its turn"),
         ("normal", {"has_stream"}, "gets it when its turn is over"),
+        ("low", {"has_stream"}, "gets it when it is idle and nothing else waits"),
+        ("low", {"has_hooks"}, "takes it at the beginning of a turn or after a tool"),
         ("system", {"has_hooks"}, "takes it at its next tool call or the end of its turn"),
         ("urgent", {"has_hooks"}, "its turn; its turn cannot be interrupted"),
         ("normal", {"has_hooks"}, "takes it at the end of its turn"),
@@ -43,7 +45,20 @@ def test_a_person_is_told_how_a_message_reaches_the_session(priority: str, ways:
 
 
 def test_the_priorities_are_ordered_as_they_are_delivered() -> None:
-    assert PRIORITIES == ("system", "urgent", "normal")
+    assert PRIORITIES == ("system", "urgent", "normal", "low")
+
+
+@pytest.mark.parametrize(
+    ("priorities", "names"),
+    [
+        (DURING_TURN, ["1-s", "1-u", "1-003"]),
+        (AT_TURN_END, ["1-s", "1-u", "1-n", "1-003"]),
+        (frozenset(PRIORITIES), ["1-s", "1-u", "1-n", "1-l", "1-003"]),
+    ],
+)
+def test_an_id_tells_which_files_need_not_be_read(priorities: frozenset[PromptPriority], names: list[str]) -> None:
+    every = ["1-s", "1-u", "1-n", "1-l", "1-003"]
+    assert [name for name in every if may_have_priority(name, priorities)] == names
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ def note(
     from liza.verbs import note as verbs
 
     crew = find_crew()
-    verbs.check_priority(now, priority)
-    result = verbs.send_note(crew, text, to, priority) if now else verbs.note(crew, text, to)
+    is_delivered = now or priority is not None
+    result = verbs.send_note(crew, text, to, priority) if is_delivered else verbs.note(crew, text, to)
     printing.print_result(result, as_json)
     return 0
 

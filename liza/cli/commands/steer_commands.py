@@ -57,8 +57,9 @@ def note(
         str | None,
         typer.Option(
             "--priority",
-            metavar="system|urgent|normal",
-            help="With --now: at the next edge of a turn (default), at once by an interrupt, or after the turn.",
+            metavar="urgent|system|normal|low",
+            help="Also deliver it to the running session: at once, by an interrupt if the program can; at the next "
+            "edge of a turn (--now alone); when its turn is over; or when it is idle and nothing else waits.",
         ),
     ] = None,
     as_json: JsonOption = False,

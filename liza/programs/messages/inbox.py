@@ -30,11 +30,11 @@ from liza.rules.sessions.message_rules import (
 )
 from liza.rules.value_classes import replace
 from liza.rules.worker_api.prompt_rules import (
-    DURING_TURN,
     MAX_PENDING,
     PRIORITIES,
     PRIORITIES_OF_0_1_0,
     PromptPriority,
+    may_have_priority,
 )
 from liza.system import atomic, crash_points
 from liza.system.flock import lock_path
@@ -138,11 +138,6 @@ def count_ahead(names: Iterable[str], own: str) -> int:
     return sum(sort_key(name) < own_key for name in names)
 
 
-def may_be_for_turn(name: str) -> bool:
-    """Return whether a message with this id may be for a turn under way; ids of version 0.1.0 do not tell."""
-    return not name.endswith(f"-{PromptPriority.NORMAL[0]}")
-
-
 def list_pending(paths: Paths, agent: str) -> tuple[Message, ...]:
     """Return the messages that are not acknowledged, the most urgent first.
 
@@ -193,14 +188,20 @@ def claim_for_typing(paths: Paths, agent: str, message: str, run: str, now: date
 
 
 def claim_for_hook(
-    paths: Paths, agent: str, run: str, now: datetime, *, in_turn: bool = False, taken: Collection[str] = ()
+    paths: Paths,
+    agent: str,
+    run: str,
+    now: datetime,
+    *,
+    priorities: frozenset[PromptPriority] = frozenset(PRIORITIES),
+    taken: Collection[str] = (),
 ) -> tuple[Message, ...]:
     """Claim for the run's hook pending messages that were not typed into its terminal, at most MAX_PER_HOOK.
 
-    ``in_turn``: only those that are delivered during a turn. ``taken``: ids that another channel of the run has
+    ``priorities``: only those with one of them. ``taken``: ids that another channel of the run has
     delivered. Raises OSError, LizaError.
     """
-    names = [name for name in list_names(paths, agent) if not in_turn or may_be_for_turn(name)]
+    names = [name for name in list_names(paths, agent) if may_have_priority(name, priorities)]
     if not names:
         return ()
     with lock_inbox(paths, agent) as inbox:
@@ -210,7 +211,7 @@ def claim_for_hook(
             for message in sort_unacknowledged([message for message in waiting if isinstance(message, Message)])
             if not (message.typing and message.run == run)
             and message.id not in taken
-            and (not in_turn or message.priority in DURING_TURN)
+            and message.priority in priorities
         ][:MAX_PER_HOOK]
         for message in free:
             atomic.write(inbox / f"{message.id}.json", _encode(replace(message, offered=now)))

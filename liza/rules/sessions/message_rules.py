@@ -166,8 +166,12 @@ def describe_delivery(priority: PromptPriority, channels: DeliveryChannels) -> s
             PromptPriority.SYSTEM: f"{channels.run} gets it at the next edge of its turn",
             PromptPriority.URGENT: f"{channels.run} gets it now; that interrupts its turn",
             PromptPriority.NORMAL: f"{channels.run} gets it when its turn is over",
+            PromptPriority.LOW: f"{channels.run} gets it when it is idle and nothing else waits",
         }[priority]
-    at = "the end of its turn" if priority is PromptPriority.NORMAL else "its next tool call or the end of its turn"
+    at = {
+        PromptPriority.NORMAL: "the end of its turn",
+        PromptPriority.LOW: "the beginning of a turn or after a tool",
+    }.get(priority, "its next tool call or the end of its turn")
     if channels.has_hooks:
         way = f"a hook of {channels.run} takes it at {at}"
         way += ", or it is typed in its terminal" if channels.has_terminal else ""
@@ -204,7 +208,8 @@ def _step(message: Message, channels: DeliveryChannels, now: datetime, delivery:
         left = _seconds_left(message, now, _alarm_delay(delivery))
         if left > 0:
             return TryLater("it is in the brief", left)
-        return TellPerson((message,)) if delivery.send_notification_on_failure else TryLater("it is in the brief")
+        is_told = delivery.send_notification_on_failure and message.priority != PromptPriority.LOW
+        return TellPerson((message,)) if is_told else TryLater("it is in the brief")
     if channels.has_stream and not channels.has_terminal:
         return TryLater("its runtime takes it from its stream")
     rest = _seconds_left(message, now, _retry_delay(message, delivery))
@@ -215,6 +220,8 @@ def _step(message: Message, channels: DeliveryChannels, now: datetime, delivery:
     if message.attempts >= delivery.file_fallback_after_attempts or message.carried:
         # A message that was seen to arrive is not typed again: it would be read twice.
         return PutInBrief((message,))
+    if channels.in_turn and message.priority == PromptPriority.LOW:
+        return TryLater("it waits until the agent is idle")
     if channels.has_terminal and channels.has_hooks and channels.in_turn:
         # Prefer the hook: it delivers the whole text, also while the program is working.
         left = delivery.readiness_timeout - _seconds_since_try(message, now)

@@ -5,6 +5,9 @@
 | system | the next hook that can carry a text, else the next turn | at once; it adds it at the next edge of a turn |
 | urgent | as system | at once; it interrupts the turn |
 | normal | the end or the beginning of a turn | one at a time, while the run waits for a prompt |
+| low | as normal, but never at the end of a turn: it prolongs none | as normal, after all others |
+
+A low message that is not acknowledged is no alarm for a person.
 """
 
 from __future__ import annotations
@@ -17,16 +20,25 @@ MAX_PENDING = 1000
 
 class PromptPriority(StrEnum):
     """When a prompt reaches the model: ``system`` at the next edge of a turn, ``urgent`` at once, by interrupting the
-    turn, ``normal`` when the agent is idle."""
+    turn, ``normal`` when its turn is over, ``low`` when it is idle and nothing else waits."""
 
     SYSTEM = "system"
     URGENT = "urgent"
     NORMAL = "normal"
+    LOW = "low"
 
 
 PRIORITIES = tuple(PromptPriority)
 """The priorities in the order of delivery."""
-PRIORITIES_OF_0_1_0 = {"startup": PromptPriority.SYSTEM, "low": PromptPriority.NORMAL}
+PRIORITIES_OF_0_1_0 = {"startup": PromptPriority.SYSTEM}
 """Priorities that only files of version 0.1.0 have."""
 DURING_TURN = frozenset({PromptPriority.SYSTEM, PromptPriority.URGENT})
 """Priorities that are delivered while a turn is under way."""
+AT_TURN_END = DURING_TURN | {PromptPriority.NORMAL}
+"""Priorities that make a program go on at the end of its turn."""
+
+
+def may_have_priority(name: str, priorities: frozenset[PromptPriority]) -> bool:
+    """Return whether a message with this id may have one of the priorities; ids of version 0.1.0 do not tell."""
+    letter = name[-1:] if name[-2:-1] == "-" else ""
+    return not any(priority[0] == letter for priority in PRIORITIES if priority not in priorities)
