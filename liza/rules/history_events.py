@@ -37,6 +37,8 @@ class HistoryEvent(StrEnum):
     SUPERSEDE = "supersede"
     DROP = "drop"
     RELEASE = "release"
+    # Written by a run that needs its lease for longer: the status stays.
+    EXTEND = "extend lease"
     # Written by planners and humans: the first line of each history.
     ADD = "add"
     # Written by the supervisor when a coder's session ends without a closing command.

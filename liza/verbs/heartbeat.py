@@ -1,30 +1,33 @@
-"""heartbeat: renew the lease of a run."""
+"""heartbeat: renew the lease of a run, or extend it before a long step."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from liza.crew.caller import identify_run
 from liza.crew.crew import Crew
-from liza.crew.result import Result
+from liza.crew.result import Result, make_result
 from liza.rules.errors import UsageError
 from liza.rules.tasks import claims
-from liza.rules.value_classes import replace
-
-MAX_EXTENSION = 4 * 3600  # seconds
 
 
-def heartbeat(crew: Crew, extend: int | None = None) -> Result:
-    """Renew the lease for lease_duration, or for ``extend`` seconds before a long step. Raises NotOwner, UsageError."""
-    if extend is not None and not 0 < extend <= MAX_EXTENSION:
-        raise UsageError(
-            f"--extend is {extend} s; it must be 1 s to {MAX_EXTENSION // 3600} h", "liza heartbeat --extend 15m"
-        )
+def heartbeat(crew: Crew, extend: int | None = None, reason: str = "") -> Result:
+    """Renew the lease for lease_duration, or extend it for ``extend`` seconds and record why.
+
+    Raises NotOwner, UsageError, Refused.
+    """
+    if extend is not None:
+        return _extend(crew, claims.Extension(extend, reason))
+    if reason.strip():
+        raise UsageError("--reason is for an extension: --extend TIME is missing", claims.EXTENSION_EXAMPLE)
     caller = identify_run(crew)
     with crew.board.heartbeat(caller.run) as tx:
-        state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
-        task = state.task(caller.task) if caller.task else None
-        if extend is not None and task is not None and task.run == caller.run:
-            state = state.with_task(replace(task, lease_expires=crew.clock.now() + timedelta(seconds=extend)))
-        tx.state = state
+        tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
     return Result("changed", caller.task, None, "go on")
+
+
+def _extend(crew: Crew, extension: claims.Extension) -> Result:
+    extension.check()
+    caller = identify_run(crew)
+    # A revision, unlike a heartbeat: the history of the task gets a line.
+    with crew.change(caller.run, "extend lease", caller.task) as tx:
+        tx.state = claims.extend_lease(tx.state, caller.run, extension, crew.clock.now())
+    return make_result(tx.before, tx.state, caller.task, "go on")

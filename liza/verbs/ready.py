@@ -30,12 +30,25 @@ def ready(crew: Crew) -> Result:
         directory.mark_ready(crew.clock.now(), ReadyEvidence.LIZA_READY)
     with crew.board.heartbeat(caller.run) as tx:
         tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
-    text = directory.read_block() or f"You hold {caller.task} as {caller.run}.\n"
+    text = directory.read_block() or _compose_by_hand(crew, state, caller)
     waiting = inbox.list_pending(crew.paths, caller.agent)
     text += "".join(shown for message in waiting if (shown := inbox.format_messages((message,))) not in text)
     details = {"brief": text, "messages": [message.id for message in waiting]}
     task = state.task(caller.task) if caller.task else None
     return Result("changed", caller.task, task.status.value if task else None, "do what the brief says", details)
+
+
+def _compose_by_hand(crew: Crew, state: State, caller: RunCaller) -> str:
+    """Compose the brief of a claim that a person or a script works on: no supervisor has written one."""
+    # A session's brief was written at its start; only work by hand needs these.
+    from liza.programs.brief.brief_writer import compose_brief
+    from liza.rules.owned_work import find_current_work
+    from liza.worker.brief_facts import gather_brief_facts
+
+    work = find_current_work(state, caller.agent)
+    if work is None or work.run != caller.run:
+        raise NotOwner(f"{caller.run} holds no work. Stop at once", f"liza agents {caller.agent}")
+    return compose_brief(gather_brief_facts(crew, state, work, crew.run_dir(caller.run))).block
 
 
 def acknowledge_messages(crew: Crew, ids: Sequence[str]) -> None:
@@ -56,6 +69,8 @@ def _check_identity(crew: Crew, state: State, caller: RunCaller) -> None:
             task.lease_expires is not None
             and task.lease_expires < crew.clock.now()
             and not crew.is_supervised(caller.agent)
+            # Work by hand has no session that must stop: no other run has the task, so its lease is renewed.
+            and crew.run_dir(caller.run).exists()
         ):
             raise NotOwner(
                 f"the lease of {caller.run} on {task_id} has expired. Stop at once", f"liza task show {task_id}"

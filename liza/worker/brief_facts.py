@@ -22,7 +22,7 @@ def gather_brief_facts(
 ) -> BriefContext:
     """Return the facts for the session of ``work``. ``messages``: those to show, by default all that are not read.
 
-    Raises GitFailed, LizaError, OSError.
+    A run without a directory is work by hand. Raises GitFailed, LizaError, OSError.
     """
     triggers = planning.find_triggers(state, crew.gather_evidence(state)) if work.kind == WorkKind.PLANNING else ()
     trigger = next((candidate for candidate in triggers if candidate.name == state.planning.trigger), None)
@@ -34,7 +34,7 @@ def gather_brief_facts(
         root=crew.paths.root,
         liza=liza_path(),
         worktree=worktree,
-        assignment=directory.assignment_path,
+        assignment=directory.assignment_path if directory.exists() else None,
         task=state.task(work.task) if work.task else None,
         integration_tip=crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}"),
         is_set_up=bool(state.config.sandbox_setup),

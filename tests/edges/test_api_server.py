@@ -60,6 +60,7 @@ HEALTH = {"status": "healthy", "current_state": "idle", "last_activity": "2026-0
 FUTURE = {**LIFECYCLE, "timestamp": "2990-03-01T15:00:00Z"}
 NO_ZONE = {**LIFECYCLE, "timestamp": "2026-03-01T15:00:00"}
 OTHER_RUN = {**LIFECYCLE, "run_id": "coder-8.1"}
+EXTENSION = {"extend_seconds": 900, "reason": "the tests take long"}
 MILLION = b'{"extend_seconds":' + b"9" * 900_000 + b"}"
 BAD: dict[str, tuple[str, str, Any, int, str, str]] = {
     "unknown field": ("POST", "/v1/lifecycle", {**LIFECYCLE, "colour": 1}, 400, "invalid-request", "colour"),
@@ -409,7 +410,8 @@ def test_a_task_is_done_through_the_api_alone(api: Api) -> None:
     assert "left.txt" in refused.data["detail"]
     api.crew.git("add", "-A", cwd=worktree)
     api.crew.git("commit", "-q", "-m", "rest", cwd=worktree)
-    assert coder.post("/v1/runs/{run}/heartbeat", {"extend_seconds": 900}).data["result"] == "changed"
+    assert coder.post("/v1/runs/{run}/heartbeat", EXTENSION).data["result"] == "changed"
+    assert "until" in (api.crew.task("task-1").history[-1].detail or "")
     done = coder.post("/v1/runs/{run}/submit")
     assert (done.status, done.data["status"]) == (200, "READY_FOR_REVIEW")
     again = coder.post("/v1/runs/{run}/submit")

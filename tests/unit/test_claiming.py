@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UnknownId, UsageError
-from liza.rules.model import Event, Status, Task
+from liza.rules.model import Event, PlanningClaim, Status, Task
 from liza.rules.paths import agent_of, check_task_id, parse_agent_id, role_of
 from liza.rules.tasks import claims, coding, picking, reviews
 from liza.rules.tasks.picking import Evidence, LimitReached, NoTask, Pick
@@ -321,6 +321,52 @@ def test_a_heartbeat_extends_what_the_run_holds_and_nothing_else() -> None:
     assert renewed.tasks[0].lease_expires == later(400)
     with pytest.raises(NotOwner, match=r"coder-1\.9 holds no task"):
         claims.renew_lease(state, "coder-1.9", later(100))
+
+
+def test_an_extension_is_written_into_the_history_and_no_renewal_shortens_it() -> None:
+    state, run = claimed(board(task()))
+    extended = claims.extend_lease(state, run, claims.Extension(900, " a long build "), NOW)
+    assert extended.tasks[0].lease_expires == later(900)
+    line = extended.tasks[0].history[-1]
+    assert (line.event, line.agent, line.run) == ("extend lease", "coder-1", run)
+    assert line.detail == "until 2026-01-01T12:15:00Z: a long build"
+    assert claims.renew_lease(extended, run, later(100)).tasks[0].lease_expires == later(900)
+    shorter = claims.extend_lease(state, run, claims.Extension(1, "x"), NOW)
+    assert shorter.tasks[0].lease_expires == later(300)
+
+
+def test_a_review_is_extended_as_a_task_is() -> None:
+    state, _ = submitted(board(task()))
+    state, run = reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({"coder-1.1"})))
+    extended = claims.extend_lease(state, run, claims.Extension(900, "a long build"), NOW)
+    assert extended.tasks[0].review_lease_expires == later(900)
+    assert extended.tasks[0].lease_expires is None
+    assert extended.tasks[0].history[-1].run == run
+    assert claims.renew_lease(extended, run, later(100)).tasks[0].review_lease_expires == later(900)
+
+
+@pytest.mark.parametrize(("seconds", "reason"), [(0, "x"), (-1, "x"), (claims.MAX_EXTENSION + 1, "x"), (60, "  ")])
+def test_an_extension_has_a_length_and_a_reason(seconds: int, reason: str) -> None:
+    state, run = claimed(board(task()))
+    with pytest.raises(UsageError, match="--extend"):
+        claims.extend_lease(state, run, claims.Extension(seconds, reason), NOW)
+
+
+def test_only_the_run_that_holds_the_task_extends_and_not_for_ever() -> None:
+    state, run = claimed(board(task()))
+    with pytest.raises(NotOwner):
+        claims.extend_lease(state, "coder-1.9", claims.Extension(60, "x"), NOW)
+    for _ in range(claims.MAX_EXTENSIONS):
+        state = claims.extend_lease(state, run, claims.Extension(60, "x"), NOW)
+    with pytest.raises(Refused, match="20 times"):
+        claims.extend_lease(state, run, claims.Extension(60, "x"), NOW)
+
+
+def test_the_lease_of_planning_is_renewed_and_not_extended() -> None:
+    state = replace(board(), planning=PlanningClaim(run="planner-1.1", trigger="INITIAL_PLANNING", lease_expires=NOW))
+    assert claims.renew_lease(state, "planner-1.1", NOW).planning.lease_expires == later(300)
+    with pytest.raises(Refused, match="plans"):
+        claims.extend_lease(state, "planner-1.1", claims.Extension(60, "x"), NOW)
 
 
 @pytest.mark.parametrize("bad", ["", "coder", "coder-", "coder-x", "../coder-1", "coder-1\n", "Coder-1", "coder-1.2"])

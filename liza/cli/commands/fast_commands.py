@@ -34,11 +34,11 @@ def submit(as_json: bool = False) -> int:
     return 0
 
 
-def heartbeat(as_json: bool = False, extend: int | None = None) -> int:
-    """Extend the lease of this run."""
+def heartbeat(as_json: bool = False, extend: int | None = None, reason: str = "") -> int:
+    """Renew or extend the lease of this run."""
     from liza.verbs.heartbeat import heartbeat as verb
 
-    printing.print_result(verb(find_crew(), extend), as_json)
+    printing.print_result(verb(find_crew(), extend, reason), as_json)
     return 0
 
 

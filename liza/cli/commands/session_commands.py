@@ -13,6 +13,7 @@ from liza.cli.declare import JsonOption, create_app, declare_command, parse_deta
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
+from liza.rules.tasks.claims import EXTENSION_EXAMPLE
 
 app = create_app()
 _COMMENT = "--comment"
@@ -169,13 +170,18 @@ def report(
     printing.print_result(verb(find_crew(), kind, text, {**parse_details(detail or []), **details}), as_json)
 
 
-@declare_command(app, "heartbeat", "liza heartbeat --extend 15m")
+@declare_command(app, "heartbeat", EXTENSION_EXAMPLE)
 def heartbeat(
     extend: Annotated[str | None, typer.Option("--extend", metavar="TIME", help="Duration: 90s, 15m, 2h.")] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: the task's history has it.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Extend the lease of this run. For scripts: a supervisor extends the lease of its agent itself."""
-    fast_commands.heartbeat(as_json, None if extend is None else parse_duration(extend, "liza heartbeat --extend 15m"))
+    """Renew the lease of this run, or extend it before a long step without output, with the reason.
+
+    A supervisor renews the lease of its agent itself. An extension is for a task or a review.
+    """
+    seconds = None if extend is None else parse_duration(extend, EXTENSION_EXAMPLE)
+    fast_commands.heartbeat(as_json, seconds, reason)
 
 
 @declare_command(app, "exit", "liza exit 42")

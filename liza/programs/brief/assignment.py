@@ -30,7 +30,7 @@ _INSTRUCTIONS: dict[str, str] = {
     "coder": """\
 Run `{liza} ready` first. Read the spec. Work in small commits on this branch, with tests that fail without your change.
 Everything is committed before `{liza} submit`. Before a long command:
-`{liza} heartbeat --extend 15m`.""",
+`{liza} heartbeat --extend 15m --reason "what takes so long"`.""",
     "code-reviewer": """\
 Run `{liza} ready` first. Read the spec, then the diff. Show each clause of DONE WHEN true or false by running
 something, and write what you ran and saw into the verdict. The verdict is yours alone, and it binds.""",

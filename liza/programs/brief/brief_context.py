@@ -19,7 +19,8 @@ _REJECTIONS = (HistoryEvent.REJECT, HistoryEvent.DEADLOCK)
 
 
 class BriefContext(Value):
-    """The data of a brief. ``liza`` is the absolute path of the command, ``assignment`` that of the full text.
+    """The data of a brief. ``liza`` is the absolute path of the command, ``assignment`` that of the full text; None for
+    work by hand, which has no file with it.
 
     ``task`` is None for a planner; ``wake_trigger``, ``wake_ids`` and ``wake_facts`` are its wake-up.
     ``earlier_commits``: commits of earlier tries on the task's branch, newest first, one line each.
@@ -31,7 +32,7 @@ class BriefContext(Value):
     root: Path
     liza: Path
     worktree: Path
-    assignment: Path
+    assignment: Path | None
     task: Task | None = None
     integration_tip: str = ""
     is_set_up: bool = False
@@ -55,6 +56,13 @@ class BriefContext(Value):
     def liza_command(self) -> str:
         """The command, quoted for a shell."""
         return shlex.quote(str(self.liza))
+
+    @property
+    def full_text(self) -> str:
+        """What has the full text: the path of the assignment, or for work by hand a command."""
+        if self.assignment is not None:
+            return str(self.assignment)
+        return f"{self.liza_command} task show {self.task.id}" if self.task else f"{self.liza_command} status"
 
     @property
     def required_task(self) -> Task:

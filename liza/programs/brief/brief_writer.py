@@ -62,8 +62,11 @@ def compose_sections(context: BriefContext) -> tuple[TextSection, ...]:
     ``compose_brief``."""
     compose = {"coder": _coder_sections, "code-reviewer": _reviewer_sections, "planner": _planner_sections}
     *sections, directive = compose[context.role](context)
-    more = f"MORE  {context.assignment} has all of it, and the paths of the rules."
+    more = f"MORE  {context.full_text} has all of it{_RULES if context.assignment else ''}."
     return (*sections, replace(directive, lines=(*directive.lines, more)))
+
+
+_RULES = ", and the paths of the rules"
 
 
 def _coder_sections(context: BriefContext) -> list[TextSection]:
@@ -312,6 +315,6 @@ def _build_brief(context: BriefContext, topic: str, sections: tuple[TextSection,
     block += [BLOCK_END.format(run=context.run)]
     about = f"Task: {context.task.id}" if context.task else f"Wake-up: {context.wake_trigger}"
     first_act = f"First run: {context.liza_command} ready"
-    prompt = f"{beacon}\nMode: Liza {context.role}\n{about}\n{first_act}\nAssignment: {context.assignment}"
+    prompt = f"{beacon}\nMode: Liza {context.role}\n{about}\n{first_act}\nAssignment: {context.full_text}"
     facts = {"beacon": beacon, "agent": context.agent, "run": context.run, "time": time, "topic": topic}
     return Brief("\n".join(block) + "\n", assignment.compose_assignment(context), beacon, prompt, facts)

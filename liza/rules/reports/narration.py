@@ -124,6 +124,7 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.EDIT: _edited,
     E.CLAIM: lambda event, task: f"claimed as {event.run}, try {task.iteration}",
     E.RESUME: lambda event, task: f"goes on as {event.run}, try {task.iteration}",
+    E.EXTEND: lambda event, task: f"keeps its lease {_short(event.detail)}",
     E.SUBMIT: lambda event, task: f"submitted at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.SUBMIT_AGAIN: lambda event, task: f"submitted again at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.HANDOFF: lambda event, task: "handed over to a fresh session",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from liza.rules.errors import NotOwner, Refused, UnknownId
+from liza.rules.errors import NotOwner, Refused, UnknownId, UsageError
 from liza.rules.formatting.suggestions import did_you_mean
+from liza.rules.formatting.times import format_time
 from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent
 from liza.rules.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
@@ -17,12 +18,32 @@ from liza.rules.paths import check_task_id as checked_id
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks.picking import Evidence, claim_obstacle, max_tries, occupation
-from liza.rules.transitions import Invocation, apply_verb, has_done
+from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 from liza.rules.value_classes import Value, replace
 
+MAX_EXTENSION = 4 * 3600  # seconds
+MAX_EXTENSIONS = 20  # of one run
+MAX_REASON = 500  # characters
+EXTENSION_EXAMPLE = 'liza heartbeat --extend 15m --reason "the integration tests take 12 minutes"'
 _BLAMELESS_EVENTS = frozenset(rule.event for rule in OUTCOME_RULES.values() if rule.fault is Fault.NONE)
 
 _CYCLE_EVENTS = frozenset({HistoryEvent.CONTEXT_FULL, HistoryEvent.TOO_OLD})
+
+
+class Extension(Value):
+    """A longer lease before a step that takes long: its length in ``seconds`` from now, and the ``reason``."""
+
+    seconds: int
+    reason: str
+
+    def check(self) -> None:
+        """Raise UsageError if it is too short or too long, or has no reason."""
+        if not 0 < self.seconds <= MAX_EXTENSION:
+            raise UsageError(
+                f"--extend is {self.seconds} s; it must be 1 s to {MAX_EXTENSION // 3600} h", EXTENSION_EXAMPLE
+            )
+        if not self.reason.strip():
+            raise UsageError("--extend needs --reason: why the lease has to last longer", EXTENSION_EXAMPLE)
 
 
 class Claimant(Value):
@@ -281,7 +302,37 @@ def renew_lease(state: State, run: str, now: datetime, context_usage: float | No
         if task.run == run and task.status is Status.CLAIMED:
             return renewed.with_task(replace(task, lease_expires=max(until, task.lease_expires or until)))
         if task.review_run == run:
-            return renewed.with_task(replace(task, review_lease_expires=until))
+            return renewed.with_task(replace(task, review_lease_expires=max(until, task.review_lease_expires or until)))
     if state.planning.run == run:
         return replace(renewed, planning=replace(state.planning, lease_expires=until))
     raise NotOwner(f"{run} holds no task, no review and no planning", f"liza agents {agent}")
+
+
+def extend_lease(state: State, run: str, extension: Extension, now: datetime) -> State:
+    """Renew the leases of ``run``, and keep that of its task or review for at least ``extension``.
+
+    The history of the task gets the run, the new end and the reason. Raises UsageError, NotOwner, Refused.
+    """
+    extension.check()
+    renewed = renew_lease(state, run, now)
+    task = next((task for task in renewed.tasks if run in (task.review_run, task.run) and _is_held(task, run)), None)
+    if task is None:
+        raise Refused(f"{run} plans: only the lease of a task or a review can be extended", "liza heartbeat")
+    if sum(event.event == HistoryEvent.EXTEND and event.run == run for event in task.history) >= MAX_EXTENSIONS:
+        raise Refused(
+            f"{run} has extended its lease {MAX_EXTENSIONS} times: hand over to a fresh session",
+            'liza handoff "what is done" --next "the first thing to do"',
+        )
+    is_review, end = task.review_run == run, now + timedelta(seconds=extension.seconds)
+    until = max(end, (task.review_lease_expires if is_review else task.lease_expires) or end)
+    detail = f"until {format_time(until)}: {extension.reason.strip()}"
+    extended = add_event(
+        task, HistoryEvent.EXTEND, Invocation(now=now, by=agent_of(run), run=run, detail=detail[:MAX_REASON])
+    )
+    return renewed.with_task(
+        replace(extended, review_lease_expires=until) if is_review else replace(extended, lease_expires=until)
+    )
+
+
+def _is_held(task: Task, run: str) -> bool:
+    return task.review_run == run or (task.run == run and task.status is Status.CLAIMED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from liza.rules.errors import Refused, UsageError
+from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
@@ -40,7 +41,7 @@ class SubmittedWork(Value):
 def submit(state: State, task_id: str, run: str, work: SubmittedWork, now: datetime) -> State:
     """Submit the work for review. It must be committed, clean and ahead of its base. Raises Refused, NotOwner."""
     task = get_task(state, task_id)
-    invocation = Invocation(now=now, by=agent_of(run), run=run, commit=work.head)
+    invocation = Invocation(now=now, by=agent_of(run), run=run, commit=work.head, detail=_expired_lease(task, now))
     if task.status is S.READY_FOR_REVIEW and task.run == run:
         return _submit_again(state, task, invocation, work)
     if has_done(task, E.SUBMIT, run):
@@ -59,6 +60,12 @@ def submit(state: State, task_id: str, run: str, work: SubmittedWork, now: datet
         reviews_without_verdict=0,
     )
     return state.with_task(submitted)
+
+
+def _expired_lease(task: Task, now: datetime) -> str | None:
+    """Return since when the lease has expired. An expired lease alone ends no claim: a takeover does."""
+    expired = task.lease_expires
+    return f"its lease expired at {format_time(expired)}" if expired is not None and expired < now else None
 
 
 def _submit_again(state: State, task: Task, invocation: Invocation, work: SubmittedWork) -> State:

@@ -64,7 +64,7 @@ def _verdict(call: Call) -> VerbAnswer:
 
 
 def _heartbeat(call: Call) -> VerbAnswer:
-    return _answer(heartbeat(call.crew, call.request.extend_seconds))
+    return _answer(heartbeat(call.crew, call.request.extend_seconds, call.request.reason))
 
 
 def _report(call: Call) -> VerbAnswer:
@@ -133,8 +133,8 @@ VERB_OPERATIONS = (
         "heartbeat",
         "Renew the lease of the run",
         _heartbeat,
-        HeartbeatRequest(extend_seconds=900),
-        None,
+        HeartbeatRequest(extend_seconds=900, reason="the integration tests take 12 minutes"),
+        "CLAIMED",
         "go on",
     ),
     _verb(

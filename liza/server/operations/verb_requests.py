@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from liza.verbs.heartbeat import MAX_EXTENSION
+from liza.rules.tasks.claims import MAX_EXTENSION, MAX_REASON
 from liza.worker.api_answers import WorkerAnswer
 from liza.worker.api_requests import WorkerRequest
 
@@ -62,9 +62,10 @@ class VerdictRequest(WorkerRequest, frozen=True, kw_only=True):
 
 
 class HeartbeatRequest(WorkerRequest, frozen=True, kw_only=True):
-    """Renew the lease of the run; ``extend_seconds``: for a long step."""
+    """Renew the lease of the run; ``extend_seconds``: extend it for a long step, which needs a ``reason``."""
 
     extend_seconds: Annotated[int, msgspec.Meta(ge=1, le=MAX_EXTENSION)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=MAX_REASON)] = ""
 
 
 class ReportRequest(WorkerRequest, frozen=True, kw_only=True):

@@ -1,0 +1,106 @@
+"""The lease of work that is done by hand: extended with a reason, renewed and submitted after it has expired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import chdir
+from datetime import timedelta
+
+import pytest
+
+from liza.crew.crew import Crew
+from liza.rules.errors import NotOwner, UsageError
+from liza.rules.model import Status, Task
+from liza.rules.value_classes import replace
+from liza.verbs.claim import claim
+from liza.verbs.claim_review import claim_review
+from liza.verbs.heartbeat import heartbeat
+from liza.verbs.ready import ready
+from liza.verbs.show_task import show_task
+from liza.verbs.submit import submit
+from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
+
+REVIEWER = "code-reviewer-1"
+
+
+@pytest.fixture
+def by_hand(crew: Crew) -> Iterator[Crew]:  # noqa: F811
+    """A crew, called from the worktree of its task c, which coder-1 has claimed by hand and which has a commit."""
+    with chdir(claimed(crew)):
+        yield crew
+
+
+def _task(in_crew: Crew) -> Task:
+    task = in_crew.board.read().task("c")
+    assert task is not None
+    return task
+
+
+def _expire(in_crew: Crew) -> None:
+    """Let the lease of the task end an hour ago."""
+    with in_crew.board.heartbeat("coder-1") as tx:
+        tx.state = tx.state.with_task(replace(_task(in_crew), lease_expires=in_crew.clock.now() - timedelta(hours=1)))
+
+
+def test_an_extension_is_in_the_history_that_task_show_prints(by_hand: Crew) -> None:
+    heartbeat(by_hand, 3600, "the build takes an hour")
+    (line,) = (line for line in show_task(by_hand, "c")["history"] if line.event == "extend lease")
+    assert (line.agent, line.run) == ("coder-1", "coder-1.3")
+    assert (line.detail or "").endswith(": the build takes an hour")
+    before = _task(by_hand).lease_expires
+    heartbeat(by_hand)
+    assert _task(by_hand).lease_expires == before
+
+
+def test_a_reviewer_extends_the_lease_of_the_review(by_hand: Crew) -> None:
+    submit(by_hand)
+    claim_review(by_hand, REVIEWER, "c")
+    with chdir(by_hand.paths.slot(REVIEWER)):
+        heartbeat(by_hand, 3600, "the suite is slow")
+    task = _task(by_hand)
+    assert task.review_lease_expires is not None
+    assert task.review_lease_expires >= by_hand.clock.now() + timedelta(minutes=55)
+    assert (task.history[-1].agent, task.history[-1].event) == (REVIEWER, "extend lease")
+
+
+def test_an_extension_needs_a_reason_and_a_reason_an_extension(by_hand: Crew) -> None:
+    with pytest.raises(UsageError, match="--reason"):
+        heartbeat(by_hand, 3600)
+    with pytest.raises(UsageError, match="--extend"):
+        heartbeat(by_hand, None, "why")
+    assert [event.event for event in _task(by_hand).history].count("extend lease") == 0
+
+
+def test_ready_prints_the_brief_of_work_by_hand_and_starts_no_session(by_hand: Crew) -> None:
+    brief = ready(by_hand).details["brief"]
+    assert "assigned:c" in brief
+    assert "DONE WHEN  it is there" in brief
+    assert "task show c has all of it" in brief
+    assert not by_hand.run_dir("coder-1.3").exists()
+
+
+def test_an_expired_lease_alone_ends_no_claim(by_hand: Crew) -> None:
+    _expire(by_hand)
+    ready(by_hand)
+    lease = _task(by_hand).lease_expires
+    assert lease is not None
+    assert lease > by_hand.clock.now()
+    _expire(by_hand)
+    submit(by_hand)
+    task = _task(by_hand)
+    assert task.status is Status.READY_FOR_REVIEW
+    assert "its lease expired at" in (task.history[-1].detail or "")
+
+
+def test_a_run_whose_task_was_taken_over_after_its_lease_cannot_submit(
+    by_hand: Crew,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _expire(by_hand)
+    claim(by_hand, "coder-2", "c")
+    monkeypatch.setenv("LIZA_RUN", "coder-1.3")
+    monkeypatch.setenv("LIZA_TASK", "c")
+    for verb in (submit, ready, heartbeat):
+        with pytest.raises(NotOwner):
+            verb(by_hand)
+    assert (_task(by_hand).status, _task(by_hand).assigned_to) == (Status.CLAIMED, "coder-2")
