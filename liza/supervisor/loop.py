@@ -17,6 +17,7 @@ from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.recovery import recorder, recover
 from liza.crew.recovery.orphan_sessions import end_orphan_sessions
+from liza.programs.brief.beacon_topics import CONTINUED_TOPICS
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.repo import reflogs
@@ -327,7 +328,14 @@ class Supervisor:
             now, written = time.time(), self.crew.run_dir(session.run).ready_time()
             passed = 0.0 if written is None else max(0.0, now - written)
             seconds = max(0.0, self.crew.clock.monotonic() - session.times.started - passed)
-            self._notify_once(f"{session.run} ready after {seconds:.1f} s")
+            self._notify_once(f"{session.run} ready after {seconds:.1f} s{self._topic_suffix(session.run)}")
+
+    def _topic_suffix(self, run: str) -> str:
+        """Return the end of a line: what the session continues, or that it is the first. Empty for the usual start."""
+        with contextlib.suppress(LizaError, OSError):
+            topic = self.crew.run_dir(run).read_topic() or ""
+            return f", {topic}" if topic.partition(":")[0] in CONTINUED_TOPICS else ""
+        return ""
 
     def _wait_for_event(self, seconds: float | None) -> None:
         """Wait for an event that may change the decision, at most ``seconds`` or config.poll_interval.

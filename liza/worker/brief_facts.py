@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.crew import Crew
@@ -9,11 +10,15 @@ from liza.crew.liza_path import liza_path
 from liza.programs.brief.brief_context import BriefContext
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import RunDir
+from liza.rules.errors import LizaError
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
-from liza.rules.paths import agent_of
+from liza.rules.paths import agent_of, run_id, run_number
 from liza.rules.sessions.message_rules import Message
+from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.tasks import planning
+from liza.rules.tasks.conversations import earlier_runs
 from liza.rules.work_kinds import WorkKind
 
 
@@ -43,7 +48,39 @@ def gather_brief_facts(
         wake_facts=trigger.facts if trigger else "",
         messages=inbox.list_pending(crew.paths, agent_of(work.run)) if messages is None else messages,
         earlier_commits=_earlier_commits(crew, state, work, worktree),
+        previous_outcome=_previous_outcome(crew, state, work),
+        continues=_continued_run(directory),
     )
+
+
+def _previous_outcome(crew: Crew, state: State, work: CurrentWork) -> SessionOutcome | None:
+    """Return how the session before this one ended: of the task, of its review, or of the planner's last run."""
+    run = _previous_run(state, work)
+    if run is None:
+        return None
+    with suppress(LizaError, OSError):  # an agent may have replaced the file; the topic of a beacon needs no retry
+        return crew.run_dir(run).read_outcome()
+    return None
+
+
+def _previous_run(state: State, work: CurrentWork) -> str | None:
+    task = state.task(work.task) if work.task else None
+    if task is None:
+        agent = agent_of(work.run)
+        number = run_number(work.run, agent) or 1
+        return run_id(agent, number - 1) if number > 1 else None
+    if work.kind == WorkKind.WORK:
+        return next(iter(earlier_runs(task, work.run)), None)
+    last = next((event for event in reversed(task.history) if event.run not in (None, work.run)), None)
+    return last.run if last is not None and last.event == HistoryEvent.RELEASE_REVIEW else None
+
+
+def _continued_run(directory: RunDir) -> str | None:
+    """Return the run whose conversation the session continues; None if the record cannot be read."""
+    with suppress(LizaError, OSError):
+        record = directory.read_record()
+        return record.continues if record is not None else None
+    return None
 
 
 def _slot(state: State, work: CurrentWork) -> str:

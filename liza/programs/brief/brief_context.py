@@ -13,6 +13,7 @@ from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.rules.model import Anomaly, Discovery, State, Task
 from liza.rules.paths import agent_of, role_of
 from liza.rules.sessions.message_rules import Message
+from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.value_classes import Value
 
 _REJECTIONS = (HistoryEvent.REJECT, HistoryEvent.DEADLOCK)
@@ -24,6 +25,8 @@ class BriefContext(Value):
 
     ``task`` is None for a planner; ``wake_trigger``, ``wake_ids`` and ``wake_facts`` are its wake-up.
     ``earlier_commits``: commits of earlier tries on the task's branch, newest first, one line each.
+    ``previous_outcome``: how the session before this one ended, of this task, or of a planner; None if there was none,
+    or if that is not on record. ``continues``: the run whose conversation this one continues.
     """
 
     state: State
@@ -41,6 +44,8 @@ class BriefContext(Value):
     wake_facts: str = ""
     messages: tuple[Message, ...] = ()
     earlier_commits: tuple[str, ...] = ()
+    previous_outcome: SessionOutcome | None = None
+    continues: str | None = None
 
     @property
     def agent(self) -> str:

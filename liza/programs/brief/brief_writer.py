@@ -6,6 +6,7 @@ The text consists of sections. A brief has all of them; the worker API gives the
 from __future__ import annotations
 
 from liza.programs.brief import assignment
+from liza.programs.brief.beacon_topics import choose_topic
 from liza.programs.brief.brief_context import (
     BriefContext,
     describe_agents,
@@ -50,11 +51,8 @@ class Brief(Value):
 
 def compose_brief(context: BriefContext) -> Brief:
     """Compose the brief for the run's role. Raises ValueError if the role needs a task, or a commit, and has none."""
-    if context.task is None:
-        topic = f"wake:{context.wake_trigger}"
-    else:
-        topic = f"{'review' if context.role == 'code-reviewer' else 'assigned'}:{context.task.id}"
-    return _build_brief(context, topic, compose_sections(context))
+    subject = context.task.id if context.task is not None else context.wake_trigger
+    return _build_brief(context, f"{choose_topic(context)}:{subject}", compose_sections(context))
 
 
 def compose_sections(context: BriefContext) -> tuple[TextSection, ...]:

@@ -26,7 +26,7 @@ from liza.programs.session.run_records import TurnSource as TurnSource
 from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
-from liza.rules.sessions.session_ends import STOP_RULES, StopReason
+from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, StopReason
 from liza.system import atomic, untrusted_files
 
 CLOSING_CODES = ("0", "1", "42")
@@ -74,6 +74,12 @@ class RunDir:
         """Return whether the end of the session was handled. An agent can forge the file: ignore it for a running
         session."""
         return (self.path / "settled").exists()
+
+    def read_outcome(self) -> SessionOutcome | None:
+        """Return how the session ended, if that was handled. An agent can forge it: use it only for texts."""
+        data = untrusted_files.read_if_exists(self.path / "settled")
+        word = (data or b"").decode(errors="replace").partition(":")[0].strip()
+        return SessionOutcome(word) if word in [*SessionOutcome] else None
 
     def has_sidecar(self) -> bool:
         """Return whether the session is driven over ACP."""
@@ -212,6 +218,11 @@ class RunDir:
         for name, text in (("assignment.md", assignment), ("prompt", prompt), ("block.md", block)):
             atomic.write(self.path / name, text.encode())
         self._put("beacon.json", beacon)
+
+    def read_topic(self) -> str | None:
+        """Return why the session exists, as its beacon names it, such as ``hand-off:invoice-model``."""
+        beacon = self._get("beacon.json", dict[str, str])
+        return beacon.get("topic") if beacon is not None else None
 
     @property
     def assignment_path(self) -> Path:
