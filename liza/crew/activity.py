@@ -16,6 +16,7 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of, run_id
 from liza.rules.sessions import agent_states
 from liza.rules.sessions.agent_states import AgentFacts, Session, SessionPhase, StateReport, Work
+from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import picking
 from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.transitions import has_done
@@ -112,10 +113,11 @@ def gather_facts(crew: Crew, state: State, agent: str, signals: tuple[str, ...])
     held = find_current_work(state, agent)
     session = _find_session(crew, state, agent, held)
     gauge = usage_summary.read_gauge(crew, state, agent)
+    is_supervised = crew.is_supervised(agent)
     question = crew.run_dir(session.run).read_question() if session.phase is SessionPhase.READY else None
     return AgentFacts(
         agent=agent,
-        is_supervised=crew.is_supervised(agent),
+        is_supervised=is_supervised,
         work=_find_work(state, agent, held),
         session=session,
         halt=_find_halt(crew, agent, signals),
@@ -126,6 +128,7 @@ def gather_facts(crew: Crew, state: State, agent: str, signals: tuple[str, ...])
             for task in tasks_with(state, Status.BLOCKED)
             if task.assigned_to == agent
         ),
+        is_starting_up=is_supervised and state.agents[agent].status == AgentStatus.STARTING,
     )
 
 

@@ -22,7 +22,10 @@ class SprintStatus(StrEnum):
 
 
 class AgentStatus(StrEnum):
-    """Status of an agent. STARTING, WAITING and OFFLINE are written by its supervisor, the others follow from tasks."""
+    """Status of an agent. STARTING, IDLE and OFFLINE are written by its supervisor, the others follow from tasks.
+
+    STARTING: its supervisor has registered it and is not ready to take tasks yet. WAITING is shown, not stored.
+    """
 
     STARTING = "STARTING"
     IDLE = "IDLE"

@@ -32,7 +32,7 @@ from liza.rules.tasks import claims
 from liza.rules.value_classes import Value, replace
 from liza.supervisor.loop import RetireRequest, StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
-from liza.system import file_lock
+from liza.system import crash_points, file_lock
 from liza.system.file_lock import Lock
 from liza.system.signal_repeats import Repeats
 
@@ -62,6 +62,10 @@ def supervise(
         agent = parse_agent_id(agent)
         options = SupervisorOptions(until_eof, terminal, keeps_server)
         return _supervise(crew, agent, program, notify, options)
+
+
+_STATUS_EVENTS = {AgentStatus.STARTING: "start", AgentStatus.IDLE: "started", AgentStatus.OFFLINE: "leave"}
+"""Names of the revisions with which a supervisor writes a status of its agent."""
 
 
 class SupervisorOptions(Value):
@@ -128,13 +132,18 @@ def _print_program_warnings(
 
 
 def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str, *, terminal: bool) -> Exit:
-    """Sign on, recover what crashed processes left, run the loop; write an exit note unless the exit was requested."""
+    """Sign on, recover what crashed processes left, run the loop; write an exit note unless the exit was requested.
+
+    The agent is STARTING until the recovery is done: until then no task is kept for it.
+    """
     agent = supervisor.agent
     run_directory.clear_supervisor_exit(crew.paths, agent)
     try:
-        _set_status(crew, agent, AgentStatus.IDLE, program, tmux=terminal)
+        _set_status(crew, agent, AgentStatus.STARTING, program, tmux=terminal)
+        crash_points.point("supervisor", "registered")
         for repair in recover_crew(crew, agent):
             supervisor.notify(repair.message)
+        _set_status(crew, agent, AgentStatus.IDLE, program, tmux=terminal)
         exit_action = supervisor.run()
     except Exception as error:
         # If .liza was deleted, write no file: that would create .liza again.
@@ -174,11 +183,11 @@ def _lock_agent(crew: Crew, agent: str) -> Lock:
 
 
 def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str, *, tmux: bool) -> None:
-    """Write the agent's status (IDLE or OFFLINE) to the board."""
-    with crew.change(agent, "start" if status == AgentStatus.IDLE else "leave") as tx:
+    """Write the agent's status to the board: STARTING, IDLE or OFFLINE."""
+    with crew.change(agent, _STATUS_EVENTS[status]) as tx:
         state = claims.ensure_agent(tx.state, agent)
         now = crew.clock.now()
-        until = claims.lease_expiry(state, now) if status == AgentStatus.IDLE else now
+        until = claims.lease_expiry(state, now) if status != AgentStatus.OFFLINE else now
         after = replace(
             state.agents[agent],
             status=status,

@@ -303,6 +303,8 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
 
 
 def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> str:
+    if state.agents[name].status == AgentStatus.STARTING:
+        return "its supervisor starts up"
     if signal_names:
         return f"{signal_names[0]} is set; {signal_hint(state)} removes it"
     role = role_of(name)

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.rules.derived import update_derived_fields
+from liza.rules.model import Agent
 from liza.rules.sessions.agent_states import (
     AgentFacts,
     AgentState,
@@ -17,6 +19,7 @@ from liza.rules.sessions.agent_states import (
     Work,
     derive_state,
 )
+from tests.unit.boards import board, claimed, task
 
 START, CLAIMED, CLOSED = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (10, 9, 11))
 WORK = Work("t1", CLAIMED)
@@ -31,6 +34,13 @@ READY = session(SessionPhase.READY)
 CASES = [
     (AgentFacts("coder-1", True), AgentState.IDLE, "it holds no work and has no session", None),
     (AgentFacts("coder-1", False), AgentState.IDLE, "it holds no work and has no session", None),
+    (AgentFacts("coder-1", True, is_starting_up=True), AgentState.STARTING, "its supervisor starts up", None),
+    (
+        AgentFacts("coder-1", True, WORK, READY, is_starting_up=True),
+        AgentState.WORKING,
+        "coder-1.3 works on t1",
+        START,
+    ),
     (AgentFacts("coder-1", True, WORK, READY), AgentState.WORKING, "coder-1.3 works on t1", START),
     (AgentFacts("coder-1", False, WORK, READY), AgentState.WORKING, "coder-1.3 works on t1", START),
     (
@@ -146,3 +156,10 @@ def test_only_an_agent_with_a_session_works_and_only_one_without_work_is_idle_or
         assert phase in (SessionPhase.READY, SessionPhase.BY_HAND)
     if state is AgentState.STALLED:
         assert not is_supervised or halt is not None or not is_of_work
+
+
+def test_what_an_agent_holds_outranks_that_its_supervisor_starts_up() -> None:
+    starting = {"coder-1": Agent(role="coder", status="STARTING", runs=1)}
+    assert update_derived_fields(board(agents=starting)).agents["coder-1"].status == "STARTING"
+    state, _ = claimed(board(task(), agents=starting))
+    assert update_derived_fields(state).agents["coder-1"].status == "WORKING"

@@ -56,6 +56,7 @@ class Session(Value):
 class AgentFacts(Value):
     """Facts about an agent. ``halt``: why nothing is started now, as a signal or a rest. ``question``: what its session
     asks a person. ``no_progress``: why its session makes none. ``blocked``: the tasks for which it has asked for help.
+    ``is_starting_up``: a supervisor runs, and has not finished its recovery.
     """
 
     agent: str
@@ -66,6 +67,7 @@ class AgentFacts(Value):
     question: str | None = None
     no_progress: str | None = None
     blocked: tuple[Work, ...] = ()
+    is_starting_up: bool = False
 
 
 class StateReport(Value):
@@ -106,6 +108,8 @@ def _without_work(facts: AgentFacts) -> StateReport:
     if facts.blocked:
         first = facts.blocked[0]
         return StateReport(AgentState.STUCK, f"it asked for help with {first.name}", first.since)
+    if facts.is_starting_up:
+        return StateReport(AgentState.STARTING, "its supervisor starts up")
     return StateReport(AgentState.IDLE, "it holds no work and has no session", session.closed_at)
 
 
