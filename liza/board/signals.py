@@ -47,6 +47,20 @@ def read_signal_text(paths: Paths, name: str) -> str | None:
         return None
 
 
+def read_author(paths: Paths, name: str) -> str:
+    """Return who set a signal, from the header of its file.
+
+    Empty if there is no such file, no header, or the file cannot be read. Raises UsageError for an unknown name.
+    """
+    try:
+        header = _HEADER.match(
+            untrusted_files.read(paths.signal(_check_name(name)), _MAX_REASON).decode(errors="replace")
+        )
+    except (OSError, NotRegularFile):
+        return ""
+    return header[0].split()[1] if header else ""
+
+
 def read_reason(paths: Paths, name: str) -> str:
     """Return the reason of a signal in one line, without the header.
 

@@ -22,6 +22,7 @@ from liza.programs.usage import ledger
 from liza.repo.merge.merges import find_checkout
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import LizaError
+from liza.rules.governance.open_trips import BREAKER_AUTHOR
 from liza.rules.merging import epic_rules, merge_rules, targets
 from liza.rules.model import Budget, State, Status
 from liza.rules.owned_work import find_current_work
@@ -68,12 +69,14 @@ def gather_situation(
     )
     account_rest = 0.0 if wait is None or wait.until is None else (wait.until - now).total_seconds()
     budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
+    active_signals = signals.active_signals(crew.paths)
     return Situation(
         agent=agent,
         state=state,
         now=now,
         evidence=crew.gather_evidence(state),
-        signals=signals.active_signals(crew.paths),
+        signals=active_signals,
+        signals_of_breaker=tuple(name for name in active_signals if _is_set_by_breaker(crew, name)),
         session=facts,
         job=f"{memory.job.name} runs" if memory.job else None,
         supervisor=SupervisorFacts(
@@ -91,6 +94,11 @@ def gather_situation(
         if facts is not None and can_type(facts.run)
         else None,
     )
+
+
+def _is_set_by_breaker(crew: Crew, name: str) -> bool:
+    """Whether the circuit breaker set this signal. One that cannot be read counts as a person's."""
+    return signals.read_author(crew.paths, name) == BREAKER_AUTHOR
 
 
 def find_account_wait(crew: Crew, agent: str, memory: Memory, preset: Preset) -> NoneUsable | None:

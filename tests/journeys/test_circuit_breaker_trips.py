@@ -62,3 +62,30 @@ def check_shown(crew: Crew) -> None:
     assert all(line in text for line in trip["evidence"])
     assert "breaker_tripped" in [alert["kind"] for alert in crew.json("status")["alerts"]]
     crew.wait(lambda _: "breaker_tripped" in crew.paths.alerts.read_text(), "the alert")
+
+
+PLAN = """\
+if [ -e "$NOTES/agree" ]; then exec liza handoff "all is merged" --done; fi
+liza ready > "$NOTES/brief"
+liza breaker > "$NOTES/shown"
+touch "$NOTES/agree"
+liza breaker resolve "rounding was in no spec; the reviewer agrees now"
+liza handoff "the loop has a cause" --done
+"""
+
+
+def test_a_checkpoint_of_the_breaker_wakes_a_planner_that_finds_the_cause_and_the_crew_goes_on(tmp_path: Path) -> None:
+    with started(tmp_path, breaker={"review_loop": 2}, max_review_cycles=9) as crew:
+        crew.add("task-1", "task-2")
+        stopped = [
+            crew.agent(agent, crew.script(agent, text))
+            for agent, text in (("coder-1", WORK), ("code-reviewer-1", REJECT), ("planner-1", PLAN))
+        ]
+        crew.wait(lambda state: all(task.status == "MERGED" for task in state.tasks), "both merged")
+        brief, shown = ((crew.notes / name).read_text() for name in ("brief", "shown"))
+        assert "BREAKER_TRIPPED: circuit breaker, review_loop: task-1 had 2 rejections" in brief
+        assert "TRIGGERED" in shown
+        (trip,) = crew.state().circuit_breaker.history
+        assert (trip.severity, trip.resolved_by.partition(".")[0]) == ("checkpoint", "planner-1")
+        assert not crew.paths.signal("CHECKPOINT").exists()
+        assert [supervisor.stop() for supervisor in stopped] == [0, 0, 0]

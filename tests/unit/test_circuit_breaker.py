@@ -59,8 +59,8 @@ def low(*tasks: Task, reports: tuple[Anomaly, ...] = (), **changes: Any) -> Stat
     return with_config(board(*tasks, anomalies=reports), breaker=replace(LOW, **changes))
 
 
-def report(kind: str, task_id: str | None = None, at: float = -60, **details: str) -> Anomaly:
-    bare = Anomaly(timestamp=later(at), task=task_id, reporter="coder-1.1", type=kind, details=details)
+def report(kind: str, task_id: str | None = None, at: float = -60, run: str = "coder-1.1", **details: str) -> Anomaly:
+    bare = Anomaly(timestamp=later(at), task=task_id, reporter=run, type=kind, details=details)
     return replace(bare, details={**dict.fromkeys(missing_details(bare), "x"), **details})
 
 
@@ -122,6 +122,17 @@ CASES: dict[str, tuple[State, list[tuple[str, str]]]] = {
     "sessions and then a merge": (
         low(with_history("task-1", E.CLAIM, E.RESUME, E.RESUME, E.CLAIM_REVIEW, E.MERGE)),
         [],
+    ),
+    "one run that repeats itself": (
+        low(task(), reports=tuple(report("workaround", text=f"rounded by  HAND, line {n}") for n in range(5))),
+        [],
+    ),
+    "one question of two runs": (
+        low(
+            task("task-1"),
+            reports=tuple(report("spec_gap", "task-1", run=f"coder-{n}.1", text="a or b?") for n in "12"),
+        ),
+        [(Pattern.SPEC_AMBIGUITY, "spec.md")],
     ),
     "weakened tests": (low(task(), reports=(report("tests_weakened", text="skip"),)), [(Pattern.TESTS_WEAKENED, "")]),
     "all turned off": (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import Discovery, Event, MergeInProgress, State, Status, Task
+from liza.rules.model import BreakerTrip, CircuitBreaker, Discovery, Event, MergeInProgress, State, Status, Task
 from liza.rules.sessions import actions, decide, rests
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.session_ends import SessionOutcome, StopReason
@@ -288,3 +288,44 @@ def test_a_supervisor_wakes_when_the_time_of_its_session_is_used_up_and_no_later
         action = at(state, session=living(run), seconds_left=left)
         assert isinstance(action, actions.Wait)
         assert action.seconds == pytest.approx(wanted)
+
+
+TRIPPED = board(
+    task(status=S.BLOCKED, **BLOCKED),
+    agents=agents("planner-1"),
+    circuit_breaker=CircuitBreaker(
+        history=(BreakerTrip(time=NOW, trigger="review_loop", severity="checkpoint", detail="task-1 loops"),)
+    ),
+)
+BY_BREAKER: dict[str, Any] = {"signals": ("CHECKPOINT",), "signals_of_breaker": ("CHECKPOINT",)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "plans"),
+    [
+        (BY_BREAKER, True),
+        ({"signals": ("CHECKPOINT",)}, False),
+        ({"signals": ("CHECKPOINT", "PAUSE"), "signals_of_breaker": ("CHECKPOINT",)}, False),
+        ({"signals": ("CHECKPOINT", "PAUSE"), "signals_of_breaker": ("CHECKPOINT", "PAUSE")}, False),
+        ({**BY_BREAKER, "over_budget": "$9 of $8 are spent"}, False),
+        ({**BY_BREAKER, "rest_seconds": 5.0}, False),
+        ({**BY_BREAKER, "state": replace(TRIPPED, circuit_breaker=CircuitBreaker())}, False),
+    ],
+)
+def test_at_a_checkpoint_of_the_circuit_breaker_a_planner_is_woken_for_the_trip_and_nothing_else(
+    facts: dict[str, Any], plans: bool
+) -> None:
+    state = facts.pop("state", TRIPPED)
+    found = at(state, "planner-1", **facts)
+    assert (found == actions.ClaimPlanning("BREAKER_TRIPPED")) is plans
+    assert plans or isinstance(found, actions.Wait)
+    assert isinstance(at(board(task(), agents=agents("coder-1")), "coder-1", **BY_BREAKER), actions.Wait)
+
+
+def test_planning_for_a_trip_goes_on_at_its_checkpoint_and_other_planning_waits() -> None:
+    state, run = claim_planning(TRIPPED, "planner-1", NOW)
+    assert at(state, "planner-1", session=SessionFacts(run, SessionState.NEVER), **BY_BREAKER) == actions.StartSession(
+        run
+    )
+    other = replace(state, planning=replace(state.planning, trigger="BLOCKED_TASKS"))
+    assert isinstance(at(other, "planner-1", session=SessionFacts(run, SessionState.NEVER), **BY_BREAKER), actions.Wait)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import Agent, Discovery, Event, State, Status, Task
+from liza.rules.model import Agent, BreakerTrip, CircuitBreaker, Discovery, Event, State, Status, Task
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.planning import Trigger, claim_planning, end_planning, find_triggers, next_trigger
-from tests.unit.boards import NOW, agents, board, task
+from tests.unit.boards import NOW, agents, board, later, task
 
 
 def fingerprint(state: State) -> str:
@@ -85,3 +85,46 @@ def test_a_trigger_that_waits_for_a_person_does_not_hide_the_next_one() -> None:
     later_one = replace(state, discovered=(urgent, replace(urgent, id="d-2")))
     assert getattr(next_trigger(later_one), "name", "") == "IMMEDIATE_DISCOVERY"
     assert claim_planning(later_one, "planner-1", NOW)[0].planning.exhausted == ("BLOCKED_TASKS|t|1",)
+
+
+def tripped(*severities: str, resolved: bool = False) -> State:
+    trips = tuple(
+        BreakerTrip(
+            time=later(number),
+            trigger="review_loop",
+            severity=severity,
+            subject=f"t{number}",
+            detail=f"t{number} had 6 rejections",
+            tasks=(f"t{number}",),
+            resolved=later(60) if resolved else None,
+        )
+        for number, severity in enumerate(severities)
+    )
+    return board(task("t0"), agents=agents("planner-1"), circuit_breaker=CircuitBreaker(history=trips))
+
+
+@pytest.mark.parametrize(
+    ("state", "ids"),
+    [
+        (tripped("warn"), [("t0",)]),
+        (tripped("warn", "checkpoint"), [("t0", "t1")]),
+        (tripped("checkpoint", resolved=True), []),
+        (tripped("halt"), []),
+        (tripped("warn", "halt"), []),
+    ],
+)
+def test_an_open_trip_wakes_a_planner_unless_only_a_person_resolves_it(
+    state: State, ids: list[tuple[str, ...]]
+) -> None:
+    triggers = find_triggers(state)
+    assert [trigger.ids for trigger in triggers] == ids
+    assert all(trigger.name == "BREAKER_TRIPPED" and "t0 had 6 rejections" in trigger.facts for trigger in triggers)
+
+
+def test_another_trip_is_a_new_reason_to_plan_and_one_that_stays_open_waits_for_a_person() -> None:
+    assert fingerprint(tripped("warn")) != fingerprint(tripped("warn", "warn"))
+    state = tripped("checkpoint")
+    for _ in range(2):
+        state, run = claim_planning(state, "planner-1", NOW)
+        state = end_planning(state, run)
+    assert "the circuit breaker tripped (t0), and 2 planning sessions changed nothing" in str(next_trigger(state))

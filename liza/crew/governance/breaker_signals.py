@@ -28,8 +28,8 @@ def clear_signals(crew: Crew) -> tuple[str, ...]:
     """Clear the signals that the circuit breaker set; return their names. Raises LizaError, OSError."""
     cleared = []
     for name in open_trips.SIGNAL_OF_SEVERITY.values():
-        text = signals.read_signal_text(crew.paths, name) or ""
-        author = text.partition("\n")[0].partition(" ")[2]
-        if author == open_trips.BREAKER_AUTHOR and signals.clear_signal(crew.paths, name):
+        if signals.read_author(crew.paths, name) == open_trips.BREAKER_AUTHOR and signals.clear_signal(
+            crew.paths, name
+        ):
             cleared.append(name)
     return tuple(cleared)

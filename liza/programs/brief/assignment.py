@@ -44,6 +44,10 @@ These merges may not be fixed any more. Find the root cause, and supersede with 
     WakeTrigger.HYPOTHESIS_EXHAUSTION: """\
 Two coders failed here. Trying again is not a plan: the task, or what it assumes, is wrong. Supersede it, and state the
 root cause.""",
+    WakeTrigger.BREAKER_TRIPPED: """\
+`{liza} breaker` shows what tripped, with the events. Find the root cause; it is rarely the last error. Change the plan
+so that it goes away, then `{liza} breaker resolve "the root cause, and what you changed"`. A trip of the severity
+checkpoint stops the crew until then. If only a person can remove the cause, say so and end.""",
     WakeTrigger.IMMEDIATE_DISCOVERY: """\
 An agent reports something that cannot wait. Make it a task: `{liza} task add --from-discovery ID --id …`. Or say why it
 can wait: `{liza} report resolve ID "why"`. Until one of the two is done, it is open.""",

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.governance.breaker_patterns import BreakerFinding, Judged, severity_of
-from liza.rules.governance.open_trips import PLACEHOLDER, RESOLVE_COMMAND, open_trips
+from liza.rules.governance.open_trips import HALT, PLACEHOLDER, RESOLVE_COMMAND, open_trips
 from liza.rules.model import BreakerTrip, State
 from liza.rules.paths import is_person
 from liza.rules.value_classes import replace
@@ -61,7 +61,7 @@ def resolve_trips(state: State, by: str, root_cause: str, now: datetime) -> Stat
     trips = open_trips(state)
     if not trips:
         raise Refused("no trip of the circuit breaker is open", "liza breaker")
-    halts = [trip.trigger for trip in trips if trip.severity == "halt"]
+    halts = [trip.trigger for trip in trips if trip.severity == HALT]
     if halts and not is_person(by):
         raise Refused(f"only a person resolves a halt ({', '.join(halts)})", "liza breaker")
     history = tuple(

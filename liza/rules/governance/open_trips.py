@@ -11,7 +11,9 @@ from typing import Final
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.model import BreakerTrip, State
 
-SIGNAL_OF_SEVERITY: Final = {"checkpoint": "CHECKPOINT", "halt": "PAUSE"}
+CHECKPOINT: Final = "checkpoint"
+HALT: Final = "halt"
+SIGNAL_OF_SEVERITY: Final = {CHECKPOINT: "CHECKPOINT", HALT: "PAUSE"}
 PLACEHOLDER: Final = "ROOT CAUSE"
 RESOLVE_COMMAND: Final = f'liza breaker resolve "{PLACEHOLDER}"'
 BREAKER_AUTHOR: Final = "circuit-breaker"

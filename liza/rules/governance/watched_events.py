@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from liza.rules.formatting.times import format_time
+from liza.rules.governance.text_similarity import normalize_text
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import BreakerSettings, State
 from liza.rules.value_classes import Value
@@ -64,13 +65,18 @@ def collect_events(state: State, now: datetime) -> tuple[WatchedEvent, ...]:
 
 
 def _collect_reports(state: State, start: datetime, now: datetime) -> list[WatchedEvent]:
+    """Return the reports. What one reporter repeats counts once: one agent must not trip the breaker by repetition."""
     recent = [anomaly for anomaly in state.anomalies if start < anomaly.timestamp <= now]
-    reports = []
+    reports, counted = [], set()
     for anomaly in recent:
         task = state.task(anomaly.task) if anomaly.task else None
         spec = str(anomaly.details.get("spec", "")) or (task.spec_ref if task is not None else "")
         text = str(anomaly.details.get("error_pattern") or anomaly.details.get("text") or "")
         name = REPORT + anomaly.type
+        key = (anomaly.reporter, name, anomaly.task, spec, normalize_text(text))
+        if key in counted:
+            continue
+        counted.add(key)
         reports.append(WatchedEvent(anomaly.timestamp, anomaly.task or "", name, text, spec.partition("#")[0]))
     return reports
 

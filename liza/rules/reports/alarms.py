@@ -41,7 +41,12 @@ MAX_HELD_UP = 3
 """Number of held-up sessions of a task in a row that raises an alarm. They count for no limit that would stop them."""
 
 
-_OWN_ALARMS = (WakeTrigger.BLOCKED_TASKS, WakeTrigger.HYPOTHESIS_EXHAUSTION, WakeTrigger.IMMEDIATE_DISCOVERY)
+_OWN_ALARMS = (
+    WakeTrigger.BREAKER_TRIPPED,
+    WakeTrigger.BLOCKED_TASKS,
+    WakeTrigger.HYPOTHESIS_EXHAUSTION,
+    WakeTrigger.IMMEDIATE_DISCOVERY,
+)
 """Planning triggers that have their own alarm with its own command."""
 
 

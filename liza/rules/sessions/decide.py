@@ -41,6 +41,7 @@ from liza.rules.sessions.actions import (
 from liza.rules.sessions.rests import CRASH_WINDOW, MAX_CRASHES_IN_WINDOW
 from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of
 from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situation
+from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.claims import is_last_end_blameless
 from liza.rules.tasks.picking import LimitReached, NoTask
@@ -250,7 +251,7 @@ def _crash_loop(at: Situation) -> Action | None:
 
 def _continue_work(at: Situation, work: CurrentWork) -> Action:
     halted = _wait_for_signal(at)
-    if halted:
+    if halted and not (work.kind == WorkKind.PLANNING and _may_plan_at_checkpoint(at, at.state.planning.trigger)):
         return halted
     if at.supervisor.rest_seconds > 0:
         left = _lease_left(at, work)
@@ -289,10 +290,30 @@ def _wait_for_signal(at: Situation) -> Wait | None:
     return None
 
 
+def _may_plan_at_checkpoint(at: Situation, trigger: str | None) -> bool:
+    """Return whether a planner may plan for this trigger although a signal is set.
+
+    A CHECKPOINT of the circuit breaker waits for a root cause, which a planner may find. A signal of a person, a halt,
+    and a budget that is used up stop planners, too.
+    """
+    is_checkpoint = at.signals == ("CHECKPOINT",) == at.signals_of_breaker
+    return is_checkpoint and trigger == WakeTrigger.BREAKER_TRIPPED and at.budget.over_budget is None
+
+
+def _plan_at_checkpoint(at: Situation) -> ClaimPlanning | None:
+    """Return the claim of a planner that looks for the cause of a trip while the trip stops the crew; else None."""
+    if role_of(at.agent) != "planner" or at.supervisor.rest_seconds > 0:
+        return None
+    trigger = planning.next_trigger(at.state, at.evidence)
+    if isinstance(trigger, str) or not _may_plan_at_checkpoint(at, trigger.name):
+        return None
+    return ClaimPlanning(trigger.name)
+
+
 def _look_for_work(at: Situation) -> Action:
     halted = _wait_for_signal(at)
     if halted:
-        return halted
+        return _plan_at_checkpoint(at) or halted
     merge = _merge(at)
     if merge is not None:
         return merge

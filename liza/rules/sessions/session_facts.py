@@ -144,13 +144,17 @@ class BudgetState(Value):
 
 
 class Situation(Value):
-    """All facts that a decision depends on. ``message_step``: the next delivery step of a message."""
+    """All facts that a decision depends on. ``message_step``: the next delivery step of a message.
+
+    ``signals_of_breaker``: those of ``signals`` that the circuit breaker set, not a person.
+    """
 
     agent: str
     state: State
     now: datetime
     evidence: Evidence = _NO_EVIDENCE
     signals: tuple[str, ...] = ()
+    signals_of_breaker: tuple[str, ...] = ()
     session: SessionFacts | None = None
     job: str | None = None
     supervisor: SupervisorFacts = SupervisorFacts()

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from liza.rules.errors import NotOwner, Refused
+from liza.rules.governance.open_trips import HALT, describe_trip, open_trips
 from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import agent_of, role_of
@@ -24,6 +25,7 @@ S = Status
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
 WAKE_REASONS: dict[str, str] = {
     WakeTrigger.INITIAL_PLANNING: "there are no tasks yet",
+    WakeTrigger.BREAKER_TRIPPED: "the circuit breaker tripped",
     WakeTrigger.IMMEDIATE_DISCOVERY: "something was found that cannot wait",
     WakeTrigger.HYPOTHESIS_EXHAUSTION: "two coders failed at a task",
     WakeTrigger.BLOCKED_TASKS: "a task asks something",
@@ -62,7 +64,7 @@ def find_triggers(state: State, evidence: Evidence = _NO_EVIDENCE) -> tuple[Trig
         return ()
     if not state.tasks and not state.archived.total:
         return (Trigger(WakeTrigger.INITIAL_PLANNING, (), state.goal.description, (state.goal.description,)),)
-    triggers: list[Trigger] = []
+    triggers = _breaker_tripped(state)
     urgent = [discovery for discovery in state.discovered if discovery.is_urgent]
     exhausted = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) >= MAX_FAILED_CODERS]
     blocked = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) < MAX_FAILED_CODERS]
@@ -76,6 +78,19 @@ def find_triggers(state: State, evidence: Evidence = _NO_EVIDENCE) -> tuple[Trig
         triggers.append(_blocked_trigger(WakeTrigger.BLOCKED_TASKS, blocked))
     triggers += _unmergeable(state, evidence) + _sprint_complete(state)
     return tuple(triggers)
+
+
+def _breaker_tripped(state: State) -> list[Trigger]:
+    """Return a trigger for the open trips of the circuit breaker; none if one is a halt, which only a person resolves.
+
+    A trip that is added while others are open is a new reason to plan.
+    """
+    trips = open_trips(state)
+    if not trips or any(trip.severity == HALT for trip in trips):
+        return []
+    ids = tuple(sorted({task for trip in trips for task in trip.tasks}))
+    version = tuple(f"{trip.trigger}@{trip.time:%Y-%m-%dT%H:%M:%SZ}" for trip in trips)
+    return [Trigger(WakeTrigger.BREAKER_TRIPPED, ids, "; ".join(map(describe_trip, trips)), version)]
 
 
 def _blocked_trigger(name: WakeTrigger, tasks: list[Task]) -> Trigger:
