@@ -87,7 +87,11 @@ def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -
 def _read_file(crew: Crew, commit: str, path: str, limit: int) -> bytes | None:
     """Return a file at a commit; None if it has no such file, or only a larger one. Raises GitFailed."""
     name = f"{commit}:{path}"
-    if "\n" in path or crew.git.run("cat-file", "-t", name, codes=(0, 1, 128)).stdout.strip() != b"blob":
+    if (
+        "\n" in path
+        or "\0" in path
+        or crew.git.run("cat-file", "-t", name, codes=(0, 1, 128)).stdout.strip() != b"blob"
+    ):
         return None
     size = int(crew.git.run("cat-file", "-s", name, codes=(0,)).stdout)
     return crew.git.run("cat-file", "blob", name, codes=(0,)).stdout if size <= limit else None

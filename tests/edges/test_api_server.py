@@ -421,9 +421,34 @@ def test_a_task_is_done_through_the_api_alone(api: Api) -> None:
     run = api.crew.task("task-1").review_run
     assert run is not None
     reviewer = api.worker(run, "task-1")
+    comment = {"path": "task-1.txt", "line": 7, "text": "rounds down"}
+    rejection = {"verdict": "reject", "reason": "1. wrong", "comments": [comment]}
+    reply = reviewer.post("/v1/runs/{run}/verdict", rejection)
+    assert (reply.status, reply.data["code"]) == (422, "usage")
+    assert "task-1.txt has 1 line at the reviewed commit" in reply.data["detail"]
     verdict = reviewer.post("/v1/runs/{run}/verdict", {"verdict": "approve", "reason": "read it, ran it"})
     assert (verdict.status, verdict.data["status"]) == (200, "APPROVED")
     assert api.crew.task("task-1").approved_by == "code-reviewer-1"
+
+
+def test_a_rejection_through_the_api_has_comments_on_lines_of_the_reviewed_commit(api: Api) -> None:
+    api.crew.work_by_hand("task-1")
+    api.crew.prepare("submit", cwd=api.crew.root / ".worktrees/task-1")
+    api.crew.prepare("claim", "task-1", "--agent", "code-reviewer-1")
+    run = api.crew.task("task-1").review_run
+    assert run is not None
+    reviewer = api.worker(run, "task-1")
+    comment = {"path": "task-1.txt", "line": 1, "text": "rounds down"}
+    for wrong in ({"line": 0}, {"path": "a\nb"}, {"path": "a\0b"}, {"text": ""}, {"colour": 1}):
+        body = {"verdict": "reject", "reason": "1. wrong", "comments": [{**comment, **wrong}]}
+        reply = reviewer.post("/v1/runs/{run}/verdict", body)
+        assert (reply.status, reply.data["code"]) == (400, "invalid-request"), wrong
+    praise = {"verdict": "approve", "reason": "ran it", "comments": [comment]}
+    assert reviewer.post("/v1/runs/{run}/verdict", praise).data["code"] == "usage"
+    rejection = {"verdict": "reject", "reason": "1. wrong", "comments": [comment]}
+    assert reviewer.post("/v1/runs/{run}/verdict", rejection).data["status"] == "REJECTED"
+    (kept,) = api.crew.task("task-1").review_comments
+    assert (kept.path, kept.line, kept.text, kept.quote) == ("task-1.txt", 1, "rounds down", "x")
 
 
 def test_a_run_that_lost_its_task_is_refused(api: Api) -> None:

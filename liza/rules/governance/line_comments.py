@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from liza.rules.errors import UsageError
+from liza.rules.formatting.counts import count_noun
 from liza.rules.model import LineComment
 
 MAX_COMMENTS: Final = 50
 """Maximum number of comments of one rejection."""
 MAX_COMMENT_TEXT: Final = 1000  # characters
+MAX_LINE: Final = 999_999_999
 MAX_QUOTED_LINE: Final = 200  # characters of the quoted line; the rest is cut
 MAX_FILE: Final = 4 << 20  # bytes of a file whose line can be quoted
 _EXAMPLE: Final = 'liza verdict reject "…" --task ID --comment src/tax.py:12 "rounds down"'
@@ -20,7 +22,7 @@ def parse_location(text: str) -> tuple[str, int]:
     """Return path and line of ``FILE:LINE``; lines count from 1. Raises UsageError."""
     path, _, number = text.strip().rpartition(":")
     path = path.removeprefix("./")
-    if not path or not number.isascii() or not number.isdigit() or len(number) > 9 or int(number) < 1:
+    if not path or not number.isascii() or not number.isdigit() or len(number) > 9 or not 1 <= int(number) <= MAX_LINE:
         raise UsageError(f"{text!r} is not a line of a file: expected FILE:LINE, such as src/tax.py:12", _EXAMPLE)
     return path, int(number)
 
@@ -52,7 +54,9 @@ def quote_comment(location: str, text: str, commit: str, data: bytes | None) -> 
     lines = data.decode(errors="replace").split("\n")
     count = len(lines) - (lines[-1] == "")
     if line > count:
-        raise UsageError(f"{path} has {count} lines at the reviewed commit {commit[:12]}, and no line {line}", hint)
+        raise UsageError(
+            f"{path} has {count_noun(count, 'line')} at the reviewed commit {commit[:12]}, and no line {line}", hint
+        )
     quote = lines[line - 1].rstrip()
     cut = quote if len(quote) <= MAX_QUOTED_LINE else f"{quote[:MAX_QUOTED_LINE]}…"
     return LineComment(path=path, line=line, text=text.strip(), quote=cut, commit=commit)

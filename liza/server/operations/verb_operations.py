@@ -17,6 +17,7 @@ from liza.server.operations.verb_requests import (
     ReportRequest,
     SubmitRequest,
     VerbAnswer,
+    VerdictComment,
     VerdictRequest,
     VerdictWord,
 )
@@ -60,7 +61,9 @@ def _block(call: Call) -> VerbAnswer:
 
 
 def _verdict(call: Call) -> VerbAnswer:
-    return _answer(verdict(call.crew, call.request.verdict.value, call.request.reason))
+    request: VerdictRequest = call.request
+    comments = [(f"{comment.path}:{comment.line}", comment.text) for comment in request.comments]
+    return _answer(verdict(call.crew, request.verdict.value, request.reason, comments=comments))
 
 
 def _heartbeat(call: Call) -> VerbAnswer:
@@ -125,8 +128,12 @@ VERB_OPERATIONS = (
         VERDICT,
         "Approve or reject the commit under review",
         _verdict,
-        VerdictRequest(verdict=VerdictWord.APPROVE, reason="ran npm test: 214 pass"),
-        "APPROVED",
+        VerdictRequest(
+            verdict=VerdictWord.REJECT,
+            reason="1. the total is not rounded",
+            comments=(VerdictComment(path="src/tax.js", line=12, text="rounds down; the spec says half up"),),
+        ),
+        "REJECTED",
         "stop now",
     ),
     _verb(

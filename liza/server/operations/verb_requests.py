@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from liza.rules.governance.line_comments import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
 from liza.rules.tasks.claims import MAX_EXTENSION, MAX_REASON
 from liza.worker.api_answers import WorkerAnswer
 from liza.worker.api_requests import WorkerRequest
@@ -54,11 +55,23 @@ class BlockRequest(WorkerRequest, frozen=True, kw_only=True):
     questions: Annotated[tuple[Line, ...], msgspec.Meta(min_length=1, max_length=3)]
 
 
+class VerdictComment(WorkerRequest, frozen=True, kw_only=True):
+    """A comment of a rejection on a line, which counts from 1, of a file at the reviewed commit.
+
+    ``path`` is relative to the root of the repository.
+    """
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4_096, pattern=r"^[^\x00-\x1f]+$")]
+    line: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINE)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_COMMENT_TEXT)]
+
+
 class VerdictRequest(WorkerRequest, frozen=True, kw_only=True):
-    """Decide the review. ``reason``: what was run and seen, or what is wrong."""
+    """Decide the review. ``reason``: what was run and seen, or what is wrong. ``comments``: only with a rejection."""
 
     verdict: VerdictWord
     reason: Text
+    comments: Annotated[tuple[VerdictComment, ...], msgspec.Meta(max_length=MAX_COMMENTS)] = ()
 
 
 class HeartbeatRequest(WorkerRequest, frozen=True, kw_only=True):
