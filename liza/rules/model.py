@@ -54,6 +54,11 @@ class FrozenStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class AlignmentNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a planning session decided, and how far the goal is met; or what a person changed in the goal.
+
+    ``event`` is the run of the planner, or the person.
+    """
+
     timestamp: datetime | None = None
     event: str = ""
     summary: str = ""

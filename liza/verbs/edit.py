@@ -139,7 +139,8 @@ def edit_goal(crew: Crew) -> Result:
     change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="is the goal's document", triggered_by=by)
     with crew.change(by, "edit goal") as tx:
         # Another change of the goal, such as its status, stays.
-        tx.state = replace(tx.state, goal=replace(tx.state.goal, description=description, spec_ref=spec))
+        edited = replace(tx.state.goal, description=description, spec_ref=spec)
+        tx.state = replace(tx.state, goal=goal_text.note_edit(tx.state.goal, edited, by, crew.clock.now()))
         if spec != goal.spec_ref:
             tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
     return Result("changed", None, None, "liza status", {"description": description, "spec_ref": spec})

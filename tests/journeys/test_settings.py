@@ -162,4 +162,8 @@ def test_the_goal_and_its_document_are_edited_and_a_document_that_is_missing_is_
     goal = crew.state().goal
     assert (goal.description, goal.spec_ref) == ("Each file is there", "README.md")
     assert crew.state().spec_changes[-1].spec == "README.md"
+    (note,) = goal.alignment_history
+    assert note.event.startswith("human:")
+    assert "; the goal is: Each file is there" in note.summary
+    assert "the document is README.md, not .liza/specs/goal.md; the goal is: Each" in crew.liza("status")
     crew.liza("edit", "goal", "--goal", code=2, EDITOR="true")

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
 from liza.rules.model import AlignmentNote, Handoff, MergeInProgress, State
+from liza.rules.reports import goal_text
 from liza.rules.reports.narration import find_news
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.tasks import backlog, coding, reviews
@@ -67,6 +68,22 @@ def test_a_planners_decision_and_the_end_of_the_goal_are_told() -> None:
     assert told(before, after) == [
         ("planner-1", "decided: enough"),
         ("planner-1", "the goal is COMPLETED: liza land --merge brings it into your branch"),
+    ]
+
+
+def test_an_edit_of_the_goal_is_told_as_a_persons_and_ends_no_goal() -> None:
+    before = board()
+    edited = goal_text.note_edit(
+        before.goal, replace(before.goal, description="more", spec_ref="b.md"), "human:ann.lee", NOW
+    )
+    decided = AlignmentNote(timestamp=NOW, event="planner-1.3", summary="enough")
+    assert told(before, replace(before, goal=edited)) == [
+        ("human:ann.lee", "edited the goal: the document is b.md; the goal is: more")
+    ]
+    notes = (decided, *edited.alignment_history)
+    done = replace(edited, status="COMPLETED", alignment_history=notes)
+    assert told(replace(before, goal=replace(edited, alignment_history=notes)), replace(before, goal=done)) == [
+        ("planner-1", "the goal is COMPLETED: liza land --merge brings it into your branch")
     ]
 
 

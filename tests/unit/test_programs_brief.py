@@ -16,6 +16,7 @@ from liza.programs.brief.quoting import TRUNCATED, sanitize, strip_block, strip_
 from liza.repo.hiding import _filter
 from liza.rules.model import (
     Agent,
+    AlignmentNote,
     Anomaly,
     Answer,
     BreakerTrip,
@@ -266,6 +267,16 @@ def test_a_planner_sees_open_reports_changed_specs_and_the_other_agents_each_bou
     assert len(made.assignment.encode()) < 250_000
     quiet = brief_writer.compose_brief(context("planner-1.3", None))
     assert "report resolve" not in quiet.block
+
+
+def test_a_planner_sees_what_was_decided_before_and_a_coder_does_not() -> None:
+    notes = tuple(AlignmentNote(timestamp=NOW, event=f"planner-1.{n}", summary=f"decision {n}") for n in range(30))
+    goal = Goal(id="goal", status="IN_PROGRESS", description="Customers can pay", alignment_history=notes)
+    made = brief_writer.compose_brief(context("planner-1.3", None, goal=goal))
+    assert "planner-1.29 at 2026-11-20T12:00:00Z: decision 29" in made.block
+    assert ("decision 27" in made.block, "decision 26" in made.block) == (True, False)
+    assert ("decision 10" in made.assignment, "decision 9\n" in made.assignment) == (True, False)
+    assert "decision" not in brief_writer.compose_brief(context(goal=goal)).assignment
 
 
 def test_a_coder_is_shown_the_document_of_the_goal_in_one_line() -> None:

@@ -32,7 +32,7 @@ from liza.cli.render.text_formats import format_local_time
 from liza.rules.errors import UsageError
 from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.times import format_time
-from liza.rules.model import Answer, Event, Goal, Status, Task
+from liza.rules.model import AlignmentNote, Answer, Event, Goal, Status, Task
 from liza.rules.project import test_proof
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -58,6 +58,13 @@ def summary(**fields: Any) -> dict[str, Any]:
         "cost": cost(),
     }
     return {**base, **fields}
+
+
+def test_a_status_shows_the_last_decision_in_one_line() -> None:
+    notes = tuple(AlignmentNote(timestamp=NOW, event=f"planner-1.{n}", summary=f"two\nlines {n}") for n in (1, 2))
+    goal = asdict(Goal(id="goal", description="g", status="IN_PROGRESS", alignment_history=notes))
+    line = render_crew.format_status(summary(goal=goal), False).splitlines()[1]
+    assert line == f"last decision (planner-1.2, {format_local_time(NOW)}): two lines 2"
 
 
 def test_the_first_line_counts_the_tasks_and_says_what_is_not_known_of_the_cost() -> None:

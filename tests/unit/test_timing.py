@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from liza.rules.model import Event, Goal, Status, Task
+from liza.rules.model import AlignmentNote, Event, Goal, Status, Task
 from liza.rules.reports import timings
 from tests.unit.boards import board
 
@@ -43,3 +43,6 @@ def test_what_waits_at_the_same_time_is_counted_once_and_the_goal_ends_when_it_w
     assert timings.waiting_seconds(state, at(60)) == 10 * 60
     goal = Goal(id="goal", description="g", status="IN_PROGRESS", created=at(0))
     assert timings.goal_seconds(replace(state, goal=goal), at(60)) == 3600
+    notes = (AlignmentNote(timestamp=at(30), event="planner-1.2"), AlignmentNote(timestamp=at(50), event="human:ann"))
+    reached = replace(goal, status="COMPLETED", alignment_history=notes)
+    assert timings.goal_seconds(replace(state, goal=reached), at(60)) == 1800

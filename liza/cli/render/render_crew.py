@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from liza.cli.render.columns import align_columns, paint
-from liza.cli.render.text_formats import shorten_line
+from liza.cli.render.text_formats import format_local_time, shorten_line
 from liza.cli.render.text_formats import shorten_program as program_of
 from liza.crew.commits_ahead import CommitsAhead
 from liza.rules.alarm_kinds import CONTAINED_NOTICES, AlarmKind
 from liza.rules.formatting import toml_text
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.durations import format_duration
+from liza.rules.model import AlignmentNote
 from liza.rules.project.test_proof import NO_SOURCE
 from liza.rules.statuses import AgentStatus, GoalStatus
 
@@ -63,7 +64,7 @@ def format_status(summary: Row, colour: bool) -> str:
     """
     goal = paint(shorten_line(summary["goal"]["description"], 70), "bold", colour)
     parts = [f"{goal}   {_group_counts(summary)}    {_cost(summary['cost'])}"]
-    parts += _goal_end_lines(summary)
+    parts += [*_goal_end_lines(summary), *_decision_lines(summary)]
     doubt = summary["tests"]["not_proved"]
     is_reported = doubt == NO_SOURCE or any(alarm["kind"] == AlarmKind.TESTS_ELSEWHERE for alarm in summary["alerts"])
     if doubt and not is_reported:
@@ -133,6 +134,16 @@ def _server_lines(summary: Row) -> list[str]:
         return ["the worker API is not served now, work continues: less .liza/logs/server.log"]
     times = count_noun(failure["count"], "start")
     return [f"the worker API is not served, {times} failed, work continues: {failure['reason']}: {failure['next']}"]
+
+
+def _decision_lines(summary: Row) -> list[str]:
+    """Return the last decision of a planner or edit of the goal."""
+    notes: Sequence[AlignmentNote] = summary["goal"]["alignment_history"]
+    if not notes:
+        return []
+    note = notes[-1]
+    when = "" if note.timestamp is None else f", {format_local_time(note.timestamp)}"
+    return [f"last decision ({note.event or 'unknown'}{when}): {shorten_line(note.summary, 120)}"]
 
 
 def _goal_end_lines(summary: Row) -> list[str]:

@@ -16,10 +16,12 @@ from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.governance.line_comments import format_comment
 from liza.rules.model import Task
 from liza.rules.paths import Paths
+from liza.rules.reports.goal_text import describe_note
 from liza.rules.statuses import WakeTrigger
 
 MAX_REPORTS = 50  # open discoveries, and open anomalies, in an assignment
 MAX_SPEC_CHANGES = 5  # the newest ones
+MAX_DECISIONS = 20  # of planners, and edits of the goal; the newest ones
 MAX_REPORT = 2000  # maximum bytes of one of them
 _DOCUMENTS = {
     "planner": ("task-lifecycle.md", "circuit-breaker.md", "agent-initialization.md"),
@@ -159,6 +161,10 @@ def _planner_sections(context: BriefContext) -> list[str]:
     sections += [
         _field("ANOMALY", truncate_text(describe_anomaly(name, anomaly), MAX_REPORT))
         for name, anomaly in anomalies[-MAX_REPORTS:]
+    ]
+    sections += [
+        _field("DECIDED BEFORE", truncate_text(describe_note(note), MAX_REPORT))
+        for note in context.state.goal.alignment_history[-MAX_DECISIONS:]
     ]
     changes = context.state.spec_changes[-MAX_SPEC_CHANGES:]
     sections += [

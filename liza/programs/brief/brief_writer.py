@@ -24,6 +24,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.targets import target_branch
 from liza.rules.model import Task
 from liza.rules.paths import branch_of
+from liza.rules.reports.goal_text import describe_note
 from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.context_rules import SectionType, TextSection
@@ -32,6 +33,7 @@ LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block
 MAX_COMMITS = 5
 MAX_ANSWERS = 3
 MAX_TRIPS = 3
+MAX_DECISIONS = 3
 MAX_NOTES = 3
 MAX_DISCOVERIES = 4
 MAX_ANOMALIES = 3
@@ -221,6 +223,7 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
         f"Read the spec first: {context.spec_path(state.goal.spec_ref)}",
         f"WHY YOU WERE WOKEN  {context.wake_trigger}: {quote_lines(context.wake_facts, MIDDLE)}"
         + (f" ({quote_line(', '.join(context.wake_ids), 400)})" if context.wake_ids else ""),
+        *_last_decisions(context),
         *_open_questions(context),
         *_open_reports(context),
         *_other_agents(context),
@@ -247,7 +250,8 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
             if context.wake_trigger == WakeTrigger.SPRINT_COMPLETE
             else []
         ),
-        f'END: {liza} handoff "what you decided and why" --done , then stop. Changing nothing is an answer; say why.',
+        f'END: {liza} handoff "what you decided and why, what the goal still lacks" --done , then stop.',
+        "Changing nothing is an answer; say why. The next planner and the person read it.",
     )
     return [
         _role_section(context, "You write tasks, never code."),
@@ -256,6 +260,13 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
         TextSection(SectionType.CHECKPOINT, (f"NOW  {describe_sprint(context)}",)),
         TextSection(SectionType.DIRECTIVE, directive),
     ]
+
+
+def _last_decisions(context: BriefContext) -> list[str]:
+    """Return the last decisions of planners and edits of the goal; the assignment has more."""
+    notes = context.state.goal.alignment_history[-MAX_DECISIONS:]
+    lines = [f"  {quote_line(describe_note(note), 250)}" for note in notes]
+    return ["DECIDED BEFORE, the newest last:", *lines] if lines else []
 
 
 def _open_trip_lines(context: BriefContext) -> list[str]:

@@ -1,11 +1,14 @@
-"""The goal as a text for an editor: its document and its description. Pure."""
+"""The goal as a text for an editor, and the notes on its alignment: decisions of planners and edits. Pure."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from liza.rules.errors import UsageError
-from liza.rules.model import Goal
+from liza.rules.formatting.times import format_time
+from liza.rules.model import AlignmentNote, Goal
+from liza.rules.value_classes import replace
 
 _SPEC: Final = "spec:"
 _NOTE: Final = "# The document of the goal (committed, or below .liza/specs/); then what the crew should achieve."
@@ -26,3 +29,18 @@ def parse_goal(text: str) -> tuple[str, str]:
     if not description:
         raise UsageError("the goal has no description", "liza edit --goal")
     return description, specs[0]
+
+
+def note_edit(before: Goal, after: Goal, by: str, now: datetime) -> Goal:
+    """Return ``after`` with a note that says what ``by`` changed in description and document."""
+    former = f", not {before.spec_ref}" if before.spec_ref else ""
+    changes = [f"the document is {after.spec_ref}{former}"] * (after.spec_ref != before.spec_ref)
+    changes += [f"the goal is: {after.description}"] * (after.description != before.description)
+    note = AlignmentNote(timestamp=now, event=by, summary="; ".join(changes))
+    return replace(after, alignment_history=(*after.alignment_history, note))
+
+
+def describe_note(note: AlignmentNote) -> str:
+    """Return a note as one text: author, time, text."""
+    when = f" at {format_time(note.timestamp)}" if note.timestamp is not None else ""
+    return f"{note.event or 'unknown'}{when}: {note.summary}"

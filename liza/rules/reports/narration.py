@@ -67,9 +67,11 @@ def _added(tasks: list[Task]) -> Iterator[NewsItem]:
 
 def _ended(before: State, after: State) -> Iterator[NewsItem]:
     for note in after.goal.alignment_history[len(before.goal.alignment_history) :]:
-        yield NewsItem(note.event.rpartition(".")[0], f"decided: {_short(note.summary)}")
+        edited = is_person(note.event)
+        who = note.event if edited else note.event.rpartition(".")[0]
+        yield NewsItem(who, f"{'edited the goal' if edited else 'decided'}: {_short(note.summary)}")
     if after.goal.status != before.goal.status:
-        notes = after.goal.alignment_history
+        notes = [note for note in after.goal.alignment_history if not is_person(note.event)]
         who = notes[-1].event.rpartition(".")[0] if notes else ""
         next_step = (
             ": liza land --merge brings it into your branch" if after.goal.status == GoalStatus.COMPLETED else ""

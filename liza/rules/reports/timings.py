@@ -7,6 +7,7 @@ from datetime import datetime
 
 from liza.rules.history_events import ANSWER_EVENTS, QUESTION_EVENTS, HistoryEvent
 from liza.rules.model import FINAL_STATUSES, Event, State, Status, Task
+from liza.rules.paths import is_person
 from liza.rules.statuses import GoalStatus
 from liza.rules.tasks import drafts
 from liza.rules.value_classes import Value
@@ -35,7 +36,8 @@ def goal_seconds(state: State, now: datetime) -> int | None:
     began = state.goal.created or state.sprint.timeline.started
     if began is None:
         return None
-    ends = [note.timestamp for note in state.goal.alignment_history if note.timestamp is not None]
+    decisions = (note for note in state.goal.alignment_history if not is_person(note.event))
+    ends = [note.timestamp for note in decisions if note.timestamp is not None]
     over = max(ends) if ends and state.goal.status != GoalStatus.IN_PROGRESS else now
     return max(0, int((over - began).total_seconds()))
 
