@@ -326,12 +326,9 @@ class SpecChange(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     triggered_by: str = ""
 
 
-class SprintScope(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    planned: tuple[str, ...] = ()
-    stretch: tuple[str, ...] = ()
-
-
 class Timeline(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Times of a sprint. A person writes ``deadline`` and ``checkpoint_at``, Liza the others."""
+
     started: datetime | None = None
     deadline: datetime | None = None
     checkpoint_at: datetime | None = None
@@ -340,8 +337,6 @@ class Timeline(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Sprint(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     id: str = "sprint-1"
-    goal_ref: str = "goal"
-    scope: SprintScope = SprintScope()
     timeline: Timeline = Timeline()
     status: str = "IN_PROGRESS"
     metrics: dict[str, Any] = {}
@@ -368,11 +363,9 @@ class BreakerTrip(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CircuitBreaker(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """The circuit breaker. ``status`` is TRIGGERED while a trip is open, ``current_trigger`` is that of the newest."""
+    """The circuit breaker. ``status`` is TRIGGERED while a trip is open."""
 
-    last_check: datetime | None = None
     status: str = "OK"
-    current_trigger: str | None = None
     history: tuple[BreakerTrip, ...] = ()
 
 
@@ -574,7 +567,6 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     lease_duration: int = 300
     hung_after: int = 1800
     poll_interval: int = 30
-    wait_interval: int = 30
     archive_after: int = 200
     ready_timeout: int | None = None
     answer_timeout: int = 300

@@ -60,6 +60,7 @@ def show_agent(crew: Crew, name: str) -> dict[str, Any]:
         **agent_row(crew, state, name, crew.gather_evidence(state), signals.active_signals(crew.paths)),
         "runs": agent.runs,
         "iterations_total": agent.iterations_total,
+        "context_percent": agent.context_percent,
         "heartbeat": agent.heartbeat,
         "notes": [note.message for note in state.human_notes if note.recipient == name],
         "work": work,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from liza.rules.model import AlignmentNote, Event, Goal, Status, Task
+from liza.rules.model import AlignmentNote, Event, Goal, Sprint, Status, Task, Timeline
 from liza.rules.reports import timings
 from tests.unit.boards import board
 
@@ -46,3 +46,5 @@ def test_what_waits_at_the_same_time_is_counted_once_and_the_goal_ends_when_it_w
     notes = (AlignmentNote(timestamp=at(30), event="planner-1.2"), AlignmentNote(timestamp=at(50), event="human:ann"))
     reached = replace(goal, status="COMPLETED", alignment_history=notes)
     assert timings.goal_seconds(replace(state, goal=reached), at(60)) == 1800
+    ended = Sprint(timeline=Timeline(ended=at(40)))
+    assert timings.goal_seconds(replace(state, goal=reached, sprint=ended), at(60)) == 2400

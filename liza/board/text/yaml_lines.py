@@ -12,7 +12,6 @@ _PROSE: Final = lazy_pattern(r"[A-Za-z][A-Za-z0-9,._/()+-]*(?: [A-Za-z0-9(/][A-Z
 _WORD_KEYS: Final = frozenset(("status", "role", "type", "severity", "urgency", "event", "permissions", "outcome")) | {
     "trigger",
     "integration_branch",
-    "current_trigger",
 }
 _PROSE_KEYS: Final = frozenset(("description", "done_when", "scope", "summary", "next_action", "approach")) | {
     "message",

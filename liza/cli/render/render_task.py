@@ -51,7 +51,9 @@ def format_task(task: Row, colour: bool) -> str:
     texts["review"] = "a person" if task.get("review") == "human" else ""
     lines += ["", _labelled_fields({**task, "now": format_activity(task), **texts}, labels)]
     if task["handoff"] is not None:
-        lines += _indent_text("handed over", f"{task['handoff'].summary}\nnext: {task['handoff'].next_action}")
+        used = task["handoff"].context_used
+        context = "" if used is None else f"\n{used}% of its context window was used"
+        lines += _indent_text("handed over", f"{task['handoff'].summary}\nnext: {task['handoff'].next_action}{context}")
     lines += [f"note: {note}" for note in task["notes"]]
     lines += ["", align_columns([_event_cells(event) for event in task["history"]])]
     return "\n".join(lines)
@@ -96,6 +98,7 @@ _TASK_LABELS: Final = {
     "failed_by": "failed by",
     "superseded_by": "superseded by",
     "supersedes": "supersedes",
+    "rescope_reason": "because",
 }
 _COMMIT_LABELS: Final[Mapping[str, str]] = {
     Status.READY_FOR_REVIEW: "commit in review",
@@ -115,6 +118,7 @@ _AGENT_LABELS: Final = {
     "why": "why",
     "runs": "runs",
     "iterations_total": "tries",
+    "context_percent": "context used, %",
     "heartbeat": "heartbeat",
 }
 

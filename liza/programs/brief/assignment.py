@@ -14,7 +14,7 @@ from liza.programs.brief.quoting import quote_line, sanitize, truncate_text
 from liza.rules.formatting.times import format_time
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.governance.line_comments import format_comment
-from liza.rules.model import Task
+from liza.rules.model import SpecChange, Task
 from liza.rules.paths import Paths
 from liza.rules.reports.goal_text import describe_note
 from liza.rules.statuses import WakeTrigger
@@ -102,7 +102,8 @@ def _coder_sections(context: BriefContext, task: Task) -> list[str]:
     if handoff is not None:
         sections.append(_field("HANDED OVER", handoff.summary))
         sections.append(_field("NEXT ACTION", handoff.next_action))
-        more = (handoff.approach, handoff.blockers, *handoff.next_steps)
+        files = f"files: {', '.join(handoff.files_modified)}" if handoff.files_modified else ""
+        more = (handoff.approach, handoff.blockers, *handoff.next_steps, files)
         sections += [_field("ALSO", "\n".join(text for text in more if text))] if any(more) else []
     sections += [_field("ANSWERED", f"{answer.question}\n→ {answer.answer}") for answer in task.answers]
     sections += [_field("TRIED BEFORE", "\n".join(task.attempted))] if task.attempted else []
@@ -167,10 +168,7 @@ def _planner_sections(context: BriefContext) -> list[str]:
         for note in context.state.goal.alignment_history[-MAX_DECISIONS:]
     ]
     changes = context.state.spec_changes[-MAX_SPEC_CHANGES:]
-    sections += [
-        _field("SPEC CHANGED", truncate_text(f"{change.spec} at {format_time(change.timestamp)}: {change.change}", 500))
-        for change in changes
-    ]
+    sections += [_field("SPEC CHANGED", truncate_text(_describe_spec_change(change), 500)) for change in changes]
     sections.append(_field("AGENTS", describe_agents(context).replace(", ", "\n") or "no others"))
     sections += [
         _field("GOAL", context.state.goal.description),
@@ -182,6 +180,11 @@ def _planner_sections(context: BriefContext) -> list[str]:
         )
     )
     return [*sections, _field("INSTRUCTIONS", _instructions(context, context.wake_trigger))]
+
+
+def _describe_spec_change(change: SpecChange) -> str:
+    by = f" by {change.triggered_by}" if change.triggered_by else ""
+    return f"{change.spec} at {format_time(change.timestamp)}{by}: {change.change}"
 
 
 def _instructions(context: BriefContext, what: str) -> str:

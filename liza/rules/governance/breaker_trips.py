@@ -29,9 +29,7 @@ def record_findings(state: State, findings: Iterable[BreakerFinding], now: datet
     trips = tuple(_make_trip(state, finding, now) for finding in fresh)
     breaker = replace(
         state.circuit_breaker,
-        last_check=now,
         status="TRIGGERED",
-        current_trigger=trips[-1].trigger,
         history=(*state.circuit_breaker.history, *trips),
     )
     return replace(state, circuit_breaker=breaker)
@@ -70,5 +68,5 @@ def resolve_trips(state: State, by: str, root_cause: str, now: datetime) -> Stat
         else trip
         for trip in state.circuit_breaker.history
     )
-    breaker = replace(state.circuit_breaker, status="OK", current_trigger=None, history=history)
+    breaker = replace(state.circuit_breaker, status="OK", history=history)
     return replace(state, circuit_breaker=breaker)

@@ -38,7 +38,8 @@ def goal_seconds(state: State, now: datetime) -> int | None:
         return None
     decisions = (note for note in state.goal.alignment_history if not is_person(note.event))
     ends = [note.timestamp for note in decisions if note.timestamp is not None]
-    over = max(ends) if ends and state.goal.status != GoalStatus.IN_PROGRESS else now
+    ended = state.sprint.timeline.ended or max(ends, default=None)
+    over = ended if ended is not None and state.goal.status != GoalStatus.IN_PROGRESS else now
     return max(0, int((over - began).total_seconds()))
 
 
