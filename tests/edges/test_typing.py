@@ -19,10 +19,10 @@ SOON = 4.0  # seconds within which a program that may be typed into is
 
 
 def script(crew: Crew, text: str) -> str:
-    """A file with this text."""
+    """A file with this text, by its name in the directory of the session: a path in /dev may be the terminal itself."""
     path = crew.root / "agent.sh"
     path.write_text(text)
-    return str(path)
+    return path.name
 
 
 def test_only_one_process_types_into_a_terminal_and_none_creates_the_directory_of_a_run_that_was_moved(
