@@ -1,7 +1,7 @@
 """Create the private environment of ``bin/liza``, ``bin/liza-agent`` and ``bin/test``.
 
 ``_environment.py ROOT ENV_DIR WHAT``: ROOT is the checkout, ENV_DIR is ``ROOT/.liza-venv/<checksum of pyproject.toml>``
-and WHAT is ``run`` or ``test``. Only the standard library is used: nothing is installed yet.
+and WHAT is ``run``, ``test`` or ``mutation``. Only the standard library is used: nothing is installed yet.
 
 An environment cannot be moved, so it is created in place, under a file lock that the system releases if its holder
 dies. The stamp is written last: an environment without a stamp is incomplete, and the next start creates it again. A
@@ -117,10 +117,14 @@ def only_one(home: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def dev_tools(root: Path) -> list[str]:
-    """Return the dev group of pyproject.toml. It is read here because older versions of pip do not know groups."""
-    table = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    return [tool for tool in table.get("dependency-groups", {}).get("dev", []) if isinstance(tool, str)]
+GROUPS = {"run": [], "test": ["dev"], "mutation": ["dev", "mutation"]}
+"""The groups of pyproject.toml that an environment has."""
+
+
+def tools_of(root: Path, what: str) -> list[str]:
+    """Return the tools of an environment. pyproject.toml is read here: older versions of pip do not know groups."""
+    groups = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("dependency-groups", {})
+    return [tool for group in GROUPS[what] for tool in groups.get(group, []) if isinstance(tool, str)]
 
 
 def run(argv: Sequence[str], root: Path, lock: int) -> None:
@@ -147,7 +151,7 @@ def is_made(root: Path, env_dir: Path, what: str) -> bool:
 
 def make(root: Path, env_dir: Path, what: str, way: Way, lock: int) -> None:
     """Create ``env_dir``, or add the test tools to a complete one. The stamp is written last."""
-    tools = dev_tools(root) if what == "test" else []
+    tools = tools_of(root, what)
     if not is_made(root, env_dir, "run"):
         if env_dir.exists():
             shutil.rmtree(env_dir)
