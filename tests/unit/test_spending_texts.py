@@ -1,0 +1,171 @@
+"""Usage and limits as people read them: each figure, and what is estimated or not known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from liza.rules.formatting.sizes import format_bytes
+from liza.rules.model import Budget
+from liza.rules.sessions import spending
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage, ToolTotal, UsageTotal
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def entry(used: TokenUsage | None, seconds: float = 10.0, **fields: Any) -> LedgerEntry:
+    facts = {"run": "coder-1.1", "kind": "work", "program": "claude", "outcome": "finished", "task": "t", "sprint": "s"}
+    return LedgerEntry(time=NOW, seconds=seconds, used=used, **{**facts, **fields})
+
+
+PRICED = entry(TokenUsage(input=1000, cached=400, output=200, cost=0.125))
+UNPRICED = entry(TokenUsage(input=30, output=4), program="codex")
+ESTIMATED = entry(TokenUsage(input=10, output=5, estimated=15))
+SILENT = entry(None, program="pi")
+
+
+@pytest.mark.parametrize(
+    ("spent", "text"),
+    [
+        ([], "0 sessions"),
+        ([SILENT], "1 session"),
+        ([SILENT, SILENT], "2 sessions"),
+        ([PRICED], "1 session, 1,200 tokens, $0.12"),
+        ([PRICED, PRICED], "2 sessions, 2,400 tokens, $0.25"),
+        ([UNPRICED], "1 session, 34 tokens, cost not known"),
+        ([PRICED, UNPRICED], "2 sessions, 1,234 tokens, at least $0.12 (1 of 2 sessions reported none)"),
+        ([ESTIMATED], "1 session, about 15 tokens (estimated), cost not known"),
+        ([UNPRICED, ESTIMATED], "2 sessions, about 49 tokens (15 of them estimated), cost not known"),
+        (
+            [PRICED, SILENT],
+            "2 sessions, at least 1,200 tokens; 1 of 2 sessions reported none, "
+            "at least $0.12 (1 of 2 sessions reported none)",
+        ),
+        ([entry(TokenUsage(cost=0.0))], "1 session, no tokens, $0.00"),
+        ([entry(TokenUsage()), SILENT], "2 sessions, tokens not known, cost not known"),
+    ],
+)
+def test_usage_is_told_with_what_is_estimated_or_not_known(spent: list[LedgerEntry], text: str) -> None:
+    assert spending.format_total(spending.sum_usage(spent)) == text
+
+
+def test_a_sum_has_each_figure_of_all_sessions() -> None:
+    total = spending.sum_usage([PRICED, UNPRICED, ESTIMATED, SILENT])
+    used = TokenUsage(input=1040, cached=400, output=209, cost=0.125, estimated=15)
+    assert total == UsageTotal(sessions=4, seconds=40.0, silent=1, unpriced=3, used=used)
+    assert TokenUsage(cost=1.0) + TokenUsage(cost=2.5) == TokenUsage(cost=3.5)
+    assert spending.sum_usage([]) == UsageTotal()
+
+
+def test_tools_add_up() -> None:
+    first, second = ToolTotal(calls=3, failures=1, milliseconds=10), ToolTotal(calls=4, failures=2, milliseconds=20)
+    assert first + second == ToolTotal(calls=7, failures=3, milliseconds=30)
+
+
+def test_the_estimate_of_a_silent_program_grows_with_each_call_and_with_its_output() -> None:
+    assert spending.estimate_usage(0, 0) == TokenUsage(input=8000, output=0, estimated=8000)
+    assert spending.estimate_usage(2, 4000) == TokenUsage(input=3 * 8500, output=1000, estimated=3 * 8500 + 1000)
+
+
+@pytest.mark.parametrize(
+    ("budget", "text"),
+    [
+        (Budget(), "no limit"),
+        (Budget(money_per_task=2), "limit $2.00 a task"),
+        (Budget(tokens_per_sprint=5000), "limit 5,000 tokens a sprint"),
+        (
+            Budget(
+                money_per_task=1,
+                tokens_per_task=1000,
+                seconds_per_task=2000,
+                money_per_sprint=9,
+                seconds_per_sprint=3000,
+            ),
+            "limit $1.00 a task, 1,000 tokens a task, 2,000 s a task, $9.00 a sprint, 3,000 s a sprint",
+        ),
+    ],
+)  # fmt: skip
+def test_each_limit_of_a_budget_is_named(budget: Budget, text: str) -> None:
+    assert spending.format_limits(budget) == text
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent", "why"),
+    [
+        (Budget(), [UNPRICED], None),
+        (Budget(tokens_per_task=5), [UNPRICED], None),
+        (Budget(money_per_task=5), [], None),
+        (Budget(money_per_task=5), [PRICED, entry(TokenUsage())], None),
+        (Budget(money_per_task=5), [entry(None, outcome="living")], None),
+        (Budget(money_per_task=5), [PRICED, UNPRICED], "money_per_task does not count 1 of 2 sessions: codex"),
+        (Budget(money_per_sprint=5), [SILENT, UNPRICED], "money_per_sprint does not count 2 of 2 sessions: codex, pi"),
+    ],
+)  # fmt: skip
+def test_a_money_limit_that_does_not_count_each_session_says_so(
+    budget: Budget, spent: list[LedgerEntry], why: str | None
+) -> None:
+    reason = spending.unpriced_reason(budget, spent)
+    assert (reason is None) == (why is None)
+    assert why is None or (reason or "").startswith(f"config.budget.{why} reported no cost")
+
+
+OTHER_TASK, OTHER_SPRINT = entry(PRICED.used, task="other"), entry(PRICED.used, sprint="other")
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent", "why"),
+    [
+        (Budget(), [PRICED] * 9, None),
+        (Budget(money_per_task=0.25), [PRICED], None),
+        (Budget(money_per_task=0.25), [PRICED, PRICED], "t has used $0.25 of $0.25"),
+        (Budget(money_per_task=0.25), [PRICED, OTHER_TASK], None),
+        (Budget(money_per_sprint=0.25), [PRICED, OTHER_TASK], "the sprint has used $0.25 of $0.25"),
+        (Budget(money_per_sprint=0.25), [PRICED, OTHER_SPRINT], None),
+        (Budget(tokens_per_task=1201), [PRICED], None),
+        (Budget(tokens_per_task=1200), [PRICED], "t has used 1,200 of 1,200 tokens"),
+        (Budget(tokens_per_sprint=15), [ESTIMATED], "the sprint has used 15 of 15 tokens (15 of them estimated)"),
+        (Budget(seconds_per_task=11), [PRICED], None),
+        (Budget(seconds_per_task=10), [SILENT], "t has used 10 of 10 seconds"),
+        (Budget(seconds_per_sprint=20), [SILENT, OTHER_TASK], "the sprint has used 20 of 20 seconds"),
+        (Budget(money_per_task=0.01), [UNPRICED, SILENT], None),
+    ],
+)
+def test_a_budget_ends_work_at_its_limit_and_counts_only_the_task_or_the_sprint(
+    budget: Budget, spent: list[LedgerEntry], why: str | None
+) -> None:
+    assert spending.over_budget_reason(budget, spent, "t", "s") == why
+
+
+def test_a_planner_has_no_task_and_only_the_limits_of_the_sprint() -> None:
+    planning = entry(PRICED.used, task=None)
+    assert spending.over_budget_reason(Budget(money_per_task=0.01), [planning], None, "s") is None
+    assert spending.over_budget_reason(Budget(money_per_sprint=0.01), [planning], None, "s") is not None
+
+
+@pytest.mark.parametrize(
+    ("budget", "task", "left"),
+    [
+        (Budget(), "t", None),
+        (Budget(seconds_per_task=25), "t", 5.0),
+        (Budget(seconds_per_task=25), None, None),
+        (Budget(seconds_per_task=15), "t", 0.0),
+        (Budget(seconds_per_sprint=50), None, 30.0),
+        (Budget(seconds_per_task=25, seconds_per_sprint=50), "t", 5.0),
+        (Budget(seconds_per_task=100, seconds_per_sprint=50), "t", 30.0),
+    ],
+)
+def test_a_session_may_run_until_the_nearer_time_limit(budget: Budget, task: str | None, left: float | None) -> None:
+    assert spending.seconds_left(budget, [PRICED, OTHER_TASK, OTHER_SPRINT], task, "s") == left
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"), (999.9, "999 bytes"), (1000, "1 kB"), (40_400, "40 kB"), (999_400, "999 kB"),
+        (1e6, "1 MB"), (12_300_000, "12 MB"), (1e9, "1.0 GB"), (1.52e9, "1.5 GB"),
+    ],
+)  # fmt: skip
+def test_a_size_is_told_in_the_unit_that_fits(size: float, text: str) -> None:
+    assert format_bytes(size) == text
