@@ -55,6 +55,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "metrics": ("metrics", READS),
     "validate": ("validate", READS),
     "guard test": ("guard test ls", READS),
+    "explain": ("explain", READS),
     "claim": ("claim task-2 --agent coder-8", REFUSED),
     "note": ("note --to coder-1 hello", REFUSED),
     "pause": ("pause", REFUSED),
