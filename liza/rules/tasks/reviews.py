@@ -147,7 +147,7 @@ def _deadlock(state: State, task: Task, invocation: Invocation, changes: dict[st
         task=task.id,
         reporter=invocation.by or "",
         type="review_deadlock",
-        details={"rounds": rounds},
+        details={"rounds": rounds, "text": f"{count_noun(rounds, 'rejection')}; the last: {invocation.detail}"},
     )
     return replace(state.with_task(blocked), anomalies=(*state.anomalies, anomaly))
 
