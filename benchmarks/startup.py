@@ -45,6 +45,7 @@ from liza.programs.terminal.keyboard import Enter, NotSent, Paste, Sent
 from liza.programs.terminal.pane import Pane
 from liza.rules.errors import LizaError
 from liza.rules.sessions import message_rules
+from liza.rules.sessions.message_rules import MessageChannel
 from liza.supervisor import main as supervisor
 from liza.supervisor import observe, worktree_files
 from liza.supervisor.loop import StopRequest, Supervisor
@@ -309,8 +310,8 @@ def _judge(kind: Kind, crew: Crew, facts: list[dict[str, Any]], typed: list[tupl
     result.into_dead = sum(1 for _, when in typed if _is_dead(facts, when))
     result.acknowledged = _sentinel(crew)
     mail = [*inbox.list_done(crew.paths, AGENT), *inbox.list_pending(crew.paths, AGENT)]
-    work = [one for one in mail if one.priority == "startup"]
-    notes = [one for one in mail if one.priority != "startup"]
+    work = [one for one in mail if one.sender == message_rules.LIZA]
+    notes = [one for one in mail if one.sender != message_rules.LIZA]
     starts = sum(1 for one in facts if one["what"] == "start")
     tries = [one.attempts for one in (*work[-1:], *(notes if kind.can else ()))]
     result.attempts = starts - 1 + max(tries, default=1)
@@ -452,7 +453,8 @@ def no_acknowledgment() -> list[tuple[Any, str, Any]]:
         came(self, typed)
         if isinstance(typed.outcome, Sent):
             now = self.crew.clock.now()
-            inbox.acknowledge(self.crew.paths, self.agent, (typed.message.id,), typed.run, "typed", now)
+            ids = (typed.message.id,)
+            inbox.acknowledge(self.crew.paths, self.agent, ids, typed.run, "typed", now, MessageChannel.TERMINAL)
 
     return [(MessageCarrier, "_record_outcome", believed)]
 

@@ -246,7 +246,8 @@ def _total_row(total: UsageTotal) -> dict[str, Any]:
 
 
 def delivery_statistics(crew: Crew, state: State) -> dict[str, Any]:
-    """Statistics of message delivery: first try, after a retry, by the brief, failed; and the delay in seconds.
+    """Statistics of message delivery: first try, after a retry, by the brief, failed; and the time to the
+    acknowledgement in seconds, of all messages that were read.
 
     A failed attempt stays counted if the message was read later or withdrawn.
     """
@@ -266,5 +267,6 @@ def delivery_statistics(crew: Crew, state: State) -> dict[str, Any]:
         "waiting": len(waiting),
         "unreadable": [str(message) for agent in state.agents for message in inbox.list_unreadable(crew.paths, agent)],
         "average_attempts": round(sum(attempts) / len(attempts), 2) if attempts else None,
+        "average_seconds": round(sum(seconds) / len(seconds), 1) if seconds else None,
         "median_seconds": seconds[len(seconds) // 2] if seconds else None,
     }

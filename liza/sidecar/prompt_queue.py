@@ -10,7 +10,7 @@ from typing import Any
 from liza.programs.brief.quoting import NOTE_PREFIX, quote_lines
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import RunDir
-from liza.rules.sessions.message_rules import LIZA, Message
+from liza.rules.sessions.message_rules import LIZA, DeliveryEvent, Message, MessageChannel
 from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.system import crash_points, file_growth
@@ -62,9 +62,11 @@ class PromptQueue:
 
     def take(self, messages: tuple[Message, ...], now: datetime) -> str:
         """Record that the messages are sent to the program, and return the prompt. Raises OSError, LizaError."""
-        for message in messages:
-            counted = replace(message, attempts=message.attempts + 1, tried=now, run=self._run_dir.run)
-            inbox.update_message(self._run_dir.paths, self._run_dir.agent, counted)
+        paths, agent, run = self._run_dir.paths, self._run_dir.agent, self._run_dir.run
+        counted = tuple(replace(message, attempts=message.attempts + 1, tried=now, run=run) for message in messages)
+        for message in counted:
+            inbox.update_message(paths, agent, message)
+        inbox.log_events(paths, agent, counted, DeliveryEvent.ATTEMPTED, MessageChannel.ACP, now)
         crash_points.point("acp", "taken")
         self._taken |= {message.id for message in messages}
         return "\n".join(map(self._format, messages))
@@ -93,7 +95,8 @@ class PromptQueue:
     def acknowledge(self, messages: tuple[str, ...], now: datetime) -> None:
         """Acknowledge messages: the program works on them. Raises OSError, LizaError."""
         if messages:
-            inbox.acknowledge(self._run_dir.paths, self._run_dir.agent, messages, self._run_dir.run, EVIDENCE, now)
+            paths, agent, run = self._run_dir.paths, self._run_dir.agent, self._run_dir.run
+            inbox.acknowledge(paths, agent, messages, run, EVIDENCE, now, MessageChannel.ACP)
             crash_points.point("acp", "acknowledged")
 
 

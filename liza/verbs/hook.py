@@ -169,14 +169,16 @@ class Hook:
         if event.meaning is HookMeaning.TOOL or not _has_messages(run_dir):
             return
         from liza.programs.messages import inbox
+        from liza.rules.sessions.message_rules import MessageChannel
 
         read = inbox.list_prompted(run_dir.paths, run_dir.agent, run_dir.run, event.prompt)
         by = HOOK_EVIDENCE.format(event=self.event)
-        for words, ids in (
-            (f"typed, {by}", tuple(message.id for message in read if message.typing)),
-            (by, tuple(message.id for message in read if not message.typing)),
+        for words, channel, is_typed in (
+            (f"typed, {by}", MessageChannel.TERMINAL, True),
+            (by, MessageChannel.HOOK, False),
         ):
-            inbox.acknowledge(run_dir.paths, run_dir.agent, ids, run_dir.run, words, now)
+            ids = tuple(message.id for message in read if message.typing is is_typed)
+            inbox.acknowledge(run_dir.paths, run_dir.agent, ids, run_dir.run, words, now, channel)
 
     def acknowledge_delivered(self) -> None:
         """Acknowledge what the reply contains, the brief and messages, after it was printed. Raises nothing."""
@@ -188,11 +190,12 @@ class Hook:
         if self.run_dir is None or not self.messages:
             return
         from liza.programs.messages import inbox
+        from liza.rules.sessions.message_rules import MessageChannel
 
         try:
             now = datetime.now(UTC).replace(microsecond=0)
-            by = HOOK_EVIDENCE.format(event=self.event)
-            inbox.acknowledge(self.run_dir.paths, self.run_dir.agent, self.messages, self.run_dir.run, by, now)
+            by, paths, agent = HOOK_EVIDENCE.format(event=self.event), self.run_dir.paths, self.run_dir.agent
+            inbox.acknowledge(paths, agent, self.messages, self.run_dir.run, by, now, MessageChannel.HOOK)
         except Exception as error:  # noqa: BLE001 - the messages are delivered again; the program must not stop
             self.log_error(error)
 

@@ -13,6 +13,8 @@ from liza.crew import run_state
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.programs.guards import denials
+from liza.programs.messages import delivery_log
+from liza.programs.messages.delivery_log import DeliveryEntry
 from liza.programs.session import run_archive, run_directory, session_process
 from liza.programs.session.run_archive import OutputTail
 from liza.rules.errors import Refused, UnknownId
@@ -51,6 +53,19 @@ def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str,
         },
         "note": None if tail.size else _describe_silence(crew, run),
     }
+
+
+def list_deliveries(crew: Crew, name: str, most: int) -> list[DeliveryEntry]:
+    """Return the last ``most`` delivery events of an agent's messages, or of those to the named run, oldest first.
+
+    Raises UnknownId, LizaError if the log cannot be read.
+    """
+    agent = parse_agent_id(name.partition(".")[0])
+    state = crew.board.read()
+    if agent not in state.agents:
+        raise UnknownId(f"there is no agent {agent} on the board{did_you_mean(agent, state.agents)}", "liza agents")
+    entries = delivery_log.read_entries(crew.paths, agent)
+    return [entry for entry in entries if "." not in name or entry.run == name][-most:]
 
 
 def read_output(crew: Crew, run: str, lines: int) -> OutputTail:

@@ -12,6 +12,7 @@ from liza.programs.session.run_directory import ReadyEvidence
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import State
 from liza.rules.paths import role_of
+from liza.rules.sessions.message_rules import MessageChannel
 from liza.rules.tasks import claims, planning, reviews
 
 
@@ -54,7 +55,8 @@ def _compose_by_hand(crew: Crew, state: State, caller: RunCaller) -> str:
 def acknowledge_messages(crew: Crew, ids: Sequence[str]) -> None:
     """Acknowledge messages after they were shown to the calling run: a crash before that must not lose one."""
     caller = identify_run(crew)
-    inbox.acknowledge(crew.paths, caller.agent, tuple(ids), caller.run, "liza ready", crew.clock.now())
+    now = crew.clock.now()
+    inbox.acknowledge(crew.paths, caller.agent, tuple(ids), caller.run, "liza ready", now, MessageChannel.COMMAND)
 
 
 def _check_identity(crew: Crew, state: State, caller: RunCaller) -> None:

@@ -13,7 +13,7 @@ from liza.programs.messages.prompt_stream import PromptStream as PromptStream
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import UsageError
 from liza.rules.paths import is_person
-from liza.rules.sessions.message_rules import LIZA, Message
+from liza.rules.sessions.message_rules import LIZA, Message, MessageChannel
 from liza.rules.worker_api.lifecycle_rules import WAITING_STATES
 from liza.worker.api_answers import AcknowledgeAnswer, PromptAnswer
 from liza.worker.api_requests import AcknowledgeRequest, PromptRequest
@@ -73,7 +73,8 @@ def acknowledge_prompts(run_dir: RunDir, request: AcknowledgeRequest, now: datet
     Raises UnknownId, RunIsOver, LizaError, OSError.
     """
     require_current_run(run_dir)
-    count = inbox.acknowledge(run_dir.paths, run_dir.agent, request.ids, run_dir.run, STREAM_EVIDENCE, now)
+    paths, agent, channel = run_dir.paths, run_dir.agent, MessageChannel.STREAM
+    count = inbox.acknowledge(paths, agent, request.ids, run_dir.run, STREAM_EVIDENCE, now, channel)
     return AcknowledgeAnswer(acknowledged=count)
 
 

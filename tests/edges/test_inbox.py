@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.crew.usage_summary import delivery_statistics
-from liza.programs.messages import inbox
+from liza.programs.messages import delivery_log, inbox
 from liza.rules.errors import LizaError, UsageError
 from liza.rules.model import Agent
 from liza.rules.paths import Paths
-from liza.rules.sessions.message_rules import MessageStage
+from liza.rules.sessions.message_rules import DeliveryEvent, MessageChannel, MessageStage
 from liza.verbs.note import send_note
 from tests.campaign import forks
 from tests.campaign.small_board import FIRST
@@ -36,7 +36,7 @@ def test_a_message_waits_until_it_was_read_and_then_says_by_what(paths: Paths) -
     one = inbox.queue_message(paths, "coder-1", "use the fonts in assets/", "human:ann", NOW, "urgent")
     assert inbox.list_pending(paths, "coder-1") == (one,)
     assert inbox.format_messages((one,)) == "MESSAGE from human:ann: use the fonts in assets/\n"
-    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook idle", NOW)
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook idle", NOW, MessageChannel.HOOK)
     assert inbox.list_pending(paths, "coder-1") == ()
     (read,) = inbox.list_done(paths, "coder-1")
     assert (read.by, read.run, read.acknowledged, read.attempts) == ("hook idle", "coder-1.1", NOW, 1)
@@ -47,14 +47,15 @@ def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gon
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     said = (
         "from pathlib import Path; from datetime import datetime, UTC; from liza.programs.messages import inbox;"
+        "from liza.rules.sessions.message_rules import MessageChannel;"
         "from liza.rules.paths import Paths;"
         f"inbox.acknowledge(Paths(Path({str(paths.root)!r})), 'coder-1', ({one.id!r},), 'coder-1.1', 'hook',"
-        " datetime(2026, 1, 1, 12, tzinfo=UTC))"
+        " datetime(2026, 1, 1, 12, tzinfo=UTC), MessageChannel.HOOK)"
     )
     env = {**os.environ, "LIZA_FAULT": "inbox.acknowledged"}
     assert subprocess.run([sys.executable, "-c", said], env=env, check=False).returncode == -9
     assert len(inbox.list_done(paths, "coder-1")) == 1
-    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook", NOW)
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook", NOW, MessageChannel.HOOK)
     assert inbox.list_pending(paths, "coder-1") == ()
     assert [read.text for read in inbox.list_done(paths, "coder-1")] == ["a"]
 
@@ -67,9 +68,59 @@ def test_many_at_once_put_as_many_messages_as_they_said(paths: Paths) -> None:
 
 def test_what_was_read_meanwhile_is_not_brought_back_by_who_still_counts_its_tries(paths: Paths) -> None:
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
-    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "liza ready", NOW)
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "liza ready", NOW, MessageChannel.COMMAND)
     inbox.update_message(paths, "coder-1", replace(one, attempts=2))
     assert inbox.list_pending(paths, "coder-1") == ()
+
+
+def test_each_step_of_a_delivery_is_in_the_log_with_message_try_and_channel(paths: Paths) -> None:
+    one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
+    inbox.claim_for_hook(paths, "coder-1", "coder-1.1", NOW)
+    (offered,) = inbox.claim_for_hook(paths, "coder-1", "coder-1.1", NOW)
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook Stop", NOW, MessageChannel.HOOK)
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook Stop", NOW, MessageChannel.HOOK)
+    entries = delivery_log.read_entries(paths, "coder-1")
+    assert {(entry.message, entry.run, entry.channel) for entry in entries} == {(one.id, "coder-1.1", "hook")}
+    assert [(entry.event, entry.attempt, entry.detail) for entry in entries] == [
+        (DeliveryEvent.ATTEMPTED, 1, ""),
+        (DeliveryEvent.ATTEMPTED, 2, ""),
+        (DeliveryEvent.SUCCEEDED, 2, "hook Stop"),
+    ]
+    assert offered.attempts == 2
+
+
+def test_a_log_of_deliveries_is_cut_and_read_again_and_a_damaged_one_is_named(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_log, "MAX_SIZE", 2000)
+    monkeypatch.setattr(delivery_log, "SIZE_AFTER_CUT", 1000)
+    one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
+    for _ in range(30):
+        inbox.claim_for_hook(paths, "coder-1", "coder-1.1", NOW)
+    entries = delivery_log.read_entries(paths, "coder-1")
+    assert [entry.attempt for entry in entries] == list(range(31 - len(entries), 31))
+    assert 0 < len(entries) < 30
+    path = delivery_log.log_path(paths, "coder-1")
+    path.write_bytes(path.read_bytes() + b'{"half of a line": ')
+    assert delivery_log.read_entries(paths, "coder-1") == entries
+    path.write_bytes(b"no json\n")
+    with pytest.raises(LizaError, match=r"deliveries\.jsonl:1 is no event of a delivery"):
+        delivery_log.read_entries(paths, "coder-1")
+    assert one.id
+
+
+def test_the_averages_count_what_was_read(paths: Paths, clock: FakeClock) -> None:
+    crew = Crew(paths, clock)
+    crew.board.create(FIRST)
+    empty = delivery_statistics(crew, crew.board.read())
+    assert (empty["average_attempts"], empty["average_seconds"], empty["median_seconds"]) == (None, None, None)
+    for tries, seconds in ((1, 1), (1, 2), (4, 9)):
+        message = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
+        inbox.update_message(paths, "coder-1", replace(message, attempts=tries))
+        then = NOW + timedelta(seconds=seconds)
+        inbox.acknowledge(paths, "coder-1", (message.id,), "coder-1.1", "hook", then, MessageChannel.HOOK)
+    found = delivery_statistics(crew, crew.board.read())
+    assert (found["average_attempts"], found["average_seconds"], found["median_seconds"]) == (2.0, 4.0, 2.0)
 
 
 def test_words_that_are_none_are_refused(paths: Paths) -> None:
@@ -107,7 +158,7 @@ def test_messages_that_were_escalated_or_failed_stay_counted_when_they_were_read
     put("liza", stage=MessageStage.TOLD, attempts=3)
     put("liza")
     assert counts() == (3, 0, 3, 2, 4)
-    inbox.acknowledge(paths, "coder-1", (filed, told), "coder-1.2", "liza ready", NOW)
+    inbox.acknowledge(paths, "coder-1", (filed, told), "coder-1.2", "liza ready", NOW, MessageChannel.COMMAND)
     assert counts() == (3, 0, 3, 2, 2)
     inbox.withdraw_messages(paths, "coder-1", "liza")
     assert counts() == (3, 0, 3, 2, 0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from liza.programs.messages import inbox
 from tests.journeys.crews import QUICK, Crew, started
 
 WORKER = """\
@@ -162,3 +164,11 @@ def test_a_priority_is_checked_and_has_the_note_delivered(tmp_path: Path) -> Non
         crew.liza("note", "--to", "coder-1", "--priority", "low", "third")
         stored = sorted(path.name[-6:-5] for path in crew.paths.runs.glob("coder-1/inbox/*.json"))
         assert stored == ["l", "n", "s"]
+        inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", datetime.now(UTC))
+        entries = crew.json("logs", "coder-1", "--deliveries", "-n", "2")["deliveries"]
+        assert [(entry["event"], entry["attempt"], entry["message"][-1]) for entry in entries] == [
+            ("attempted", 1, "n"),
+            ("attempted", 1, "l"),
+        ]
+        assert crew.liza("logs", "coder-1", "--deliveries").count("try 1  attempted  hook") == 3
+        assert "--deliveries needs an agent" in crew.liza("logs", "--deliveries", code=2)

@@ -110,6 +110,8 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
             "failed": 0,
             "waiting": 0,
             "unreadable": [],
+            "average_attempts": 1.0,
+            "average_seconds": 2.5,
             "median_seconds": 1.25,
         },
         "warnings": ["look"],
@@ -123,7 +125,7 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         "verdicts: 3 approved, 1 rejected (75% approved)",
         "1 merge without a test",
         "1 message to agents: 1 read at the first try, 0 later, 0 put into the brief, 0 not acknowledged, 0 waiting; "
-        "read after 1.2 s (median)",
+        "read after 1.2 s (median), 2.5 s (average), in 1.0 tries (average)",
         "reported by agents: 2 spec gap",
         "warning: look",
         "",

@@ -108,6 +108,10 @@ def logs(
         typer.Option("--since", metavar="10m", help="Only output that is not older: a number and s, m, h or d."),
     ] = None,
     times: Annotated[bool, typer.Option("-t", "--times", help="Include the time of day of each line.")] = False,
+    deliveries: Annotated[
+        bool,
+        typer.Option("--deliveries", help="How messages to AGENT were delivered: each try, its channel and result."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the output of an agent's newest run. Without AGENT, show all agents; each line has the agent's name."""
@@ -115,6 +119,9 @@ def logs(
 
     crew = find_crew()
     agent = None if agent is None else verbs.resolve_run(crew, agent)
+    if deliveries:
+        _print_deliveries(crew, agent, lines, as_json)
+        return
     if agent is None or since is not None or times:
         seconds = None if since is None else parse_duration(since, "liza logs --since 15m")
         _print_lines(crew, agent, lines, seconds, follow, _LineFormat(agent is None, times, as_json))
@@ -132,6 +139,23 @@ def logs(
         _exit_with_reader()
         for text in verbs.follow_output(crew, log):
             printing.print_now(strip_controls(text))
+
+
+def _print_deliveries(crew: Crew, agent: str | None, lines: int, as_json: bool) -> None:
+    from liza.verbs import logs as verbs
+
+    if agent is None:
+        raise UsageError("--deliveries needs an agent", "liza logs coder-1 --deliveries")
+    entries = verbs.list_deliveries(crew, agent, lines)
+    if as_json:
+        printing.print_json({"agent": agent, "deliveries": entries})
+        return
+    for entry in entries:
+        detail = f"  {strip_controls(entry.detail)}" if entry.detail else ""
+        printing.print_now(
+            f"{printing.time_of_day(entry.time)}  {entry.message}  try {entry.attempt}  {entry.event:<9}  "
+            f"{entry.channel:<8}{detail}\n"
+        )
 
 
 class _LineFormat(Value):

@@ -84,7 +84,10 @@ def _messages(counts: Row) -> list[str]:
     ]
     line = f"{count_noun(counts['attempted'], 'message')} to agents: {', '.join(parts)}"
     if counts["median_seconds"] is not None:
-        line += f"; read after {counts['median_seconds']:.1f} s (median)"
+        line += (
+            f"; read after {counts['median_seconds']:.1f} s (median), {counts['average_seconds']:.1f} s (average), "
+            f"in {counts['average_attempts']:.1f} tries (average)"
+        )
     return [line, *(f"warning: {path} cannot be read" for path in counts["unreadable"])]
 
 

@@ -22,7 +22,9 @@ from liza.rules.paths import Paths
 from liza.rules.sessions.message_rules import (
     LIZA,
     NOTE_SOURCE,
+    DeliveryEvent,
     Message,
+    MessageChannel,
     MessageStage,
     age_key,
     left_to_hook,
@@ -213,9 +215,13 @@ def claim_for_hook(
             and message.id not in taken
             and message.priority in priorities
         ][:MAX_PER_HOOK]
-        for message in free:
-            atomic.write(inbox / f"{message.id}.json", _encode(replace(message, offered=now)))
-        return tuple(free)
+        offered = tuple(
+            replace(message, offered=now, tried=now, attempts=message.attempts + 1, run=run) for message in free
+        )
+        for message in offered:
+            atomic.write(inbox / f"{message.id}.json", _encode(message))
+        log_events(paths, agent, offered, DeliveryEvent.ATTEMPTED, MessageChannel.HOOK, now)
+        return offered
 
 
 def list_prompted(paths: Paths, agent: str, run: str, prompt: str) -> tuple[Message, ...]:
@@ -238,14 +244,16 @@ def _squeeze(text: str) -> str:
     return "".join(text.split())
 
 
-def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: str, now: datetime) -> int:
-    """Record that these messages were read; ``by`` is the evidence. Idempotent.
+def acknowledge(
+    paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: str, now: datetime, channel: MessageChannel
+) -> int:
+    """Record that these messages were read; ``by`` is the evidence, ``channel`` the way that they took. Idempotent.
 
     Return how many of them were pending. Raises OSError, LizaError.
     """
-    count = 0
+    acknowledged: list[Message] = []
     if not ids:
-        return count
+        return 0
     pending = set(list_names(paths, agent))
     with lock_inbox(paths, agent) as inbox:
         for name in dict.fromkeys(ids):
@@ -258,8 +266,25 @@ def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: st
             atomic.write(inbox / "done" / f"{message.id}.json", _encode(read))
             crash_points.point("inbox", "acknowledged")
             (inbox / f"{message.id}.json").unlink(missing_ok=True)
-            count += 1
-    return count
+            acknowledged.append(read)
+    log_events(paths, agent, acknowledged, DeliveryEvent.SUCCEEDED, channel, now, by)
+    return len(acknowledged)
+
+
+def log_events(
+    paths: Paths,
+    agent: str,
+    messages: Iterable[Message],
+    event: DeliveryEvent,
+    channel: MessageChannel,
+    now: datetime,
+    detail: str = "",
+) -> None:
+    """Append one event for each of the messages to the agent's log of deliveries. Raises OSError, NotRegularFile."""
+    from liza.programs.messages import delivery_log  # most commands read an inbox and change nothing
+
+    entries = [delivery_log.make_entry(message, event, channel, now, detail) for message in messages]
+    delivery_log.append_entries(paths, agent, entries)
 
 
 def remove_message(paths: Paths, agent: str, message: str) -> None:

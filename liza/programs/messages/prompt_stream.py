@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 from datetime import datetime
 
+from liza.programs.messages import inbox
 from liza.programs.messages.inbox import lock_inbox
 from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.session.run_directory import RunDir
-from liza.rules.sessions.message_rules import Message, left_to_hook
+from liza.rules.sessions.message_rules import DeliveryEvent, Message, MessageChannel, left_to_hook
+from liza.rules.value_classes import replace
 from liza.rules.worker_api.lifecycle_rules import parse_state
 from liza.rules.worker_api.stream_rules import list_unreceived, select_for_stream
 from liza.system import crash_points, untrusted_files
@@ -40,14 +42,17 @@ class PromptStream:
             return ()
         pending = self._reader.list_pending()
         by_id = {message.id: message for message in pending}
-        again = [by_id[name] for name in self._again if name in by_id]
+        again = tuple(by_id[name] for name in self._again if name in by_id)
         self._again = {}
-        if not self._select(pending, now):
-            return tuple(again)
-        # Hooks and terminals claim messages under the same lock.
-        with lock_inbox(self._run_dir.paths, self._run_dir.agent):
-            fresh = self._select(self._reader.list_pending(), now)
-            self._record(tuple(message.id for message in fresh))
+        fresh: tuple[Message, ...] = ()
+        if self._select(pending, now):
+            # Hooks and terminals claim messages under the same lock.
+            with lock_inbox(self._run_dir.paths, self._run_dir.agent):
+                fresh = self._select(self._reader.list_pending(), now)
+                self._record(tuple(message.id for message in fresh))
+        sent = tuple(replace(message, run=self._run_dir.run) for message in (*again, *fresh))
+        paths, agent = self._run_dir.paths, self._run_dir.agent
+        inbox.log_events(paths, agent, sent, DeliveryEvent.ATTEMPTED, MessageChannel.STREAM, now)
         return (*again, *fresh)
 
     def _select(self, pending: tuple[Message, ...], now: datetime) -> tuple[Message, ...]:

@@ -30,6 +30,33 @@ class MessageStage(StrEnum):
     TOLD = "told"
 
 
+class DeliveryEvent(StrEnum):
+    """What happened to a message."""
+
+    ATTEMPTED = "attempted"
+    """It was offered or typed, or its delivery began."""
+    SUCCEEDED = "succeeded"
+    """It was acknowledged."""
+    ESCALATED = "escalated"
+    """It was written into the brief."""
+    FAILED = "failed"
+    """The attempt did not reach the program; with the channel ``person``: nothing acknowledged it, and a person was
+    told."""
+
+
+class MessageChannel(StrEnum):
+    """The way that a message took."""
+
+    HOOK = "hook"
+    TERMINAL = "terminal"
+    STREAM = "stream"
+    ACP = "acp"
+    BRIEF = "brief"
+    COMMAND = "command"
+    """A command of the agent printed it."""
+    PERSON = "person"
+
+
 class Message(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A message for an agent, also called a prompt.
 

@@ -13,8 +13,9 @@ from liza.programs.messages import inbox
 from liza.programs.terminal import keyboard, tmux
 from liza.programs.terminal.keyboard import NotSent, Sent
 from liza.rules.errors import UsageError
+from liza.rules.formatting.redaction import redact
 from liza.rules.sessions import message_rules
-from liza.rules.sessions.message_rules import Message, MessageStage
+from liza.rules.sessions.message_rules import DeliveryEvent, Message, MessageChannel, MessageStage
 from liza.rules.value_classes import Value, replace
 from liza.supervisor.launch import Launcher
 
@@ -86,7 +87,8 @@ class MessageCarrier:
         patterns = self.crew.board.read().config.delivery.acknowledgment_patterns
         if any(_is_match(pattern, screen) for pattern in patterns):
             ids = tuple(message.id for message in messages)
-            inbox.acknowledge(self.crew.paths, self.agent, ids, run, "answered", self.crew.clock.now())
+            now = self.crew.clock.now()
+            inbox.acknowledge(self.crew.paths, self.agent, ids, run, "answered", now, MessageChannel.TERMINAL)
 
     def _start_typing(self, message: Message, run: str) -> None:
         if not self.can_type(run):
@@ -94,6 +96,7 @@ class MessageCarrier:
         # Counted before typing: a message that crashes the supervisor must not be typed forever.
         self._update(message, attempts=message.attempts + 1, carried=False, run=run)
         counted = replace(message, attempts=message.attempts + 1, run=run)
+        self._log((counted,), DeliveryEvent.ATTEMPTED, MessageChannel.TERMINAL)
 
         def work() -> None:
             outcome = self._send_keys(counted, run)
@@ -129,6 +132,8 @@ class MessageCarrier:
     def _record_outcome(self, done: TypingDone) -> None:
         """Record one finished typing; a message that cannot be typed goes into the brief."""
         message = replace(done.message, typing=done.is_pasted)
+        if isinstance(done.outcome, NotSent):
+            self._log((message,), DeliveryEvent.FAILED, MessageChannel.TERMINAL, done.outcome.reason)
         if isinstance(done.outcome, NotSent) and not done.outcome.counts_as_try:
             self._update(message, attempts=message.attempts - 1, carried=False)
             self._dead_run = done.run if not done.outcome.is_retryable else None
@@ -146,23 +151,32 @@ class MessageCarrier:
             # A start prompt is acknowledged by its sentinel; the config may waive the acknowledgment of a person's
             # message.
             now = self.crew.clock.now()
-            inbox.acknowledge(self.crew.paths, self.agent, (message.id,), done.run, "typed", now)
+            ids = (message.id,)
+            inbox.acknowledge(self.crew.paths, self.agent, ids, done.run, "typed", now, MessageChannel.TERMINAL)
 
     def _put_in_brief(self, messages: Sequence[Message]) -> None:
         """Write the messages into the brief: the instructions file, the assignment, the output of `liza ready`."""
         self.launcher.rewrite_brief(self.agent)
         for message in messages:
             self._update(message, stage=MessageStage.FILED)
+        self._log(messages, DeliveryEvent.ESCALATED, MessageChannel.BRIEF)
         verb = "is" if len(messages) == 1 else "are"
         self.notify(f"{_name_messages(messages)} {verb} in the brief now")
 
     def _report_unread(self, messages: Sequence[Message]) -> None:
         for message in messages:
             self._update(message, stage=MessageStage.TOLD)
+        self._log(messages, DeliveryEvent.FAILED, MessageChannel.PERSON)
         summary = " ".join(messages[0].text.split())[:80]
         text = f"{self.agent} has not acknowledged {_name_messages(messages)} ({summary})"
         self.crew.append_alert_log([f"message_unread  {text}. Next: liza logs {self.agent}"])
         self.notify(f"! {text}")
+
+    def _log(
+        self, messages: Sequence[Message], event: DeliveryEvent, channel: MessageChannel, detail: str = ""
+    ) -> None:
+        now = self.crew.clock.now()
+        inbox.log_events(self.crew.paths, self.agent, messages, event, channel, now, redact(detail))
 
     def _update(self, message: Message, **changes: Any) -> None:
         inbox.update_message(self.crew.paths, self.agent, replace(message, tried=self.crew.clock.now(), **changes))
