@@ -99,6 +99,9 @@ class ActionRunner:
                 self._give_back()
             case actions.DeliverMessage(run, step):
                 self.carrier.carry_out(step, run)
+                session = self.memory.session_of(run)
+                if session is not None:
+                    session.quoted = None  # the step may have written the brief
             case actions.Remind(run):
                 self.messages.remind(run)
             case actions.Warn(run, why):

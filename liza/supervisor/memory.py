@@ -36,6 +36,8 @@ class SessionMemory(Mutable):
     """Whether it was warned that it makes no progress, and still makes none."""
     asked_handoff: bool = False
     """Whether it was asked to hand off, and its context window is still as full."""
+    quoted: tuple[str, ...] | None = None
+    """The ids of the messages in its brief; None: read them again."""
     is_unlogged: bool = False
     """Whether its terminal is not being logged."""
 

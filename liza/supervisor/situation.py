@@ -188,11 +188,15 @@ def next_message_step(
     if facts.state is not SessionState.LIVING:
         return None
     messages = inbox.list_pending()
-    if not messages:
-        return None
     config, directory = state.config.delivery, crew.run_dir(facts.run)
+    memory = observer.memory.session_of(facts.run)
+    quoted = directory.read_quoted() if memory is None or memory.quoted is None else memory.quoted
+    if memory is not None:
+        memory.quoted = quoted
+    if not messages and not quoted:
+        return None
     reach = channel.find_reach(directory, observer.preset, observer.has_terminal(directory))
-    return message_rules.next_step(messages, reach, observer.now, config)
+    return message_rules.next_step(messages, reach, observer.now, config, quoted)
 
 
 def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:

@@ -83,7 +83,7 @@ class WorktreeFiles:
         prompt.
         """
         text = brief_writer.compose_brief(gather_brief_facts(self.crew, state, work, directory))
-        directory.write_brief(text.assignment, text.beacon_fields, text.prompt, text.block)
+        directory.write_brief(text.assignment, text.beacon_fields, text.prompt, text.block, text.quoted)
         brief_filter.bind_filter(self.crew.git, (*names, *others), work.run)
         placement = instructions_file.write_block(
             worktree, replace(self.preset, instructions=names), directory, text.block

@@ -12,7 +12,7 @@ from liza.programs.session.run_directory import ReadyEvidence
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import State
 from liza.rules.paths import role_of
-from liza.rules.sessions.message_rules import MessageChannel
+from liza.rules.sessions.message_rules import MessageChannel, list_quotable
 from liza.rules.tasks import claims, planning, reviews
 
 
@@ -33,7 +33,9 @@ def ready(crew: Crew) -> Result:
         tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
     text = directory.read_block() or _compose_by_hand(crew, state, caller)
     waiting = inbox.list_pending(crew.paths, caller.agent)
-    text += "".join(shown for message in waiting if (shown := inbox.format_messages((message,))) not in text)
+    text += "".join(
+        shown for message in list_quotable(waiting) if (shown := inbox.format_messages((message,))) not in text
+    )
     details = {"brief": text, "messages": [message.id for message in waiting]}
     task = state.task(caller.task) if caller.task else None
     return Result("changed", caller.task, task.status.value if task else None, "do what the brief says", details)

@@ -15,7 +15,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
 from liza.rules.paths import agent_of, run_id, run_number
-from liza.rules.sessions.message_rules import Message
+from liza.rules.sessions.message_rules import Message, list_quotable
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.tasks import planning
 from liza.rules.tasks.conversations import earlier_runs
@@ -46,7 +46,7 @@ def gather_brief_facts(
         wake_trigger=state.planning.trigger or "",
         wake_ids=state.planning.ids,
         wake_facts=trigger.facts if trigger else "",
-        messages=inbox.list_pending(crew.paths, agent_of(work.run)) if messages is None else messages,
+        messages=list_quotable(inbox.list_pending(crew.paths, agent_of(work.run)) if messages is None else messages),
         earlier_commits=_earlier_commits(crew, state, work, worktree),
         previous_outcome=_previous_outcome(crew, state, work),
         continues=_continued_run(directory),

@@ -7,11 +7,13 @@ import re
 import shutil
 import signal
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from liza.programs.messages import inbox
+from liza.board import wake_up
+from liza.programs.messages import delivery_log, inbox
 from liza.programs.terminal import tmux
 from liza.system import processes
 from tests.journeys.crews import WORK, Crew, started
@@ -98,6 +100,47 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
 
 
+REREADER = """\
+import subprocess
+while True:
+    said = input("> ")
+    with open("{notes}/typed", "a") as typed:
+        typed.write(said + "\\n")
+    if "Your brief has messages" in said:
+        subprocess.run(["sh", "-ec", "grep -c 'MESSAGE from human:ann' AGENTS.md > {notes}/read"], check=True)
+    if "`" in said or "First run" in said:
+        subprocess.run(["liza", "ready"], check=True)
+"""
+
+
+def test_a_program_is_told_to_read_its_brief_again_and_what_it_read_leaves_the_brief(crew: Crew) -> None:
+    crew.add("task-1")
+    place = crew.notes.parent / "rereader.py"
+    place.write_text(REREADER.format(notes=crew.notes))
+    supervisor = crew.agent("coder-1", f"script:{sys.executable} {place}", "--tmux")
+    supervisor.wait_said("coder-1.1 ready after")
+    crew.wait(lambda _: not inbox.list_pending(crew.paths, "coder-1"), "its first line")
+    message = inbox.queue_message(crew.paths, "coder-1", "the fonts are here " * 230, "human:ann", datetime.now(UTC))
+    wake_up.wake_watchers(crew.paths, "coder-1")
+    assert crew.wait_note("read") == "1\n"
+    assert "Read AGENTS.md again, or run " in (crew.notes / "typed").read_text()
+    worktree = crew.paths.slot(crew.task("task-1").worktree or "")
+    crew.wait(lambda _: "MESSAGE from human:ann" not in (worktree / "AGENTS.md").read_text(), "a brief without it")
+    assert inbox.list_pending(crew.paths, "coder-1") == ()
+    events = [
+        (entry.event, entry.channel)
+        for entry in delivery_log.read_entries(crew.paths, "coder-1")
+        if entry.message == message.id
+    ]
+    assert events == [
+        ("attempted", "terminal"),
+        ("failed", "terminal"),
+        ("escalated", "brief"),
+        ("succeeded", "command"),
+    ]
+    assert supervisor.stop() == 0
+
+
 @pytest.mark.campaign
 def test_a_note_that_is_longer_than_a_line_of_the_kernels_goes_into_the_brief_and_is_not_typed_in_part(
     crew: Crew,
@@ -108,7 +151,7 @@ def test_a_note_that_is_longer_than_a_line_of_the_kernels_goes_into_the_brief_an
     crew.wait(lambda _: not inbox.list_pending(crew.paths, "coder-1"), "its first line")
     crew.liza("note", "--to", "coder-1", "--now", "the fonts are here " * 230)
     supervisor.wait_said("was not typed: it has 4[0-9]* bytes")
-    (waits,) = inbox.list_pending(crew.paths, "coder-1")
+    waits, *_ = inbox.list_pending(crew.paths, "coder-1")
     assert (waits.stage, waits.acknowledged) == ("filed", None)
     assert "the fonts" not in (crew.notes / "typed").read_text()
     assert supervisor.stop() == 0

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.rules.model import Delivery
 from liza.rules.sessions.message_rules import (
+    NOTICE_SOURCE,
     OFFERED,
     DeliveryChannels,
+    DropNotices,
     Message,
     MessageStage,
     PutInBrief,
+    RefreshBrief,
     TellPerson,
     TryLater,
     TypeMessage,
     format_typed,
+    list_quotable,
     next_step,
     sort_unacknowledged,
 )
@@ -62,12 +67,12 @@ def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_an
         assert next_step([tried], TERMINAL, later(pause), HOW) == TypeMessage(tried)
     arrived = message(attempts=1, tried=NOW, carried=True)
     assert isinstance(next_step([arrived], TERMINAL, later(4.9), HOW), TryLater)
-    assert next_step([arrived], TERMINAL, later(5), HOW) == PutInBrief((arrived,))
+    assert next_step([arrived], TERMINAL, later(5), HOW) == PutInBrief((arrived,), is_announced=True)
 
 
 def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told() -> None:
     tried = message(attempts=3, tried=NOW)
-    assert next_step([tried], TERMINAL, later(5), HOW) == PutInBrief((tried,))
+    assert next_step([tried], TERMINAL, later(5), HOW) == PutInBrief((tried,), is_announced=True)
     filed = replace(tried, stage=MessageStage.FILED)
     assert isinstance(next_step([filed], TERMINAL, later(29), HOW), TryLater)
     assert next_step([filed], TERMINAL, later(30), HOW) == TellPerson((filed,))
@@ -84,6 +89,49 @@ def test_a_low_one_waits_for_an_idle_agent_and_is_no_alarm() -> None:
     assert next_step([low, message("n")], both, later(300), HOW) == TypeMessage(message("n"))
     filed = replace(low, attempts=3, stage=MessageStage.FILED, tried=NOW)
     assert next_step([filed], both, later(300), HOW) == TryLater("it is in the brief")
+
+
+def notice(**more: object) -> Message:
+    return replace(message("n", **more), sender="liza", source=NOTICE_SOURCE)
+
+
+def test_a_notice_of_the_brief_is_typed_after_the_message_and_given_up_with_it() -> None:
+    filed = message(attempts=3, tried=NOW, stage=MessageStage.FILED)
+    assert next_step([filed, notice()], TERMINAL, later(1), HOW) == TypeMessage(notice())
+    tired = notice(attempts=3, tried=NOW)
+    assert next_step([filed, tired], TERMINAL, later(6), HOW) == DropNotices((tired,))
+    read = replace(filed, acknowledged=NOW)
+    assert next_step([read, notice()], TERMINAL, later(1), HOW) == DropNotices((notice(),))
+    assert next_step([notice()], TERMINAL, later(1), HOW) == DropNotices((notice(),))
+
+
+def test_a_notice_announces_texts_and_is_none() -> None:
+    assert list_quotable([notice(), message()]) == (message(),)
+
+
+@pytest.mark.parametrize(("attempts", "backoffs"), [(1, (3.0,)), (2, (0.5, 4.0)), (5, (1.0,)), (3, ())])
+def test_tries_and_pauses_of_each_message_are_those_of_the_config(attempts: int, backoffs: tuple[float, ...]) -> None:
+    config = replace(HOW, file_fallback_after_attempts=attempts, retry_backoffs=backoffs)
+    one, other, now, pauses = message("a"), message("b", stage=MessageStage.FILED, tried=later(3600)), NOW, []
+    while isinstance(step := next_step([one, other], TERMINAL, now, config), TypeMessage):
+        one = replace(one, attempts=one.attempts + 1, tried=now)
+        wait = next_step([one, other], TERMINAL, now, config)
+        pause = (wait.seconds or 0.0) if isinstance(wait, TryLater) else 0.0
+        pauses.append(pause)
+        now += timedelta(seconds=pause)
+    assert step == PutInBrief((one,), is_announced=True)
+    assert one.attempts == attempts
+    assert pauses == [(backoffs or (0.0,))[min(number, len(backoffs or (0.0,)) - 1)] for number in range(attempts)]
+
+
+def test_a_brief_that_quotes_what_was_read_is_written_again_when_nothing_else_is_to_do() -> None:
+    assert next_step([], TERMINAL, NOW, HOW, ["m"]) == RefreshBrief()
+    assert next_step([message()], TERMINAL, NOW, HOW, ["m"]) == TypeMessage(message())
+    assert next_step([message("b")], TERMINAL, NOW, HOW, ["m"]) == TypeMessage(message("b"))
+    filed = message(stage=MessageStage.FILED, tried=NOW)
+    assert next_step([filed], TERMINAL, NOW, HOW, ["m"]) == TryLater("it is in the brief", 30.0)
+    assert next_step([filed], TERMINAL, NOW, HOW, ["m", "x"]) == RefreshBrief()
+    assert next_step([filed], None, NOW, HOW, ["x"]) == TryLater("no session runs: it goes into the next brief")
 
 
 def test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_time() -> None:

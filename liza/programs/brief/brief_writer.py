@@ -25,6 +25,7 @@ from liza.rules.merging.targets import target_branch
 from liza.rules.model import Task
 from liza.rules.paths import branch_of
 from liza.rules.reports.goal_text import describe_note
+from liza.rules.sessions.message_rules import Message
 from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.context_rules import SectionType, TextSection
@@ -42,13 +43,14 @@ MAX_SHOWN_COMMENTS = 5
 
 class Brief(Value):
     """The texts for a session: ``block`` for the instructions file, ``assignment`` for its own file, ``prompt`` for
-    the command line."""
+    the command line. ``quoted`` are the ids of the messages in ``block``."""
 
     block: str
     assignment: str
     beacon: str
     prompt: str
     beacon_fields: dict[str, str]
+    quoted: tuple[str, ...] = ()
 
 
 def compose_brief(context: BriefContext) -> Brief:
@@ -145,15 +147,19 @@ def _line_comments(task: Task) -> list[str]:
 def _notes(context: BriefContext) -> list[str]:
     """Return the person's notes to this agent or about this task, and unread messages."""
     notes = context.notes[-MAX_NOTES:]
-    lines = [f"{NOTE_PREFIX}{quote_lines(note, 250)}" for note in notes]
-    fresh = [message for message in context.messages if message.text not in notes]
     return [
-        *lines,
+        *(f"{NOTE_PREFIX}{quote_lines(note, 250)}" for note in notes),
         *(
             f"MESSAGE from {quote_line(message.sender, 60)}: {quote_lines(message.text, SMALL)}"
-            for message in fresh[:MAX_NOTES]
+            for message in _quoted_messages(context)
         ),
     ]
+
+
+def _quoted_messages(context: BriefContext) -> tuple[Message, ...]:
+    """Return the unread messages in the block: the first ones whose text is not a note in it."""
+    notes = context.notes[-MAX_NOTES:]
+    return tuple(message for message in context.messages if message.text not in notes)[:MAX_NOTES]
 
 
 def _tests(context: BriefContext) -> str:
@@ -326,4 +332,5 @@ def _build_brief(context: BriefContext, topic: str, sections: tuple[TextSection,
     first_act = f"First run: {context.liza_command} ready"
     prompt = f"{beacon}\nMode: Liza {context.role}\n{about}\n{first_act}\nAssignment: {context.full_text}"
     facts = {"beacon": beacon, "agent": context.agent, "run": context.run, "time": time, "topic": topic}
-    return Brief("\n".join(block) + "\n", assignment.compose_assignment(context), beacon, prompt, facts)
+    quoted = tuple(message.id for message in _quoted_messages(context))
+    return Brief("\n".join(block) + "\n", assignment.compose_assignment(context), beacon, prompt, facts, quoted)

@@ -213,6 +213,7 @@ def claim_for_hook(
             for message in sort_unacknowledged([message for message in waiting if isinstance(message, Message)])
             if not (message.typing and message.run == run)
             and message.id not in taken
+            and not message.is_notice
             and message.priority in priorities
         ][:MAX_PER_HOOK]
         offered = tuple(
@@ -292,16 +293,16 @@ def remove_message(paths: Paths, agent: str, message: str) -> None:
     (inbox_path(paths, agent) / f"{message}.json").unlink(missing_ok=True)
 
 
-def withdraw_messages(paths: Paths, agent: str, sender: str) -> None:
+def withdraw_messages(paths: Paths, agent: str, sender: str, only: Collection[str] | None = None) -> None:
     """Withdraw this sender's messages to a session that is over; tried ones move to done, which keeps their count.
 
-    Raises OSError, LizaError.
+    ``only``: just those with these ids. Raises OSError, LizaError.
     """
     if not list_pending(paths, agent):
         return
     with lock_inbox(paths, agent) as inbox:
         for message in _read_all(inbox):
-            if message.sender == sender:
+            if message.sender == sender and (only is None or message.id in only):
                 if message.is_started:
                     atomic.write(inbox / "done" / f"{message.id}.json", _encode(replace(message, by=WITHDRAWN)))
                 (inbox / f"{message.id}.json").unlink()

@@ -6,7 +6,7 @@ themselves are in `run_records`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -213,9 +213,13 @@ class RunDir:
         if postponed is not None and (postponed.verb == verb or now - postponed.time > POSTPONED_LIMIT):
             (self.path / "held-up").unlink(missing_ok=True)
 
-    def write_brief(self, assignment: str, beacon: dict[str, str], prompt: str, block: str) -> None:
-        """Write assignment.md, beacon.json, prompt and the block as composed; ``liza ready`` prints them again."""
-        for name, text in (("assignment.md", assignment), ("prompt", prompt), ("block.md", block)):
+    def write_brief(
+        self, assignment: str, beacon: dict[str, str], prompt: str, block: str, quoted: Sequence[str] = ()
+    ) -> None:
+        """Write assignment.md, beacon.json, prompt, the block as composed, and the ids of the messages in it;
+        ``liza ready`` prints them again."""
+        ids = "".join(f"{name}\n" for name in quoted)
+        for name, text in (("assignment.md", assignment), ("prompt", prompt), ("block.md", block), ("quoted", ids)):
             atomic.write(self.path / name, text.encode())
         self._put("beacon.json", beacon)
 
@@ -233,6 +237,12 @@ class RunDir:
         """Return the brief as the instructions file was to hold it."""
         data = untrusted_files.read_if_exists(self.path / "block.md")
         return None if data is None else data.decode()
+
+    def read_quoted(self) -> tuple[str, ...]:
+        """Return the ids of the messages that the brief quotes; none without a brief. Raises OSError,
+        NotRegularFile."""
+        data = untrusted_files.read_if_exists(self.path / "quoted") or b""
+        return tuple(data.decode(errors="replace").split())
 
     def read_prompt(self) -> str | None:
         """Return the short prompt that names the path of the full assignment."""

@@ -6,18 +6,20 @@ ran `liza ready`, or its output has the acknowledgment. If typing it fails, it i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
 
 from liza.rules.model import AwareDatetime, Delivery, FrozenStruct
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.prompt_rules import PRIORITIES, PromptPriority
 
 OFFERED = 20.0  # seconds for which a message that a hook took is not typed; programs wait that long for a hook
 
 
 NOTE_SOURCE = "note"
+NOTICE_SOURCE = "brief"
+"""Source of Liza's notices that the brief has new messages."""
 LIZA = "liza"
 """Sender of the messages of Liza itself."""
 
@@ -89,6 +91,11 @@ class Message(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether its delivery has begun."""
         return self.attempts > 0 or self.stage is not MessageStage.QUEUED
 
+    @property
+    def is_notice(self) -> bool:
+        """Whether it only says that the brief has new messages: a channel with their text delivers none."""
+        return self.source == NOTICE_SOURCE
+
 
 class DeliveryChannels(Value):
     """Ways to reach the agent's session now.
@@ -116,7 +123,19 @@ class TypeMessage(Value):
 
 
 class PutInBrief(Value):
-    """Write these messages into the brief."""
+    """Write these messages into the brief. ``is_announced``: then type a notice, because the program has read its brief
+    already. Without a terminal there is no way to tell it: a hook has the text itself."""
+
+    messages: tuple[Message, ...]
+    is_announced: bool = False
+
+
+class RefreshBrief(Value):
+    """Write the brief again: it quotes messages that were read."""
+
+
+class DropNotices(Value):
+    """Withdraw notices that cannot be typed, or that announce nothing any more."""
 
     messages: tuple[Message, ...]
 
@@ -134,7 +153,7 @@ class TryLater(Value):
     seconds: float | None = None
 
 
-DeliveryStep = TypeMessage | PutInBrief | TellPerson | TryLater
+DeliveryStep = TypeMessage | PutInBrief | RefreshBrief | DropNotices | TellPerson | TryLater
 
 
 def sort_unacknowledged(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -157,14 +176,40 @@ def age_key(name: str) -> tuple[int, str]:
     return len(name) - (len(parts[2]) + 1 if len(parts) == 4 else 0), name
 
 
+def list_quotable(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages that a brief or a hook can contain: all but notices."""
+    return tuple(message for message in messages if not message.is_notice)
+
+
 def next_step(
-    messages: Sequence[Message], channels: DeliveryChannels | None, now: datetime, delivery: Delivery
+    messages: Sequence[Message],
+    channels: DeliveryChannels | None,
+    now: datetime,
+    delivery: Delivery,
+    quoted: Collection[str] = (),
 ) -> DeliveryStep:
-    """Return the step for the first message that needs one. None ``channels``: no session runs.
+    """Return the step for the first message that needs one. None ``channels``: no session runs. ``quoted``: the ids of
+    messages in the brief of the session.
 
     A waiting message does not delay those behind it, except at a terminal: only one message is typed at a time. All
     messages that go into the brief go there in one step, and a person is told of all that are due at once.
     """
+    notices = tuple(message for message in messages if message.is_notice and message.acknowledged is None)
+    if notices and not _has_unread_in_brief(messages):
+        return DropNotices(notices)
+    step = _next_delivery(messages, channels, now, delivery)
+    pending = {message.id for message in messages if message.acknowledged is None}
+    is_stale = channels is not None and any(name not in pending for name in quoted)
+    return RefreshBrief() if is_stale and isinstance(step, TryLater) else step
+
+
+def _has_unread_in_brief(messages: Sequence[Message]) -> bool:
+    return any(message.stage is not MessageStage.QUEUED and message.acknowledged is None for message in messages)
+
+
+def _next_delivery(
+    messages: Sequence[Message], channels: DeliveryChannels | None, now: datetime, delivery: Delivery
+) -> DeliveryStep:
     waits: list[TryLater] = []
     waiting = [message for message in sort_unacknowledged(messages) if message.stage is not MessageStage.TOLD]
     for message in waiting:
@@ -177,8 +222,8 @@ def next_step(
         if isinstance(step, PutInBrief | TellPerson):
             steps = [_step(each, channels, now, delivery) for each in waiting]
             alike = tuple(each for each, other in zip(waiting, steps, strict=True) if type(other) is type(step))
-            return type(step)(alike)
-        if isinstance(step, TypeMessage):
+            return replace(step, messages=alike)
+        if not isinstance(step, TryLater):
             return step
         waits.append(step)
         if channels.has_terminal and message.stage is MessageStage.QUEUED:
@@ -246,7 +291,7 @@ def _step(message: Message, channels: DeliveryChannels, now: datetime, delivery:
         )
     if message.attempts >= delivery.file_fallback_after_attempts or message.carried:
         # A message that was seen to arrive is not typed again: it would be read twice.
-        return PutInBrief((message,))
+        return DropNotices((message,)) if message.is_notice else PutInBrief((message,), channels.has_terminal)
     if channels.in_turn and message.priority == PromptPriority.LOW:
         return TryLater("it waits until the agent is idle")
     if channels.has_terminal and channels.has_hooks and channels.in_turn:

@@ -19,6 +19,8 @@ from liza.rules.sessions.message_rules import DeliveryEvent, Message, MessageCha
 from liza.rules.value_classes import Value, replace
 from liza.supervisor.launch import Launcher
 
+BRIEF_NOTICE = "Your brief has messages that you have not read. {file} `{liza} ready`."
+
 
 class TypingDone(Value):
     """Event: typing a message into the session of ``run`` is over."""
@@ -58,8 +60,13 @@ class MessageCarrier:
         match step:
             case message_rules.TypeMessage(message):
                 self._start_typing(message, run)
-            case message_rules.PutInBrief(messages):
-                self._put_in_brief(messages)
+            case message_rules.PutInBrief(messages, is_announced):
+                self._put_in_brief(messages, run, is_announced=is_announced)
+            case message_rules.RefreshBrief():
+                self.launcher.rewrite_brief(self.agent)
+            case message_rules.DropNotices(messages):
+                names = {message.id for message in messages}
+                inbox.withdraw_messages(self.crew.paths, self.agent, message_rules.LIZA, names)
             case message_rules.TellPerson(messages):
                 self._report_unread(messages)
             case _:
@@ -143,7 +150,7 @@ class MessageCarrier:
                 self._update(message, carried=False)
             else:
                 # No later try can succeed.
-                self._put_in_brief((message,))
+                self._put_in_brief((message,), done.run, is_announced=True)
             self.notify(f"message {message.id} was not typed: {done.outcome.reason}")
             return
         self._update(message, carried=True)
@@ -154,7 +161,7 @@ class MessageCarrier:
             ids = (message.id,)
             inbox.acknowledge(self.crew.paths, self.agent, ids, done.run, "typed", now, MessageChannel.TERMINAL)
 
-    def _put_in_brief(self, messages: Sequence[Message]) -> None:
+    def _put_in_brief(self, messages: Sequence[Message], run: str, *, is_announced: bool) -> None:
         """Write the messages into the brief: the instructions file, the assignment, the output of `liza ready`."""
         self.launcher.rewrite_brief(self.agent)
         for message in messages:
@@ -162,6 +169,18 @@ class MessageCarrier:
         self._log(messages, DeliveryEvent.ESCALATED, MessageChannel.BRIEF)
         verb = "is" if len(messages) == 1 else "are"
         self.notify(f"{_name_messages(messages)} {verb} in the brief now")
+        if is_announced and any(message.sender != message_rules.LIZA for message in messages):
+            self._announce_brief(run)
+
+    def _announce_brief(self, run: str) -> None:
+        """Queue a notice for the terminal that the brief has new messages; one that waits is enough."""
+        if any(message.is_notice for message in inbox.list_pending(self.crew.paths, self.agent)):
+            return
+        location = self.crew.run_dir(run).read_brief_location()
+        file = f"Read {location.file} again, or run" if location is not None else "Run"
+        text = BRIEF_NOTICE.format(file=file, liza=shlex.quote(str(liza_path())))
+        now, source = self.crew.clock.now(), message_rules.NOTICE_SOURCE
+        inbox.queue_message(self.crew.paths, self.agent, text, message_rules.LIZA, now, source=source)
 
     def _report_unread(self, messages: Sequence[Message]) -> None:
         for message in messages:
