@@ -291,7 +291,19 @@ class Discovery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
         return self.urgency == Urgency.IMMEDIATE and self.is_open
 
 
+class FailedCheck(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A start-up check that the session of ``run`` failed. ``check`` is a ``statuses.StartupCheck``."""
+
+    time: datetime
+    run: str
+    check: str
+    expected: str = ""
+    actual: str = ""
+
+
 class Handoff(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a session of a task leaves for the next one: its own note, and the start-up check that it failed."""
+
     agent: str
     run: str | None = None
     timestamp: datetime | None = None
@@ -302,6 +314,7 @@ class Handoff(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     blockers: str | None = None
     files_modified: tuple[str, ...] = ()
     next_steps: tuple[str, ...] = ()
+    failed_check: FailedCheck | None = None
 
 
 class Anomaly(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -48,6 +48,18 @@ class WakeTrigger(StrEnum):
     SPRINT_COMPLETE = "SPRINT_COMPLETE"
 
 
+class StartupCheck(StrEnum):
+    """Check at the start of a session, as a hand-off names the one that failed."""
+
+    ENVIRONMENT = "environment"
+    TASK = "task"
+    LEASE = "lease"
+    WORKTREE = "worktree"
+    COMMIT = "commit"
+    SESSION = "session"
+    """Its supervisor could not start it, or it ended before it had read its brief."""
+
+
 class Pattern(StrEnum):
     """Pattern of failure that trips the circuit breaker, as ``config.breaker.severity`` and its history spell it."""
 

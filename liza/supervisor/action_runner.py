@@ -27,11 +27,13 @@ from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import epic_rules
+from liza.rules.model import FailedCheck
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setup_failures
 from liza.rules.sessions import actions, model_silence
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
 from liza.rules.sessions.session_facts import JobKind
+from liza.rules.statuses import StartupCheck
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
@@ -276,8 +278,11 @@ class ActionRunner:
         if work is not None and work.kind == WorkKind.WORK and work.task is not None:
             with self.crew.change(self.agent, "crash", work.task) as tx:
                 now = self.crew.clock.now()
+                expected = "its supervisor starts the session"
+                failed = FailedCheck(time=now, run=work.run, check=StartupCheck.SESSION, expected=expected, actual=why)
+                noted = coding.note_failed_check(tx.state, work.task, failed)
                 tx.state = coding.record_session_end(
-                    tx.state, work.task, work.run, outcome=SessionOutcome.CRASHED, detail=why, moved=False, now=now
+                    noted, work.task, work.run, outcome=SessionOutcome.CRASHED, detail=why, moved=False, now=now
                 )
 
     def _count_crash(self) -> None:

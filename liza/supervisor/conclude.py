@@ -24,9 +24,10 @@ from liza.programs.usage import ledger, otel_export
 from liza.programs.usage.meter import Meter
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.lazy_pattern import lazy_pattern
-from liza.rules.model import State, Status
+from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.rules.statuses import StartupCheck
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.value_classes import replace
 from liza.rules.work_kinds import WorkKind
@@ -254,12 +255,27 @@ def _record_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:
     task = state.task(record.task)
     if task is None or task.run != record.run or task.status is not Status.CLAIMED:
         return
+    failed = _find_failed_start(crew, record, result)
     with crew.change(record.agent, OUTCOME_RULES[result.outcome].event, record.task) as tx:
+        noted = tx.state if failed is None else coding.note_failed_check(tx.state, record.task, failed)
         tx.state = (
-            _record_work_end(crew, tx.state, record, result)
+            _record_work_end(crew, noted, record, result)
             if result.outcome is not SessionOutcome.STOPPED
-            else claims.stop(tx.state, record.task, record.run, now)
+            else claims.stop(noted, record.task, record.run, now)
         )
+
+
+def _find_failed_start(crew: Crew, record: RunRecord, result: SessionEnd) -> FailedCheck | None:
+    """Return the failed start of a session that crashed before it had read its brief; None for other ends."""
+    if result.outcome is not SessionOutcome.CRASHED or crew.run_dir(record.run).is_ready():
+        return None
+    return FailedCheck(
+        time=crew.clock.now(),
+        run=record.run,
+        check=StartupCheck.SESSION,
+        expected="the session reads its brief",
+        actual=result.reason,
+    )
 
 
 def _is_uncounted(outcome: SessionOutcome) -> bool:
@@ -297,7 +313,10 @@ def _record_review_end(crew: Crew, record: RunRecord, result: SessionEnd) -> Non
     if task is None or task.review_run != record.run:
         return
     now = crew.clock.now()
+    failed = _find_failed_start(crew, record, result)
     with crew.change(record.agent, "release review", record.task) as tx:
+        if failed is not None:
+            tx.state = coding.note_failed_check(tx.state, record.task, failed)
         if result.outcome is SessionOutcome.STOPPED:
             tx.state = reviews.release_review(tx.state, record.task, record.run, now)
         elif _is_uncounted(result.outcome):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import ReadyEvidence
-from liza.rules.errors import NotOwner, Refused
-from liza.rules.model import State
+from liza.rules.errors import LizaError, NotOwner, Refused
+from liza.rules.model import FailedCheck, State
+from liza.rules.owned_work import find_current_work
 from liza.rules.paths import role_of
 from liza.rules.sessions.message_rules import MessageChannel, list_quotable
-from liza.rules.tasks import claims, planning, reviews
+from liza.rules.statuses import StartupCheck
+from liza.rules.tasks import claims, coding, planning, reviews
 
 
 def ready(crew: Crew) -> Result:
@@ -23,8 +27,6 @@ def ready(crew: Crew) -> Result:
     """
     caller = identify_run(crew)
     state = crew.board.read()
-    if caller.agent not in state.agents:
-        raise Refused(f"there is no agent {caller.agent} on the board", "liza agents")
     _check_identity(crew, state, caller)
     directory = crew.run_dir(caller.run)
     if directory.exists():
@@ -45,7 +47,6 @@ def _compose_by_hand(crew: Crew, state: State, caller: RunCaller) -> str:
     """Compose the brief of a claim that a person or a script works on: no supervisor has written one."""
     # A session's brief was written at its start; only work by hand needs these.
     from liza.programs.brief.brief_writer import compose_brief
-    from liza.rules.owned_work import find_current_work
     from liza.worker.brief_facts import gather_brief_facts
 
     work = find_current_work(state, caller.agent)
@@ -62,31 +63,92 @@ def acknowledge_messages(crew: Crew, ids: Sequence[str]) -> None:
 
 
 def _check_identity(crew: Crew, state: State, caller: RunCaller) -> None:
-    role = role_of(caller.agent)
-    if role == "planner":
-        planning.require_planner(state, caller.run)
+    """Make the checks of the caller's role in order. Raises NotOwner or Refused; a session's failure is recorded."""
+    for check, expected, verify in _CHECKS[role_of(caller.agent)]:
+        try:
+            verify(crew, state, caller)
+        except Refused as error:
+            _record_failed_check(crew, state, caller, (check, expected, error.message))
+            raise
+
+
+def _record_failed_check(crew: Crew, state: State, caller: RunCaller, failure: tuple[StartupCheck, str, str]) -> None:
+    """Write the failed check of a session into the hand-off of the task that its run holds: the next brief shows it.
+
+    Work by hand has no session. An error here must not hide the failed check.
+    """
+    check, expected, actual = failure
+    now = crew.clock.now()
+    failed = FailedCheck(time=now, run=caller.run, check=check, expected=expected, actual=actual)
+    work = find_current_work(state, caller.agent)
+    if work is None or work.task is None or work.run != caller.run or not crew.run_dir(caller.run).exists():
         return
-    task_id = require_task(caller)
-    if role == "coder":
-        task = claims.get_owned_task(state, task_id, caller.run)
-        if (
-            task.lease_expires is not None
-            and task.lease_expires < crew.clock.now()
-            and not crew.is_supervised(caller.agent)
-            # Work by hand has no session that must stop: no other run has the task, so its lease is renewed.
-            and crew.run_dir(caller.run).exists()
-        ):
-            raise NotOwner(
-                f"the lease of {caller.run} on {task_id} has expired. Stop at once", f"liza task show {task_id}"
-            )
-        slot = task.worktree or ""
-        if not crew.paths.slot(slot).is_dir() or crew.slot_owner(slot) != (task_id, caller.run):
-            raise Refused(f"the worktree {slot} of {task_id} is not ready for {caller.run}", "liza doctor --fix")
-        return
-    task = reviews.get_reviewed_task(state, task_id, caller.run)
+    with suppress(LizaError, OSError), crew.change(caller.run, "failed check", work.task) as tx:
+        tx.state = coding.note_failed_check(tx.state, work.task, failed)
+
+
+def _check_agent(crew: Crew, state: State, caller: RunCaller) -> None:
+    named = os.environ.get("LIZA_AGENT_ID") if crew.authenticated_run is None else None
+    if named not in (None, caller.agent):
+        raise Refused(f"LIZA_AGENT_ID is {named}, and the run is {caller.run}", f"export LIZA_AGENT_ID={caller.agent}")
+    if caller.agent not in state.agents:
+        raise Refused(f"there is no agent {caller.agent} on the board", "liza agents")
+
+
+def _check_planning(crew: Crew, state: State, caller: RunCaller) -> None:
+    planning.require_planner(state, caller.run)
+
+
+def _check_task(crew: Crew, state: State, caller: RunCaller) -> None:
+    claims.get_owned_task(state, require_task(caller), caller.run)
+
+
+def _check_lease(crew: Crew, state: State, caller: RunCaller) -> None:
+    task = claims.get_owned_task(state, require_task(caller), caller.run)
+    if (
+        task.lease_expires is not None
+        and task.lease_expires < crew.clock.now()
+        and not crew.is_supervised(caller.agent)
+        # Work by hand has no session that must stop: no other run has the task, so its lease is renewed.
+        and crew.run_dir(caller.run).exists()
+    ):
+        raise NotOwner(f"the lease of {caller.run} on {task.id} has expired. Stop at once", f"liza task show {task.id}")
+
+
+def _check_worktree(crew: Crew, state: State, caller: RunCaller) -> None:
+    task = claims.get_owned_task(state, require_task(caller), caller.run)
+    slot = task.worktree or ""
+    if not crew.paths.slot(slot).is_dir() or crew.slot_owner(slot) != (task.id, caller.run):
+        raise Refused(f"the worktree {slot} of {task.id} is not ready for {caller.run}", "liza doctor --fix")
+
+
+def _check_review(crew: Crew, state: State, caller: RunCaller) -> None:
+    reviews.get_reviewed_task(state, require_task(caller), caller.run)
+
+
+def _check_commit(crew: Crew, state: State, caller: RunCaller) -> None:
+    task = reviews.get_reviewed_task(state, require_task(caller), caller.run)
     head = crew.worktrees.head_commit(caller.agent)
     if head != task.review_commit:
         raise Refused(
             f"the worktree is at {head[:12]}, expected {task.review_commit}, the commit to review",
             'liza handoff "wrong commit" --next "again"',
         )
+
+
+_AGENT = (StartupCheck.ENVIRONMENT, "the variables of the session name the run's agent", _check_agent)
+_CHECKS: dict[str, tuple[tuple[StartupCheck, str, Callable[[Crew, State, RunCaller], None]], ...]] = {
+    "planner": (_AGENT, (StartupCheck.TASK, "the run has the planning", _check_planning)),
+    "coder": (
+        _AGENT,
+        (StartupCheck.TASK, "the run has the task", _check_task),
+        (StartupCheck.LEASE, "a lease that has not expired, or a supervisor", _check_lease),
+        (StartupCheck.WORKTREE, "the worktree of the task, given to the run", _check_worktree),
+    ),
+    "code-reviewer": (
+        _AGENT,
+        (StartupCheck.TASK, "the run has the review", _check_review),
+        (StartupCheck.COMMIT, "the worktree is at the commit to review", _check_commit),
+    ),
+}
+"""The checks of each role in their order, with what each expects."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import chdir
 from datetime import timedelta
 
 import pytest
 
+from liza.cli.render.render_task import format_task
 from liza.crew.crew import Crew
-from liza.rules.errors import NotOwner, UsageError
+from liza.programs.session.run_directory import RunRecord
+from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.model import Status, Task
+from liza.rules.statuses import StartupCheck
 from liza.rules.value_classes import replace
+from liza.rules.work_kinds import WorkKind
 from liza.verbs.claim import claim
 from liza.verbs.claim_review import claim_review
 from liza.verbs.heartbeat import heartbeat
@@ -104,3 +109,27 @@ def test_a_run_whose_task_was_taken_over_after_its_lease_cannot_submit(
         with pytest.raises(NotOwner):
             verb(by_hand)
     assert (_task(by_hand).status, _task(by_hand).assigned_to) == (Status.CLAIMED, "coder-2")
+
+
+def test_a_check_that_a_session_fails_is_in_the_hand_off_of_its_task_and_one_by_hand_is_not(by_hand: Crew) -> None:
+    run, slot = _task(by_hand).run or "", by_hand.paths.slot("s1")
+    os.chdir(by_hand.paths.root)
+    slot.rename(slot.with_name("away"))
+    environ = {"LIZA_RUN": run, "LIZA_TASK": "c"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        with pytest.raises(Refused, match="is not ready"):
+            ready(by_hand)
+        assert "c" not in by_hand.board.read().handoff
+        record = RunRecord(agent="coder-1", run=run, kind=WorkKind.WORK, started=by_hand.clock.now(), task="c")
+        by_hand.run_dir(run).create(record)
+        with pytest.raises(Refused, match="is not ready"):
+            ready(by_hand)
+    failed = by_hand.board.read().handoff["c"].failed_check
+    assert failed is not None
+    assert (failed.run, failed.check) == (run, StartupCheck.WORKTREE)
+    assert "the worktree s1 of c is not ready" in failed.actual
+    shown = format_task(show_task(by_hand, "c"), colour=False)
+    assert "start-up failed" in shown
+    assert not by_hand.run_dir(run).is_ready()

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UnknownId, UsageError
-from liza.rules.model import Event, PlanningClaim, Status, Task
+from liza.rules.model import Event, FailedCheck, Handoff, PlanningClaim, Status, Task
 from liza.rules.paths import agent_of, check_task_id, parse_agent_id, role_of
 from liza.rules.tasks import claims, coding, picking, reviews
+from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.tasks.picking import Evidence, LimitReached, NoTask, Pick
 from tests.unit.boards import BASE, HERE, NOW, agents, board, claimed, later, submitted, task, with_config
 
@@ -367,6 +368,20 @@ def test_the_lease_of_planning_is_renewed_and_not_extended() -> None:
     assert claims.renew_lease(state, "planner-1.1", NOW).planning.lease_expires == later(300)
     with pytest.raises(Refused, match="plans"):
         claims.extend_lease(state, "planner-1.1", claims.Extension(60, "x"), NOW)
+
+
+def test_a_failed_check_is_added_to_the_note_of_the_task_once_and_only_by_the_run_that_holds_it() -> None:
+    state, run = claimed(board(task(), handoff={"task-1": Handoff(agent="coder-1", summary="half")}))
+    failed = FailedCheck(time=NOW, run=run, check="worktree", expected="it is there", actual="x" * 9000)
+    noted = coding.note_failed_check(state, "task-1", failed)
+    note = noted.handoff["task-1"]
+    assert note.summary == "half"
+    assert note.failed_check is not None
+    assert note.failed_check.actual == "x" * 500
+    assert coding.note_failed_check(noted, "task-1", replace(failed, check="lease")) is noted
+    assert coding.note_failed_check(state, "task-1", replace(failed, run="coder-1.9")) is state
+    done = coding.submit(state, "task-1", run, SubmittedWork(head=BASE, ahead=True, branch="task/task-1"), NOW)
+    assert coding.note_failed_check(done, "task-1", failed) is done
 
 
 @pytest.mark.parametrize("bad", ["", "coder", "coder-", "coder-x", "../coder-1", "coder-1\n", "Coder-1", "coder-1.2"])

@@ -24,6 +24,7 @@ from liza.rules.model import (
     Config,
     Discovery,
     Event,
+    FailedCheck,
     Goal,
     Handoff,
     HumanNote,
@@ -226,6 +227,21 @@ def test_a_reviewer_is_told_the_commit_the_round_and_the_verdicts() -> None:
     ):
         assert words in block
     assert "liza submit" not in block
+
+
+@pytest.mark.parametrize("run", ["coder-1.7", "code-reviewer-1.4"])
+def test_the_start_up_check_that_the_last_session_failed_is_told_until_another_one_began(run: str) -> None:
+    earlier = f"{run.rpartition('.')[0]}.3"
+    failed = FailedCheck(time=NOW, run=earlier, check="worktree", expected="a worktree", actual="no worktree")
+    begun = Event(time=NOW, event="resume", run=run)
+    note = {"task-3": Handoff(agent="coder-1", failed_check=failed)}
+    made = brief_writer.compose_brief(context(run, replace(TASK, history=(begun,)), handoff=note))
+    for text in (made.block, made.assignment):
+        assert f"{earlier} failed the check of the worktree. Expected: a worktree. Found: no worktree" in text
+    assert "HANDED OVER" not in made.block + made.assignment
+    between = Event(time=NOW, event="resume", run="coder-1.5")
+    made = brief_writer.compose_brief(context(run, replace(TASK, history=(between, begun)), handoff=note))
+    assert "failed the check" not in made.block + made.assignment
 
 
 def test_a_reviewer_without_a_commit_is_not_briefed() -> None:

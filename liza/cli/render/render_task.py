@@ -10,7 +10,7 @@ from liza.cli.render.columns import align_columns, paint
 from liza.cli.render.render_crew import STATUS_COLOURS, format_activity
 from liza.cli.render.text_formats import format_fields, format_local_time, shorten_line
 from liza.rules.governance.line_comments import format_comment
-from liza.rules.model import Status
+from liza.rules.model import Handoff, Status
 from liza.rules.reports.narration import LIZA, is_crew_event
 
 Row = Mapping[str, Any]
@@ -51,12 +51,23 @@ def format_task(task: Row, colour: bool) -> str:
     texts["review"] = "a person" if task.get("review") == "human" else ""
     lines += ["", _labelled_fields({**task, "now": format_activity(task), **texts}, labels)]
     if task["handoff"] is not None:
-        used = task["handoff"].context_used
-        context = "" if used is None else f"\n{used}% of its context window was used"
-        lines += _indent_text("handed over", f"{task['handoff'].summary}\nnext: {task['handoff'].next_action}{context}")
+        lines += _handoff_lines(task["handoff"])
     lines += [f"note: {note}" for note in task["notes"]]
     lines += ["", align_columns([_event_cells(event) for event in task["history"]])]
     return "\n".join(lines)
+
+
+def _handoff_lines(note: Handoff) -> list[str]:
+    """Return the note of the last session, and the start-up check that one failed."""
+    used = note.context_used
+    context = "" if used is None else f"\n{used}% of its context window was used"
+    text = f"{note.summary}\nnext: {note.next_action}{context}"
+    lines = _indent_text("handed over", text) if note.summary else []
+    failed = note.failed_check
+    if failed is not None:
+        text = f"{failed.run}, {failed.check}: expected {failed.expected}; found {failed.actual}"
+        lines += _indent_text("start-up failed", text)
+    return lines
 
 
 _TEXT_LABELS: Final = (

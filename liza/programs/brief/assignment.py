@@ -7,6 +7,7 @@ from liza.programs.brief.brief_context import (
     describe_agents,
     describe_anomaly,
     describe_discovery,
+    describe_failed_check,
     describe_sprint,
     root_cause_demand,
 )
@@ -98,8 +99,9 @@ def _coder_sections(context: BriefContext, task: Task) -> list[str]:
     if context.repeated_rejections:
         earlier = "\n".join(f"- {quote_line(reason, 400)}" for reason in context.repeated_rejections)
         sections.append(_field("ROOT CAUSE FIRST", f"{root_cause_demand(context)}\n{earlier}"))
+    sections += _failed_check_fields(context)
     handoff = context.state.handoff.get(task.id)
-    if handoff is not None:
+    if handoff is not None and handoff.summary:
         sections.append(_field("HANDED OVER", handoff.summary))
         sections.append(_field("NEXT ACTION", handoff.next_action))
         files = f"files: {', '.join(handoff.files_modified)}" if handoff.files_modified else ""
@@ -112,6 +114,12 @@ def _coder_sections(context: BriefContext, task: Task) -> list[str]:
         _field("TESTS", context.test_command or "the project's own"),
         _field("INSTRUCTIONS", _instructions(context, "coder")),
     ]
+
+
+def _failed_check_fields(context: BriefContext) -> list[str]:
+    """Return the start-up check that the last session failed."""
+    failed = context.failed_check
+    return [_field("START-UP FAILED", describe_failed_check(failed))] if failed is not None else []
 
 
 def _comment_fields(task: Task) -> list[str]:
@@ -129,6 +137,7 @@ def _reviewer_sections(context: BriefContext, task: Task) -> list[str]:
     if context.rejection is not None:
         sections.append(_field(f"LAST TIME, BY {context.rejection[0]}", context.rejection[1]))
         sections += _comment_fields(task)
+    sections += _failed_check_fields(context)
     return [
         *sections,
         _field("TESTS", context.test_command or "the project's own"),

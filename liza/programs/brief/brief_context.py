@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.rules.governance.open_trips import open_trips
 from liza.rules.governance.root_cause import find_repeated_rejections
 from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent, session_end
-from liza.rules.model import Anomaly, Discovery, State, Task
+from liza.rules.model import Anomaly, Discovery, FailedCheck, State, Task
 from liza.rules.paths import agent_of, role_of
 from liza.rules.sessions.message_rules import Message
 from liza.rules.sessions.session_ends import SessionOutcome
@@ -106,6 +106,17 @@ class BriefContext(Value):
         end = session_end(framing[-1].event) if framing else ""
         return f"{end}. {framing[-1].detail or ''}".strip() if end else None
 
+    @property
+    def failed_check(self) -> FailedCheck | None:
+        """The start-up check that the last session of the task failed; None if another session has begun since."""
+        note = self.state.handoff.get(self.task.id) if self.task is not None else None
+        failed = note.failed_check if note is not None else None
+        if failed is None or self.task is None:
+            return None
+        later = (event for event in self.task.history if event.time >= failed.time)
+        is_newest = all(event.run in (None, failed.run, self.run) for event in later)
+        return failed if is_newest else None
+
     def spec_path(self, reference: str) -> str:
         """Return the path of a spec for the session: worktrees have no .liza, so those below it are absolute."""
         return str(self.root / reference) if reference.startswith(".liza/") else reference
@@ -126,6 +137,11 @@ class BriefContext(Value):
     def test_command(self) -> str:
         """The command that tests the project; empty if none is configured."""
         return self.state.config.integration_command or ""
+
+
+def describe_failed_check(failed: FailedCheck) -> str:
+    """Return a failed start-up check in one sentence."""
+    return f"{failed.run} failed the check of the {failed.check}. Expected: {failed.expected}. Found: {failed.actual}"
 
 
 def describe_sprint(context: BriefContext) -> str:

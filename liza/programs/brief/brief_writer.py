@@ -12,6 +12,7 @@ from liza.programs.brief.brief_context import (
     describe_agents,
     describe_anomaly,
     describe_discovery,
+    describe_failed_check,
     describe_sprint,
     root_cause_demand,
 )
@@ -111,6 +112,7 @@ def _earlier_work(context: BriefContext) -> list[str]:
     if context.previous_end is not None:
         lines.append(f"BEFORE     A session of yours worked here: {quote_lines(context.previous_end, SMALL)}")
         lines.append("  Look at git log and git status first: what it committed is yours to go on with.")
+    lines += _failed_check(context)
     if context.earlier_commits:
         lines.append("COMMITTED  on this branch by earlier tries, newest first:")
         lines += [f"  {quote_line(entry, 100)}" for entry in context.earlier_commits[:MAX_COMMITS]]
@@ -134,6 +136,12 @@ def _earlier_work(context: BriefContext) -> list[str]:
     for answer in task.answers[-MAX_ANSWERS:]:
         lines.append(f"ANSWERED: {quote_line(answer.question, 150)} → {quote_lines(answer.answer, 260)}")
     return lines
+
+
+def _failed_check(context: BriefContext) -> list[str]:
+    """Return the start-up check that the last session failed, in one line."""
+    failed = context.failed_check
+    return [f"START-UP   {quote_lines(describe_failed_check(failed), SMALL)}"] if failed is not None else []
 
 
 def _line_comments(task: Task) -> list[str]:
@@ -215,7 +223,7 @@ def _reviewer_sections(context: BriefContext) -> list[TextSection]:
     )
     return [
         _role_section(context, f"The author is {task.assigned_to or 'unknown'}. Your verdict binds."),
-        TextSection(SectionType.WORK, (*work, *_line_comments(task))),
+        TextSection(SectionType.WORK, (*work, *_line_comments(task), *_failed_check(context))),
         TextSection(SectionType.MAIL, tuple(_notes(context))),
         TextSection(SectionType.DIRECTIVE, directive),
     ]

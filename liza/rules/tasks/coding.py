@@ -7,7 +7,7 @@ from datetime import datetime
 from liza.rules.errors import Refused, UsageError
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Handoff, State, Status, Task
+from liza.rules.model import FailedCheck, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
 from liza.rules.tasks.claims import get_owned_task, get_task
@@ -17,6 +17,7 @@ from liza.rules.value_classes import Value, replace
 S = Status
 E = HistoryEvent
 MAX_QUESTIONS = 3
+MAX_CHECK_TEXT = 500  # characters
 MAX_CRASHES = 5  # crashed sessions of a task since its last unblock, before it is BLOCKED
 MAX_IDLE_SESSIONS = 2  # sessions in a row without progress, before the task is BLOCKED
 SUPERVISORS_QUESTION = "What should the next try do differently?"
@@ -174,6 +175,24 @@ def handoff(state: State, task_id: str, run: str, note: Handoff, now: datetime) 
     invocation = Invocation(now=now, by=agent_of(run), run=run)
     handed = apply_verb(task, E.HANDOFF, invocation, handoff_pending=True)
     return replace(state.with_task(handed), handoff={**state.handoff, task_id: note})
+
+
+def note_failed_check(state: State, task_id: str, failed: FailedCheck) -> State:
+    """Add a failed start-up check to the hand-off of the task, for the next brief. An earlier session's note stays.
+
+    Only a run that holds the task or its review can; the first failure of a run is kept, because the others follow.
+    """
+    task = state.task(task_id)
+    is_held = task is not None and (
+        failed.run == task.review_run or (failed.run == task.run and task.status is S.CLAIMED)
+    )
+    if not is_held:
+        return state
+    note = state.handoff.get(task_id) or Handoff(agent=agent_of(failed.run), run=failed.run, timestamp=failed.time)
+    if note.failed_check is not None and note.failed_check.run == failed.run:
+        return state
+    limited = replace(failed, expected=failed.expected[:MAX_CHECK_TEXT], actual=failed.actual[:MAX_CHECK_TEXT])
+    return replace(state, handoff={**state.handoff, task_id: replace(note, failed_check=limited)})
 
 
 def is_end_postponed(outcome: SessionOutcome, word: str | None, on_purpose: bool) -> bool:
