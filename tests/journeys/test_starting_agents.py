@@ -41,3 +41,33 @@ def test_an_agent_is_starting_until_its_supervisor_takes_work(tmp_path: Path, mo
 def _row(crew: Crew) -> dict[str, object]:
     (row,) = (row for row in crew.json("status")["agents"] if row["id"] == STOPPED)
     return row
+
+
+DIES_FIRST = """\
+[ "$LIZA_RUN" != coder-1.1 ] || { echo no such model >&2; exit 3; }
+liza ready > "$NOTES/brief-$LIZA_RUN"
+if [ "$LIZA_RUN" = coder-1.2 ]; then
+  echo half > "$LIZA_TASK.txt"; git add -A; git commit -q -m half
+  liza handoff "the file is there" --next "write the rest"
+  exit 42
+fi
+echo done > "$NOTES/done"
+read line < "$NOTES/gate"
+"""
+
+
+def test_the_next_brief_says_why_the_session_before_it_did_not_start_or_that_it_handed_over(tmp_path: Path) -> None:
+    with started(tmp_path, poll_interval=1, restart_after_handoff=0.1) as crew:
+        crew.gate("gate")
+        crew.add("t1")
+        supervisor = crew.agent(STOPPED, crew.script("coder", DIES_FIRST, ready=False))
+        crew.wait_note("done")
+        failed = crew.state().handoff["t1"].failed_check
+        first, second = ((crew.notes / f"brief-coder-1.{number}").read_text() for number in (2, 3))
+        assert "• resumed:t1 •" in first
+        assert "START-UP   coder-1.1 failed the check of the session." in first
+        assert "no such model" in first
+        assert "• hand-off:t1 •" in second
+        assert "START-UP" not in second
+        assert failed is None
+        supervisor.wait_said(r"coder-1\.3 ready after [0-9.]+ s, hand-off:t1")
