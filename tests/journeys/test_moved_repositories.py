@@ -94,6 +94,27 @@ def test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were(
     assert (record.read_bytes(), (theirs / ".git").read_bytes()) == before, "a person's worktree was touched"
 
 
+@pytest.mark.parametrize("move", [renamed, variant(moved_with_its_worktrees), variant(renamed_with_its_worktrees)])
+def test_the_submodules_of_a_worktree_move_with_it_and_keep_their_uncommitted_files(
+    crew: Crew, move: Callable[[Crew], Crew]
+) -> None:
+    library = crew.root.parent / "library"
+    git(crew.root.parent, "init", "-q", "-b", "main", str(library))
+    git(library, "commit", "-q", "--allow-empty", "-m", "first")
+    there = drafted(crew)
+    git(there, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "parts/lib")
+    git(there, "commit", "-q", "-m", "the library")
+    (there / "parts" / "lib" / "half.txt").write_text("half\n")
+    now = move(crew)
+    now.run("status")
+    link = now.root / ".worktrees" / "first"
+    assert git(link / "parts" / "lib", "status", "--porcelain") == "?? half.txt"
+    # From the repository of the submodule to its files, too.
+    repository = now.root / ".git" / "worktrees" / "s1" / "modules" / "parts" / "lib"
+    assert git(repository, "ls-files", "--others") == "half.txt"
+    assert git(link, "status", "--porcelain", "--ignore-submodules=untracked") == "?? draft.txt"
+
+
 def test_the_first_word_after_a_move_may_be_said_in_the_worktree(crew: Crew) -> None:
     there = drafted(crew)
     now = renamed(crew)

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import count
-from pathlib import Path
+from itertools import count, pairwise
+from pathlib import Path, PurePath
 
 from liza.repo.config_pins import git_dirs
 from liza.repo.git_dir_check import read_gitfile
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
 from liza.repo.worktree_records import list_worktrees
-from liza.rules.errors import GitFailed
+from liza.rules.errors import GitFailed, NotRegularFile
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
-from liza.system import atomic
+from liza.system import atomic, untrusted_files
 
 # The last two parts of a slots directory inside the repository.
 _INSIDE_REPOSITORY = (".worktrees", ".slots")
+_SUBMODULE_WORKTREE = lazy_pattern(r'(?m)^(\s*worktree\s*=\s*)([^"\\#;\n]*[^"\\#;\s])\s*$')
+_MAX_CONFIG = 64 * 1024  # bytes of a submodule's configuration
 
 
 def find_common_dir(root: Path) -> Path:
@@ -64,7 +67,7 @@ def find_misplaced(common: Path, olds: Iterable[Path], directory: Path) -> dict[
 def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[str, ...]:
     """Make git's records point to the slots in ``paths.slots``, the slots to their records, and the links to the slots.
 
-    Other files in the slots are not changed. Idempotent. Return the names of the repaired slots. Raises OSError.
+    The submodules of a slot and their repositories point to each other again. Other files in the slots are not changed. Idempotent. Return the names of the repaired slots. Raises OSError.
     """
     old_directories = set(olds)
     changed = []
@@ -78,6 +81,7 @@ def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[st
             # If `.git` is a directory, the next user of the slot reports it.
             with suppress(GitFailed):
                 slot_records.repair_gitfile(path, git_dir)
+            _repair_submodules(path, git_dir, {directory.name for directory in (*old_directories, paths.slots)})
     slot_records.retarget_links(paths, old_directories)
     return tuple(changed)
 
@@ -138,3 +142,56 @@ def _has_other_record(slot: Path, git_dir: Path, common: Path) -> bool:
 
 def _point_to(git_dir: Path, slot: Path) -> None:
     atomic.write(git_dir / "gitdir", os.fsencode(f"{slot}/.git\n"), 0o644, sync=False)
+
+
+def _repair_submodules(slot: Path, git_dir: Path, directory_names: Iterable[str]) -> None:
+    """Make the ``.git`` files of a slot's submodules and the configuration of their repositories name each other.
+
+    git writes both as relative paths, so each move that changes the way from the slot to the repository breaks them.
+    ``directory_names``: names that the slots directory has, or had. Files that an agent replaced stay. Raises OSError.
+    """
+    for repository in _submodule_repositories(git_dir / "modules"):
+        config = repository / "config"
+        try:
+            text = os.fsdecode(untrusted_files.read(config, _MAX_CONFIG))
+        except (FileNotFoundError, NotRegularFile):
+            continue
+        match = _SUBMODULE_WORKTREE.search(text)
+        tail = match and _path_in_slot(PurePath(match[2]), slot.name, directory_names)
+        if not match or not tail:
+            continue
+        worktree = slot / tail
+        gitfile = worktree / ".git"
+        named = read_gitfile(gitfile)
+        is_same = named is not None and _ends_with(os.path.normpath(named), repository.relative_to(git_dir.parent))
+        if not is_same or worktree.resolve() != slot.resolve() / tail:
+            continue
+        line = f"gitdir: {os.path.relpath(repository.resolve(), worktree.resolve())}\n"
+        if not slot_records.points_to(gitfile, repository):
+            atomic.write(gitfile, os.fsencode(line), 0o644, sync=False)
+        path = os.path.relpath(worktree.resolve(), repository.resolve())
+        if path != match[2]:
+            changed = f"{text[: match.start()]}{match[1]}{path}{text[match.end() :]}"
+            atomic.write(config, os.fsencode(changed), 0o644, sync=False)
+
+
+def _submodule_repositories(modules: Path) -> Iterator[Path]:
+    """Yield the repositories of a worktree's submodules, outer before nested ones. Does not follow links."""
+    for directory, names, files in os.walk(modules):
+        if "HEAD" in files:
+            names.clear()
+            yield Path(directory)
+            yield from _submodule_repositories(Path(directory) / "modules")
+
+
+def _path_in_slot(recorded: PurePath, slot_name: str, directory_names: Iterable[str]) -> PurePath | None:
+    """Return the part of a recorded path below the slot, or None if the path leads to no slot of that name."""
+    parents, parts = set(directory_names), recorded.parts
+    for number, (parent, name) in enumerate(pairwise(parts)):
+        if parent in parents and name == slot_name and ".." not in parts[number + 2 :]:
+            return PurePath(*parts[number + 2 :]) if parts[number + 2 :] else None
+    return None
+
+
+def _ends_with(path: str, tail: Path) -> bool:
+    return PurePath(path).parts[-len(tail.parts) :] == tail.parts
