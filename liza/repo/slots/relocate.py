@@ -67,7 +67,8 @@ def find_misplaced(common: Path, olds: Iterable[Path], directory: Path) -> dict[
 def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[str, ...]:
     """Make git's records point to the slots in ``paths.slots``, the slots to their records, and the links to the slots.
 
-    The submodules of a slot and their repositories point to each other again. Other files in the slots are not changed. Idempotent. Return the names of the repaired slots. Raises OSError.
+    The submodules of a slot and their repositories point to each other again. Other files in the slots are not changed.
+    Idempotent. Return the names of the repaired slots. Raises OSError.
     """
     old_directories = set(olds)
     changed = []
