@@ -332,7 +332,11 @@ def test_a_deadlock_is_reported_as_an_anomaly() -> None:
     state = with_config(REVIEWED, max_review_cycles=1)
     after = reviews.reject(state, "task-1", "code-reviewer-1.1", HEAD, later(9), "no tests")
     anomaly = Anomaly(
-        timestamp=later(9), task="task-1", reporter="code-reviewer-1", type="review_deadlock", details={"rounds": 1}
+        timestamp=later(9),
+        task="task-1",
+        reporter="code-reviewer-1",
+        type="review_deadlock",
+        details={"rounds": 1, "text": "1 rejection; the last: no tests"},
     )
     assert after.anomalies == (anomaly,)
 
