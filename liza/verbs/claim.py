@@ -169,7 +169,7 @@ def _undo(crew: Crew, agent: str, reserved: TaskClaim, *, give_back: bool) -> No
         tx.state = claims.undo_reservation(tx.state, reserved.task, reserved.run)
         is_kept = claims.get_task(tx.state, reserved.task).run == reserved.run
         if is_kept and give_back:
-            tx.state = claims.release(tx.state, reserved.task, crew.clock.now(), agent)
+            tx.state = claims.release(tx.state, reserved.task, reserved.run, crew.clock.now(), agent)
             is_kept = False
     if not is_kept:
         crew.worktrees.undo(reserved.slot, reserved.task, reserved.run)

@@ -253,7 +253,7 @@ def release(crew: Crew, task_id: str) -> Result:
         tx.state = claims.fence(tx.state, task_id, crew.clock.now())
     end_task_work(crew, tx.before, task_id)
     with crew.change(by, "release", task_id) as release_tx:
-        release_tx.state = claims.release(release_tx.state, task_id, crew.clock.now(), by)
+        release_tx.state = claims.release(release_tx.state, task_id, None, crew.clock.now(), by)
     return make_result(tx.before, release_tx.state, task_id, f"liza task show {task_id}")
 
 

@@ -10,10 +10,12 @@ from msgspec.structs import replace
 from liza.rules.errors import NotOwner, Refused, UnknownId, UsageError
 from liza.rules.model import Event, FailedCheck, Handoff, PlanningClaim, Status, Task
 from liza.rules.paths import agent_of, check_task_id, parse_agent_id, role_of
-from liza.rules.tasks import claims, coding, picking, reviews
+from liza.rules.sessions.session_ends import SessionOutcome
+from liza.rules.tasks import backlog, claims, coding, picking, reviews
 from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.tasks.picking import Evidence, LimitReached, NoTask, Pick
-from tests.unit.boards import BASE, HERE, NOW, agents, board, claimed, later, submitted, task, with_config
+from liza.rules.transitions import Invocation
+from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, claimed, later, submitted, task, with_config
 
 S = Status
 NONE = Evidence()
@@ -311,9 +313,36 @@ def test_release_fences_first_and_frees_afterwards() -> None:
     fenced = claims.fence(state, "task-1", NOW)
     with pytest.raises(NotOwner):
         claims.get_owned_task(fenced, "task-1", run)
-    freed = claims.release(fenced, "task-1", NOW, "human:ann")
+    freed = claims.release(fenced, "task-1", None, NOW, "human:ann")
     assert (freed.tasks[0].status, freed.tasks[0].assigned_to) == (S.UNCLAIMED, None)
-    assert claims.release(freed, "task-1", NOW, "human:ann") is freed
+    assert claims.release(freed, "task-1", None, NOW, "human:ann") is freed
+
+
+def test_a_task_that_changed_while_its_session_was_ended_is_not_released() -> None:
+    """Between the two steps of a release the task may be dropped, or released and claimed by another process."""
+    state, _ = claimed(board(task(), task("task-2")))
+    fenced = claims.fence(state, "task-1", NOW)
+    dropped = backlog.drop(fenced, "task-1", Invocation(now=NOW, by="planner-1"), None)
+    with pytest.raises(Refused, match="task-1 is ABANDONED now: it is not released"):
+        claims.release(dropped, "task-1", None, NOW, "human:ann")
+    taken, run = claimed(claims.release(fenced, "task-1", None, NOW, "human:bob"), agent="coder-2")
+    with pytest.raises(Refused, match=f"task-1 is CLAIMED under {run} now"):
+        claims.release(taken, "task-1", None, NOW, "human:ann")
+
+
+def test_a_takeover_that_is_not_confirmed_owns_nothing_and_is_not_blocked() -> None:
+    state, old = claimed(board(task()))
+    lapsed = Evidence(offline={"coder-1"}, dead={old})
+    reserved, run = claims.reserve(state, "task-1", claims.Claimant("coder-2", HERE), "s1", later(301), lapsed)
+    work = coding.SubmittedWork(head=HEAD, ahead=True, branch="task/task-1")
+    with pytest.raises(NotOwner):
+        coding.submit(reserved, "task-1", run, work, later(302))
+    crashed = coding.record_session_end(
+        reserved, "task-1", run, outcome=SessionOutcome.CRASHED, detail="x", moved=False, now=later(302)
+    )
+    assert crashed is reserved
+    with pytest.raises(Refused, match=r"task-1 cannot be blocked: coder-2 is taking it as coder-2\.1"):
+        coding.block_by_supervisor(reserved, "task-1", "10 tries are used up", later(302))
 
 
 def test_a_heartbeat_extends_what_the_run_holds_and_nothing_else() -> None:

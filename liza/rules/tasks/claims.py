@@ -65,9 +65,12 @@ def get_task(state: State, task_id: str) -> Task:
 
 
 def get_owned_task(state: State, task_id: str, run: str) -> Task:
-    """Return the task if ``run`` owns it (fencing check). Raises NotOwner."""
+    """Return the task if ``run`` owns it (fencing check). Raises NotOwner.
+
+    The run of a takeover owns it only when its claim is confirmed.
+    """
     task = get_task(state, task_id)
-    if task.status is not Status.CLAIMED or task.run != run:
+    if task.status is not Status.CLAIMED or task.run != run or task.reservation is not None:
         actual = f"it is {task.status}" + (f" under {task.run}" if task.run else "")
         raise NotOwner(
             f"You no longer own this task: {run} asks for {task_id}, and {actual}. Stop at once",
@@ -271,11 +274,18 @@ def fence(state: State, task_id: str, now: datetime) -> State:
     return state.with_task(replace(task, run=None, lease_expires=now))
 
 
-def release(state: State, task_id: str, now: datetime, by: str) -> State:
-    """Make the task UNCLAIMED. Call it when the session is over and the work is saved. Branch and counters stay."""
+def release(state: State, task_id: str, run: str | None, now: datetime, by: str) -> State:
+    """Make the task UNCLAIMED. Call it when the session is over and the work is saved. Branch and counters stay.
+
+    ``run``: the run that loses the task; None: it was fenced. Raises Refused if the task is not claimed by it: it was
+    closed or claimed again while the session was ended.
+    """
     task = get_task(state, task_id)
     if task.status is Status.UNCLAIMED:
         return state
+    if task.status is not Status.CLAIMED or task.run != run:
+        actual = f"{task.status}" + (f" under {task.run}" if task.run else "")
+        raise Refused(f"{task_id} is {actual} now: it is not released", f"liza task show {task_id}")
     freed = apply_verb(
         task,
         HistoryEvent.RELEASE,

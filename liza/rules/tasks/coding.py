@@ -139,6 +139,9 @@ def block_by_supervisor(state: State, task_id: str, reason: str, now: datetime) 
         return state
     if task.status not in (S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED):
         raise Refused(f"{task_id} is {task.status}: it cannot be blocked", f"liza task show {task_id}")
+    if task.reservation is not None:
+        taken = f"{task.reservation.agent} is taking it as {task.reservation.run}"
+        raise Refused(f"{task_id} cannot be blocked: {taken}", f"liza task show {task_id}")
     invocation = Invocation(now=now, by=task.assigned_to, run=task.run, detail=reason)
     blocked = _blocked(task, reason, (SUPERVISORS_QUESTION,), invocation)
     return state.with_task(replace(blocked, failed_by=add_failure(task)))
@@ -219,6 +222,8 @@ def record_session_end(
     task = state.task(task_id)
     event, fault = OUTCOME_RULES[outcome].event, OUTCOME_RULES[outcome].fault
     if task is None or task.run != run or task.status is not S.CLAIMED or has_done(task, event, run):
+        return state
+    if task.reservation is not None:  # a takeover that is not confirmed yet: no session has its run
         return state
     noted = add_event(task, event, Invocation(now=now, by=agent_of(run), run=run, detail=detail[:500]))
     if fault is Fault.CRASH:

@@ -53,7 +53,7 @@ def restore_task(state: State, earlier: Task, revision: int, by: str, now: datet
     if earlier.status is not Status.CLAIMED or earlier.assigned_to is None:
         return restored
     other_work = picking.occupation(others, earlier.assigned_to)
-    return restored if other_work is None else claims.release(restored, task.id, now, by)
+    return restored if other_work is None else claims.release(restored, task.id, earlier.run, now, by)
 
 
 def _without(state: State, task_id: str) -> tuple[Task, ...]:
