@@ -241,3 +241,14 @@ def test_a_merge_waits_while_one_of_its_files_is_changed(
     waiting: tuple[str, ...], changed: tuple[str, ...], blocked: bool
 ) -> None:
     assert merge_rules.are_in_the_way(waiting, changed) is blocked
+
+
+def test_an_approved_task_that_was_dropped_is_not_merged_if_its_status_is_written_back() -> None:
+    """Its history still has the verdict on exactly its commit."""
+    dropped = backlog.drop(board(approved()), "t", BY, None)
+    forged = dropped.with_task(replace(dropped.tasks[0], status=Status.APPROVED))
+    assert merge_rules.next_to_merge(forged, NOW) is None
+    assert (
+        merge_rules.merge_obstacle(forged, forged.tasks[0])
+        == "nothing in its history led there: the last step was 'drop'"
+    )

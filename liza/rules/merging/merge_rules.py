@@ -14,7 +14,7 @@ from liza.rules.project import test_proof
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
 from liza.rules.tasks.task_groups import tasks_with
-from liza.rules.transitions import Invocation, apply_verb
+from liza.rules.transitions import Invocation, apply_verb, find_unexplained_step
 from liza.rules.value_classes import Value, replace
 
 S = Status
@@ -110,12 +110,15 @@ def seconds_to_next_try(state: State, now: datetime) -> float | None:
 def merge_obstacle(state: State, task: Task) -> str | None:
     """Return why an APPROVED task must not be merged; None if it may.
 
-    The last approval in its history must be of its review commit and by its ``approved_by``: an agent can write the
-    status on the board without a verdict.
+    The last approval in its history must be of its review commit and by its ``approved_by``, and nothing after it may
+    have ended that: an agent can write the status on the board without a verdict, or after the task was dropped.
     """
     broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
         return f"it breaks a rule: {broken[0]}"
+    unexplained = find_unexplained_step(task)
+    if unexplained is not None:
+        return f"nothing in its history led there: the last step was {unexplained!r}"
     verdicts = [event for event in task.history if event.event == E.APPROVE]
     if not verdicts or verdicts[-1].commit != task.review_commit or verdicts[-1].agent != task.approved_by:
         return f"its history has no verdict on {(task.review_commit or 'no commit')[:12]}"
