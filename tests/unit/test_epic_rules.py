@@ -287,3 +287,26 @@ def _one_step(state: State) -> State:
     if not ready:
         return state
     return state.with_task(replace(ready[0], status=Status.MERGED, merge_commit=TIP))
+
+
+def test_a_successor_in_an_epic_whose_tasks_wait_for_a_dependent_of_the_task_is_refused() -> None:
+    """``outside`` would wait until the epic lands, and the epic for ``inside``, which waits for ``outside``."""
+    inside = task("inside", epic="shop", depends_on=("outside",))
+    state = board(task("old"), task("outside", depends_on=("old",)), inside)
+    new = TaskFields("new", "d", "w", "s", "p", epic="shop")
+    context = RequestContext(replace(BY, detail="too large"), frozenset({"p"}))
+    with pytest.raises(Refused, match="outside would wait for itself: outside → inside → outside"):
+        backlog.supersede(state, "old", [new], (), context)
+    between = backlog.supersede(state, "old", [replace(new, id="between", epic=None)], (), context)
+    with pytest.raises(Refused, match="outside would wait for itself"):
+        backlog.supersede(between, "between", [new], (), context)
+    assert invariants.check_board(backlog.supersede(state, "old", [replace(new, epic=None)], (), context)) == ()
+
+
+def test_a_merged_task_keeps_no_later_task_of_the_epic_that_it_depended_on_from_depending_on_it() -> None:
+    landed, outside = merged("model", epic="shop", landed=TIP), merged("report", depends_on=("model",))
+    state = board(landed, outside)
+    fields = TaskFields("export", "d", "w", "s", "p", epic="shop", depends_on=("report",))
+    added = backlog.add(state, [fields], RequestContext(BY, frozenset({"p"})))
+    assert invariants.check_board(added) == ()
+    assert epic_rules.find_job(added, "shop") == UPDATE

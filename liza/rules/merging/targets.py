@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from liza.rules.model import FINAL_STATUSES, Epic, State, Status, Task
 from liza.rules.value_classes import replace
@@ -118,25 +118,44 @@ def with_epic(state: State, epic: str, entry: Epic) -> State:
 def waits_for(tasks: Iterable[Task]) -> dict[str, tuple[str, ...]]:
     """Return for each task the tasks that must be closed before it can be merged.
 
-    A task outside of an epic that depends on one of its tasks waits for all open tasks of the epic: they land together.
+    An open task outside of an epic that depends on one of its tasks, or on one that such a task replaces, waits for all
+    open tasks of the epic: they land together. A MERGED task waits for nothing.
     """
     tasks = tuple(tasks)
     if not any(task.epic for task in tasks):
         return {task.id: (*task.depends_on, *task.superseded_by) for task in tasks}
-    epics = {task.id: task.epic for task in tasks}
+    by_id = {task.id: task for task in tasks}
     open_tasks: dict[str | None, list[str]] = {}
     for task in tasks:
         if task.status not in FINAL_STATUSES:
             open_tasks.setdefault(task.epic, []).append(task.id)
-    return {task.id: tuple(dict.fromkeys(_needed(task, epics, open_tasks))) for task in tasks}
+    return {task.id: tuple(dict.fromkeys(_needed(task, by_id, open_tasks))) for task in tasks}
 
 
-def _needed(task: Task, epics: dict[str, str | None], open_tasks: dict[str | None, list[str]]) -> Iterator[str]:
+def _needed(task: Task, by_id: Mapping[str, Task], open_tasks: Mapping[str | None, list[str]]) -> Iterator[str]:
+    if task.status is S.MERGED:
+        return
     yield from (*task.depends_on, *task.superseded_by)
-    for other in task.depends_on:
-        epic = epics.get(other)
-        if epic is not None and epic != task.epic:
-            yield from open_tasks.get(epic, ())
+    if task.status in FINAL_STATUSES:
+        return
+    for needed in _replacements(task.depends_on, by_id):
+        if needed.epic is not None and needed.epic != task.epic:
+            yield from open_tasks.get(needed.epic, ())
+
+
+def _replacements(names: Iterable[str], by_id: Mapping[str, Task]) -> Iterator[Task]:
+    """Yield the tasks of these names; instead of a superseded one those that replace it, at any distance."""
+    waiting, seen = list(names), set[str]()
+    while waiting:
+        name = waiting.pop()
+        task = by_id.get(name)
+        if task is None or name in seen:
+            continue
+        seen.add(name)
+        if task.status is S.SUPERSEDED:
+            waiting += task.superseded_by
+        else:
+            yield task
 
 
 def mismatched_target(state: State, task: Task) -> str | None:

@@ -307,10 +307,24 @@ def supersede(
     for other in successors:
         if state.task(other) is not None:
             state = state.with_task(replace(get_task(state, other), supersedes=task_id))
-    loop = find_cycle(state, task_id)
-    if loop:
-        raise Refused(f"{task_id} would wait for itself: {' → '.join(loop)}", f"liza task show {task_id}")
+    # A task that depends on it waits for all open tasks of the epic of a successor, and one of them may wait for it.
+    for name in (task_id, *_open_dependents(state, task_id)):
+        loop = find_cycle(state, name)
+        if loop:
+            raise Refused(f"{name} would wait for itself: {' → '.join(loop)}", f"liza task show {name}")
     return state
+
+
+def _open_dependents(state: State, task_id: str) -> tuple[str, ...]:
+    """Return the open tasks that depend on a task, or on one that it replaces, at any distance."""
+    names: set[str] = set()
+    replaced = {task_id}
+    while replaced:
+        names |= replaced
+        replaced = {task.id for task in state.tasks if replaced.intersection(task.superseded_by)} - names
+    return tuple(
+        task.id for task in state.tasks if task.status not in FINAL_STATUSES and names.intersection(task.depends_on)
+    )
 
 
 def _in_place_of(task: Task, fields: TaskFields) -> TaskFields:
