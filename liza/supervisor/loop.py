@@ -18,6 +18,7 @@ from liza.crew.crew import Crew
 from liza.crew.recovery import recorder, recover
 from liza.crew.recovery.orphan_sessions import end_orphan_sessions
 from liza.programs.brief.beacon_topics import CONTINUED_TOPICS
+from liza.programs.brief.quoting import quote_line
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.repo import reflogs
@@ -47,6 +48,7 @@ MAX_RETRY_DELAY = 30.0  # seconds
 RECORD_RETRY_DELAY = 2.0  # seconds to the next look at a spool that another supervisor is recording
 MAX_EXIT_TRIES = 3  # failed passes in a row while leaving
 NARRATED_KINDS = ("blocked", "integration_failed")
+MAX_EVIDENCE = 100  # bytes
 LOG_READ_INTERVAL = 2.0  # seconds between two reads of a log that gives no file events
 OUTPUT_READ_INTERVAL = 0.25  # seconds: a program that streams its answer writes many times per second
 MAX_POLL_SECONDS = 1e6  # seconds: poll(2) takes its timeout as an int of milliseconds
@@ -317,18 +319,28 @@ class Supervisor:
         self._notify_once(f"{session.run} adopted: its session kept running without a supervisor")
 
     def _report_ready(self) -> None:
-        """Report once that the session is ready. Runs before `_narrate`, so it precedes the session's own news."""
+        """Report once that the session is ready, and by which evidence. Runs before `_narrate`, so it precedes the
+        session's own news. What its screen and its process show is reported apart: the program has not said it."""
         session = self.memory.session
         if session is None or session.run == self.past.ready_run or session.run != self.memory.own_run:
             return
         if session.times.closing_command_at is not None:
             self.past.ready_run = session.run
-        elif self.crew.run_dir(session.run).is_ready():
+            return
+        seconds = max(0.0, self.crew.clock.monotonic() - session.times.started)
+        sentinel = self.crew.run_dir(session.run).read_sentinel()
+        if sentinel is not None:
             self.past.ready_run = session.run
             now, written = time.time(), self.crew.run_dir(session.run).ready_time()
             passed = 0.0 if written is None else max(0.0, now - written)
-            seconds = max(0.0, self.crew.clock.monotonic() - session.times.started - passed)
-            self._notify_once(f"{session.run} ready after {seconds:.1f} s{self._topic_suffix(session.run)}")
+            # An agent can write the record.
+            evidence = quote_line(sentinel.evidence, MAX_EVIDENCE)
+            waited = max(0.0, seconds - passed)
+            suffix = self._topic_suffix(session.run)
+            self._notify_once(f"{session.run} ready after {waited:.1f} s ({evidence}){suffix}")
+        elif session.ready_evidence is not None and session.run != self.past.waiting_run:
+            self.past.waiting_run = session.run
+            self._notify_once(f"{session.run}: {session.ready_evidence} after {seconds:.1f} s")
 
     def _topic_suffix(self, run: str) -> str:
         """Return the end of a line: what the session continues, or that it is the first. Empty for the usual start."""

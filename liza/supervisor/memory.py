@@ -32,6 +32,8 @@ class SessionMemory(Mutable):
     """Reads the program's output as it grows."""
     meter_thread: MeterThread | None = None
     """Measures its tool calls and tokens."""
+    ready_evidence: str | None = None
+    """The first sign that it was ready."""
     warned: bool = False
     """Whether it was warned that it makes no progress, and still makes none."""
     asked_handoff: bool = False
@@ -105,8 +107,9 @@ class LoopMemory(Mutable):
     """What the loop of a supervisor remembers between two passes.
 
     ``failed_passes``: passes in a row that failed. ``repository_changed_at``: when a change of the repository was last
-    noticed. ``alarms_due_at``: when to check for alarms without an event. ``ready_run``, ``end_watched_run`` and
-    ``output_run``: the run that was reported as ready, whose end is awaited, and whose output is watched.
+    noticed. ``alarms_due_at``: when to check for alarms without an event. ``ready_run``, ``waiting_run``,
+    ``end_watched_run`` and ``output_run``: the run that was reported as ready, as ready by its screen alone, whose end
+    is awaited, and whose output is watched.
     """
 
     repository_changed_at: float
@@ -115,5 +118,6 @@ class LoopMemory(Mutable):
     failed_passes: int = 0
     last_action: tuple[object, int] | None = None
     ready_run: str | None = None
+    waiting_run: str | None = None
     end_watched_run: str | None = None
     output_run: str | None = None

@@ -106,6 +106,8 @@ class SessionObserver(Value):
             return SessionFacts(run=directory.run, state=SessionState.OVER)
         memory.is_unlogged = _is_unlogged(pane, facts)
         ready = readiness.classify_readiness(replace(facts, has_asked=self._has_asked(memory, facts)))
+        if isinstance(ready, Ready) and memory.ready_evidence is None:
+            memory.ready_evidence = ready.evidence
         question = self._find_question(memory, facts, ready)
         memory.question = memory.question.saw(is_shown=question is not None, now=now)
         is_waiting = _is_waiting(directory, facts)
@@ -323,4 +325,6 @@ def _is_waiting(directory: RunDir, facts: ReadinessFacts) -> bool:
         return turn.phase in WAITING_STATES
     if facts.screen is None:
         return False
-    return turn.phase == TurnPhase.IDLE if turn else facts.screen.idle_confidence > idle_detection.IDLE_THRESHOLD
+    if turn is not None:
+        return turn.phase == TurnPhase.IDLE
+    return idle_detection.combine_confidence(facts.idle_signs, facts.now) > idle_detection.IDLE_THRESHOLD

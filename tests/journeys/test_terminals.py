@@ -87,7 +87,7 @@ def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_
 def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop_ends_it(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")
-    supervisor.wait_said("coder-1.1 ready after")
+    supervisor.wait_said(r"coder-1\.1 ready after [\d.]+ s \(liza ready\)")
     crew.liza("note", "--to", "coder-1", "--now", "please say ACK: context received")
     crew.wait(lambda _: "please say ACK" in (crew.notes / "typed").read_text(), "the note at its prompt")
     crew.wait(
@@ -98,6 +98,14 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (told["first_try"], told["waiting"], told["failed"]) == (2, 0, 0)
     assert supervisor.stop() == 0
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
+
+
+def test_a_program_that_only_shows_that_it_waits_is_reported_with_the_signs_and_their_confidence(crew: Crew) -> None:
+    crew.add("task-1")
+    supervisor = crew.agent("coder-1", reading(crew, "true"), "--tmux")
+    supervisor.wait_said(r"coder-1\.1: waits for input \((process|silence)[^)]*, \d+%\) after [\d.]+ s")
+    assert not (crew.paths.run("coder-1.1") / "ready").exists()
+    assert supervisor.stop() == 0
 
 
 REREADER = """\

@@ -565,8 +565,8 @@ def test_silence_is_a_sign_that_grows_and_never_proves(
     silence: float | None, confidence: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idle_detection, "process_signs", lambda *_: ())
-    found = idle_detection.session_signs(None, silence)
-    assert idle_detection.combine_confidence(found) == pytest.approx(confidence)
+    found = idle_detection.session_signs(None, silence, 0.0)
+    assert idle_detection.combine_confidence(found, 0.0) == pytest.approx(confidence)
 
 
 def test_where_there_is_no_proc_silence_alone_has_to_do_and_the_evidence_says_so(
@@ -574,16 +574,22 @@ def test_where_there_is_no_proc_silence_alone_has_to_do_and_the_evidence_says_so
 ) -> None:
     monkeypatch.setattr(idle_detection, "process_signs", lambda *_: ())
     monkeypatch.setattr(idle_detection.processes, "has_proc", lambda: False)
-    found = idle_detection.session_signs(None, 60.0)
+    found = idle_detection.session_signs(None, 60.0, 0.0)
     assert [one.source for one in found] == ["silence without /proc"]
-    assert idle_detection.combine_confidence(found) > idle_detection.IDLE_THRESHOLD
+    assert idle_detection.combine_confidence(found, 0.0) > idle_detection.IDLE_THRESHOLD
 
 
 def test_one_witness_against_it_outweighs_all_others() -> None:
-    idle, busy = idle_detection.IdleSign("silence", 0.8), idle_detection.IdleSign("process", 0.95, is_busy=True)
-    assert idle_detection.combine_confidence((idle, busy)) == 0.0
-    waits = idle_detection.IdleSign("process", 0.6)
-    assert idle_detection.combine_confidence((idle, waits)) == pytest.approx(0.9)
+    idle, busy = (
+        idle_detection.IdleSign("silence", 0.8, 9.0),
+        idle_detection.IdleSign("process", 0.95, 7.0, is_busy=True),
+    )
+    assert idle_detection.combine_confidence((idle, busy), 10.0) == 0.0
+    assert idle_detection.combine_confidence((idle, busy), 10.1) == pytest.approx(0.8), (
+        "what is stale outweighs nothing"
+    )
+    waits = idle_detection.IdleSign("process", 0.6, 9.0)
+    assert idle_detection.combine_confidence((idle, waits), 10.0) == pytest.approx(0.9)
 
 
 BOX = (

@@ -134,12 +134,17 @@ READINESS = [
         NotReady(NotReadyReason.LOGIN, "the program is not logged in ('401') after 61 s"),
     ),
     (seen(tail="401", login_signs=("401",)), StillStarting("no sign of readiness yet")),
-    (seen(idle_signs=(IdleSign("process", 0.95),)), Ready("waits for input (process, 95%)")),
+    (seen(idle_signs=(IdleSign("process", 0.95, 0.0),)), Ready("waits for input (process, 95%)")),
     (
-        seen(idle_signs=(IdleSign("silence", 0.65), IdleSign("ending", 0.6))),
+        seen(idle_signs=(IdleSign("silence", 0.65, 0.0), IdleSign("ending", 0.6, 0.0))),
         Ready("waits for input (silence, ending, 75%)"),
     ),
-    (seen(idle_signs=(IdleSign("silence", 0.65),)), StillStarting("no sign of readiness yet")),
+    (seen(idle_signs=(IdleSign("silence", 0.65, 0.0),)), StillStarting("no sign of readiness yet")),
+    (seen(idle_signs=(IdleSign("process", 0.95, 0.0),), now=3.1), StillStarting("no sign of readiness yet")),
+    (
+        seen(idle_signs=(IdleSign("process", 0.95, 0.0), IdleSign("silence", 0.75, 3.0)), now=3.1),
+        Ready("waits for input (silence, 75%)"),
+    ),
 ]
 
 
@@ -149,8 +154,8 @@ def test_the_first_evidence_answers(facts: ReadinessFacts, verdict: Ready | Stil
 
 
 def test_no_witnesses_are_no_confidence_and_many_are_never_more_than_sure() -> None:
-    assert readiness.combine_confidence(()) == 0.0
-    assert readiness.combine_confidence((IdleSign("a", 1.0), IdleSign("b", 1.0))) == 1.0
+    assert readiness.combine_confidence((), 0.0) == 0.0
+    assert readiness.combine_confidence((IdleSign("a", 1.0, 0.0), IdleSign("b", 1.0, 0.0)), 0.0) == 1.0
 
 
 @pytest.mark.parametrize("hooks", ["", "not-installed-by-this-release"])

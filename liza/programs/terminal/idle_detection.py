@@ -17,6 +17,8 @@ SILENT_SECONDS = 0.5  # seconds without output that count as silence
 FULL_SILENCE_SECONDS = 3.0  # seconds of silence for confidence 1, before the limit MAX_SILENCE_CONFIDENCE
 MAX_SILENCE_CONFIDENCE = 0.8
 AGREEMENT_BONUS = 0.1
+MAX_SIGN_AGE = 3.0
+"""Seconds after which a sign is stale: its reader was stopped or slow, and the program may have begun to work."""
 IDLE_THRESHOLD = 0.7
 """Minimum combined confidence for a program to count as waiting for input."""
 # Wait channels of /proc/<pid>/wchan. wait_woken is a read of a terminal or of a TCP socket.
@@ -26,22 +28,32 @@ _EPOLL_CHANNELS = ("ep_poll", "do_epoll_wait")
 
 
 class IdleSign(Value):
-    """A sign that the program waits for input, with a confidence from 0 to 1. ``is_busy``: a sign of work instead."""
+    """A sign that the program waits for input, with a confidence from 0 to 1. ``is_busy``: a sign of work instead.
+
+    ``taken``: when its evidence was read, in seconds of the monotonic clock.
+    """
 
     source: str
     confidence: float
+    taken: float
     is_busy: bool = False
 
 
-def combine_confidence(signs: Sequence[IdleSign]) -> float:
-    """Return the confidence of all signs together: the highest, plus a bonus if there are several.
+def list_current(signs: Sequence[IdleSign], now: float) -> tuple[IdleSign, ...]:
+    """Return the signs that are evidence for ``now``, in seconds of the monotonic clock."""
+    return tuple(sign for sign in signs if now - sign.taken <= MAX_SIGN_AGE)
 
-    0 without signs, or if one of them shows work.
+
+def combine_confidence(signs: Sequence[IdleSign], now: float) -> float:
+    """Return the confidence of all current signs together: the highest, plus a bonus if there are several.
+
+    0 without such signs, or if one of them shows work. A stale sign neither supports nor contradicts.
     """
-    if not signs or any(sign.is_busy for sign in signs):
+    current = list_current(signs, now)
+    if not current or any(sign.is_busy for sign in current):
         return 0.0
-    highest = max(sign.confidence for sign in signs)
-    return min(highest + (AGREEMENT_BONUS if len(signs) > 1 else 0.0), 1.0)
+    highest = max(sign.confidence for sign in current)
+    return min(highest + (AGREEMENT_BONUS if len(current) > 1 else 0.0), 1.0)
 
 
 class ThreadState(Enum):
@@ -53,34 +65,35 @@ class ThreadState(Enum):
     OTHER = "waits for something else"
 
 
-def session_signs(living: RunningSession, silence: float | None) -> tuple[IdleSign, ...]:
-    """Return all available signs. ``silence`` is the seconds since the last output, None if there is none.
+def session_signs(living: RunningSession, silence: float | None, taken: float) -> tuple[IdleSign, ...]:
+    """Return all available signs. ``silence`` is the seconds since the last output, None if there is none. ``taken``:
+    the time of the monotonic clock before ``silence`` was read.
 
     A program that draws its screen may poll for keys between two steps of work, so after recent output the process
     signs count as polling only.
     """
-    process = process_signs(living)
+    process = process_signs(living, taken)
     if silence is None:
         return process
     if silence < SILENT_SECONDS:
         return tuple(sign if sign.is_busy else replace(sign, confidence=POLLING_CONFIDENCE) for sign in process)
     # Without /proc no sign can contradict silence, so the evidence names that.
     source = "silence" if processes.has_proc() else "silence without /proc"
-    return (*process, IdleSign(source, min(silence / FULL_SILENCE_SECONDS, MAX_SILENCE_CONFIDENCE)))
+    return (*process, IdleSign(source, min(silence / FULL_SILENCE_SECONDS, MAX_SILENCE_CONFIDENCE), taken))
 
 
-def process_signs(living: RunningSession) -> tuple[IdleSign, ...]:
+def process_signs(living: RunningSession, taken: float) -> tuple[IdleSign, ...]:
     """Return the sign from the threads of the program and its descendants; none if /proc is missing or hides them."""
     states = [state for pid in processes.find_descendants(living.shim) if (state := read_thread_state(pid)) is not None]
     if not states:
         return ()
     if ThreadState.WORKS in states:
-        return (IdleSign("process", BLOCKED_CONFIDENCE, is_busy=True),)
+        return (IdleSign("process", BLOCKED_CONFIDENCE, taken, is_busy=True),)
     if ThreadState.READS in states:
-        return (IdleSign("process", BLOCKED_CONFIDENCE),)
+        return (IdleSign("process", BLOCKED_CONFIDENCE, taken),)
     if ThreadState.POLLS in states:
-        return (IdleSign("process", POLLING_CONFIDENCE),)
-    return (IdleSign("process", BLOCKED_CONFIDENCE, is_busy=True),)
+        return (IdleSign("process", POLLING_CONFIDENCE, taken),)
+    return (IdleSign("process", BLOCKED_CONFIDENCE, taken, is_busy=True),)
 
 
 def read_thread_state(pid: int) -> ThreadState | None:

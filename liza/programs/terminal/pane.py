@@ -146,7 +146,7 @@ class Pane:
             in_copy_mode=mode == "1",
             line_mode=line_mode,
             foreground_argv=self.foreground_argv() if alive else (),
-            idle_confidence=idle_detection.combine_confidence(signs),
+            idle_confidence=idle_detection.combine_confidence(signs, time.monotonic()),
             seconds_since_key=_seconds_since_key(output[1:clients_end]),
             seconds_since_change=self.silent_seconds(),
             is_busy=any(sign.is_busy for sign in signs),
@@ -160,7 +160,8 @@ class Pane:
         living = session_process.read_state(self.path)
         if not isinstance(living, RunningSession):
             return ()
-        return idle_detection.session_signs(living, self.silent_seconds())
+        taken = time.monotonic()
+        return idle_detection.session_signs(living, self.silent_seconds(), taken)
 
     def silent_seconds(self) -> float | None:
         """Return the seconds since the last output; None if there is none."""

@@ -40,8 +40,8 @@ class NotReadyReason(StrEnum):
 
 
 class ReadinessFacts(Value):
-    """The facts about a session. ``since_start`` is seconds of the monotonic clock; ``tail`` is the end of its
-    output, or its ``screen`` as text."""
+    """The facts about a session at ``now`` of the monotonic clock, ``since_start`` seconds after its start. ``tail`` is
+    the end of its output, or its ``screen`` as text."""
 
     state: ProcessState
     since_start: float
@@ -53,6 +53,7 @@ class ReadinessFacts(Value):
     login_signs: tuple[str, ...] = ()
     dialogs: tuple[Dialog, ...] = ()
     idle_signs: tuple[IdleSign, ...] = ()
+    now: float = 0.0
     has_asked: bool = False
     """Whether its program has sent a request to its model: the model's answer may take longer than the start
     timeout."""
@@ -90,9 +91,9 @@ def classify_readiness(facts: ReadinessFacts) -> Ready | StillStarting | NotRead
         return question if _is_steady(facts) or facts.since_start > facts.timeout else StillStarting(question.reason)
     if facts.ready_prompt and _has_prompt(facts):
         return Ready("ready prompt")
-    confidence = combine_confidence(facts.idle_signs)
+    confidence = combine_confidence(facts.idle_signs, facts.now)
     if confidence > idle_detection.IDLE_THRESHOLD and not (facts.screen is not None and screens.is_blank(facts.screen)):
-        sources = ", ".join(sign.source for sign in facts.idle_signs)
+        sources = ", ".join(sign.source for sign in idle_detection.list_current(facts.idle_signs, facts.now))
         return Ready(f"waits for input ({sources}, {confidence:.0%})")
     if facts.since_start <= facts.timeout:
         return StillStarting("no session yet" if isinstance(facts.state, NoSession) else "no sign of readiness yet")
@@ -192,4 +193,5 @@ def gather_facts(
         dialogs=preset.dialogs if screen is not None else (),
         # Without a terminal Liza can type nothing, so an idle program does not wait for Liza.
         idle_signs=pane.idle_signs() if pane is not None and isinstance(state, RunningSession) else (),
+        now=time.monotonic(),
     )
