@@ -293,6 +293,14 @@ def test_hooks_that_were_half_laid_in_when_their_supervisor_was_killed_are_taken
     assert (place.tree / ".gemini").exists() == (project is not None)
 
 
+def test_gemini_is_asked_to_report_only_a_compaction_that_a_person_orders(place: Place) -> None:
+    place.install("gemini")
+    hooks = json.loads(blank_comments((place.tree / SETTINGS).read_text()))["hooks"]
+    assert {event: entries[0].get("matcher") for event, entries in hooks.items() if "matcher" in entries[0]} == {
+        "PreCompress": "manual"
+    }
+
+
 def test_what_an_agent_wrote_into_the_joined_file_stays(place: Place) -> None:
     path = place.settings(PROJECTS[3])
     place.install("gemini")
@@ -349,6 +357,8 @@ def test_a_compacted_conversation_gets_the_brief_again(
 def test_a_compaction_that_cannot_carry_the_brief_leaves_it_to_the_next_event_that_can(place: Place) -> None:
     out(place.said("BeforeAgent", "gemini"))
     assert out(place.said("PreCompress", "gemini", trigger="auto")) is None
+    assert not place.run.is_compacted(), "it is sent before each request"
+    assert out(place.said("PreCompress", "gemini", trigger="manual")) is None
     assert out(place.said("BeforeTool", "gemini", tool_name="read_file")) is None, "it can carry nothing"
     place.said("AfterTool", "gemini").reply()
     assert place.run.is_compacted(), "a reply that nobody printed is given again"

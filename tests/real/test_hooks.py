@@ -13,7 +13,7 @@ from liza.programs.hooks.hook_templates import load_template
 from liza.programs.messages import inbox
 from liza.rules.paths import Paths
 from tests.real.conftest import Begin, Scene
-from tests.real.model import Asked, Say, Script, Shell, Turn
+from tests.real.model import Asked, Say, Script, Shell, Turn, turns
 
 pytestmark = pytest.mark.real
 
@@ -82,3 +82,24 @@ def test_hooks_of_the_project_in_the_file_that_ours_are_laid_into_go_on_running_
     supervisor.stop()
     assert scene.crew.git("show", "--name-only", "--format=", "task/one") == "one.txt"
     assert scene.crew.git("show", "task/one:.gemini/settings.json") == json.dumps(theirs, indent=2)
+
+
+def test_a_request_that_may_shorten_the_conversation_is_not_taken_for_one_that_did(begin: Begin) -> None:
+    """gemini sends PreCompress before each request. A brief after each of them would fill the conversation."""
+    rounds = [Shell(f"echo round {number}") for number in range(4)]
+    scene = begin(["gemini"], turns(*rounds, Shell(f"{liza_path()} block 'enough' --ask 'is it?'")))
+    root = scene.crew.root
+    theirs = {"PreCompress": [{"hooks": [{"type": "command", "command": "echo >> $LIZA_ROOT/theirs-ran"}]}]}
+    (root / ".gemini").mkdir()
+    (root / ".gemini" / "settings.json").write_text(json.dumps({"hooks": theirs}, indent=2) + "\n")
+    scene.crew.git("add", ".gemini")
+    scene.crew.git("commit", "-q", "-m", "hooks")
+    scene.crew.liza("sync")
+    scene.crew.add("one")
+    supervisor = scene.start("gemini")
+    scene.wait(lambda: scene.crew.status("one") == "BLOCKED", "its closing command", supervisor)
+    assert len((root / "theirs-ran").read_text()) >= len(rounds)
+    mark = "liza:begin run=coder-1.1"
+    assert len({asked.text.count(mark) for asked in scene.model.asked}) == 1
+    assert not (Paths(root).run("coder-1.1") / "hooks.log").exists()
+    supervisor.stop()

@@ -111,7 +111,10 @@ def _render_file(file: HookFile, template: HookTemplate, argv: list[str], direct
         return "".join(_fill_for_event(file.each, template, argv, event) for event in template.events)
     if file.whole is None:
         return file.text
-    events = {event: _fill_for_event(file.entry, template, argv, event) for event in template.events}
+    events = {
+        name: _fill_for_event(file.entry if event.entry is None else event.entry, template, argv, name)
+        for name, event in template.events.items()
+    }
     return (
         json.dumps(
             merge_objects(_read_inherited(file), fill_form(file.whole, events=events, dir=str(directory))), indent=1

@@ -40,7 +40,7 @@ class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``refuse`` the one that stops a tool from running; ``{text}`` is replaced by the text. A reply without a form cannot
     be given. A refusal without a form is exit code 2, with the text on stderr. ``seconds``: how long the program waits
     for the reply. ``is_confirmed``: the program may end without the pushed text, so a push is no evidence that it was
-    read; the next turn's prompt, which contains the text, is.
+    read; the next turn's prompt, which contains the text, is. ``entry`` replaces that of the file.
     """
 
     means: HookMeaning
@@ -50,6 +50,7 @@ class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     push: Any = None
     is_confirmed: bool = False
     refuse: Any = None
+    entry: Any = None
 
 
 class HookFields(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
