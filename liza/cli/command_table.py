@@ -16,6 +16,7 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "programs": "programs",
     "up": "crew_commands",
     "start": "crew_commands",
+    "run": "run_command",
     "down": "crew_commands",
     "serve": "crew_commands",
     "status": "inspect_commands",
@@ -75,6 +76,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "programs accounts",
             "up",
             "start",
+            "run",
             "down",
             "serve",
         ),
@@ -139,6 +141,6 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 )
 
 LONG_COMMANDS: Final = frozenset(
-    {"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "serve", "start", "up", "watch"}
+    {"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "run", "serve", "start", "up", "watch"}
 )
 """Commands that run threads, or for as long as a person wants: they collect garbage and exit as usual."""

@@ -106,12 +106,12 @@ class Launcher:
         account = self.accounts.take(self.crew.clock.now(), account_of(previous) if previous is not None else None)
         conversation, chosen = self._read_conversation(previous, chosen, account)
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
-        record = self._run_record(state, work, worktree)
+        record = self.run_record(state, work, worktree)
         directory.create(_with_conversation(record, chosen, has_account=account.account is not None))
         self._tell_conversation(run, chosen)
         self._record_account(account, directory)
         crash_points.point("launch", "recorded")
-        self._install_guards(state, directory)
+        self.install_guards(state, directory)
         # A start prompt that an earlier session never received would start this one a second time.
         inbox.withdraw_messages(self.crew.paths, agent_of(run), LIZA)
         inputs = self.worktree_files.install(state, work, directory, worktree)
@@ -120,14 +120,13 @@ class Launcher:
         acp = acp_session.find_settings(self.preset, terminal=self.terminal)
         if acp is not None:
             self._order_sidecar(state, directory, worktree, acp, conversation)
-            env = account.apply_to({**self._session_environment(work, worktree), **acp.env}) | token
+            env = account.apply_to({**self.session_environment(work, worktree), **acp.env}) | token
             return session_process.start(directory.path, sidecar_argv(directory.path), worktree, env, inputs.prompt)
         resume_args = command_line.build_resume_args(self.preset, conversation) if conversation else ()
-        command = self._build_command(state, inputs, directory, worktree, resume_args)
+        command = self.build_command(state, inputs, directory, worktree, resume_args)
         argv = (str(preset_table.require_executable(self.preset)), *command.argv[1:])
         env = (
-            account.apply_to(inputs.hooks.apply_to({**self._session_environment(work, worktree), **command.env}))
-            | token
+            account.apply_to(inputs.hooks.apply_to({**self.session_environment(work, worktree), **command.env})) | token
         )
         if not self.terminal:
             return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
@@ -189,7 +188,7 @@ class Launcher:
         sidecar_order.write_order(directory.path, order)
         crash_points.point("launch", "ordered")
 
-    def _install_guards(self, state: State, directory: RunDir) -> None:
+    def install_guards(self, state: State, directory: RunDir) -> None:
         """Write the guard rules of the session. Raises UsageError if the project's file of rules has an error."""
         home = Path(self.environ.get("HOME") or Path.home())
         loaded = guard_files.load_guards(self.crew.paths, home)
@@ -214,9 +213,10 @@ class Launcher:
             pids = ",".join(map(str, survivors))
             raise Refused(f"{agent} has processes that cannot be ended: {pids}", f"ps -fp {pids}")
 
-    def _build_command(
+    def build_command(
         self, state: State, inputs: LaunchInputs, directory: RunDir, worktree: Path, resume_args: tuple[str, ...]
     ) -> command_line.ProgramCommand:
+        """Return the command line of a session. ``resume_args`` are last before the prompt."""
         mode = command_line.select_launch_mode(self.preset, self.terminal)
         scope = command_line.SessionScope(
             permissions=state.config.permissions,
@@ -289,7 +289,8 @@ class Launcher:
             git = self.crew.worktrees.slot_git(slot)
             slot_setup.mark_setup_done(git, config.sandbox_setup, config.sandbox_setup_files)
 
-    def _run_record(self, state: State, work: CurrentWork, worktree: Path) -> RunRecord:
+    def run_record(self, state: State, work: CurrentWork, worktree: Path) -> RunRecord:
+        """Return what the run is for, with the commit where it starts."""
         agent = agent_of(work.run)
         # The program spec with which the supervisor signed on, unless it names another program than this one.
         signed_on = state.agents[agent].program if agent in state.agents else None
@@ -306,7 +307,8 @@ class Launcher:
             commit=self.crew.worktrees.head_commit(worktree.name),
         )
 
-    def _session_environment(self, work: CurrentWork, worktree: Path) -> dict[str, str]:
+    def session_environment(self, work: CurrentWork, worktree: Path) -> dict[str, str]:
+        """Return the environment of a session, without its hooks and its account."""
         environment = session_environment.compose_environment(
             self.preset,
             self.environ,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
+from liza.crew.briefs.block_files import BlockSite, hide_from_git, place_block
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_path
 from liza.programs.brief import brief_writer, instructions_file
@@ -16,7 +17,7 @@ from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
-from liza.rules.value_classes import Value, replace
+from liza.rules.value_classes import Value
 from liza.system import crash_points
 from liza.worker.brief_facts import gather_brief_facts
 
@@ -42,7 +43,8 @@ class WorktreeFiles:
         installed, bindable = self._install_hooks(git, directory, worktree)
         crash_points.point("launch", "hooked")
         prompt, file = self._write_brief(git, state, work, directory, worktree, installed.files, bindable)
-        self._hide_from_git(git, worktree, work.run, (*installed.files, *file), directory)
+        site = BlockSite(git, self.crew.git, worktree, directory)
+        hide_from_git(site, (*installed.files, *file), hooks.list_created_files(directory))
         return LaunchInputs(prompt, installed)
 
     def rewrite_brief(self, state: State, work: CurrentWork, directory: RunDir, worktree: Path) -> None:
@@ -51,7 +53,8 @@ class WorktreeFiles:
         hook_files = hooks.list_hook_files(directory)
         bindable = brief_filter.find_bindable(git, self.preset.instructions)
         _, file = self._write_brief(git, state, work, directory, worktree, hook_files, bindable)
-        self._hide_from_git(git, worktree, work.run, (*hook_files, *file), directory)
+        site = BlockSite(git, self.crew.git, worktree, directory)
+        hide_from_git(site, (*hook_files, *file), hooks.list_created_files(directory))
 
     def _install_hooks(self, git: Git, directory: RunDir, worktree: Path) -> tuple[InstalledHooks, tuple[str, ...]]:
         """Install the hooks; remove them again if git's filter cannot hide one of their files.
@@ -84,35 +87,14 @@ class WorktreeFiles:
         """
         text = brief_writer.compose_brief(gather_brief_facts(self.crew, state, work, directory))
         directory.write_brief(text.assignment, text.beacon_fields, text.prompt, text.block, text.quoted)
-        brief_filter.bind_filter(self.crew.git, (*names, *others), work.run)
-        placement = instructions_file.write_block(
-            worktree, replace(self.preset, instructions=names), directory, text.block
+        placement = place_block(
+            BlockSite(git, self.crew.git, worktree, directory), self.preset, text.block, names, others
         )
-        is_other = placement.file is not None and placement.file not in names
-        if is_other and not brief_filter.find_bindable(git, (str(placement.file),)):
-            instructions_file.remove_block(worktree, directory)
-            placement = instructions_file.BlockPlacement(None, f"another git filter is set for {placement.file}")
         if placement.file is None:
             if self.preset.instructions:
                 self.notify(f"{work.run} gets its brief in the prompt: {placement.reason}")
             return f"{text.prompt}\n\n{text.block}", ()
-        if placement.file not in names:
-            # One of the names is a symlink: git sees the block under the name of its target.
-            brief_filter.bind_filter(self.crew.git, (*names, placement.file, *others), work.run)
         return text.prompt, (placement.file,)
-
-    def _hide_from_git(self, git: Git, worktree: Path, run: str, files: Iterable[str], directory: RunDir) -> None:
-        """Hide files from git: a tracked file by a filter, an untracked one by an exclude while it has only our
-        content.
-        """
-        hidden = []
-        for file in files:
-            if brief_filter.is_tracked(git, file):
-                brief_filter.refresh_index_entry(git, file)
-            elif file in hooks.list_created_files(directory) or not brief_filter.read_without_blocks(worktree / file):
-                hidden.append(file)
-        if hidden:
-            brief_filter.hide_files(self.crew.git, hidden, run)
 
 
 def remove_worktree_files(crew: Crew, record: RunRecord) -> None:

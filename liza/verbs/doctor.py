@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.crew import layout, run_state
+from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew, with_stop
 from liza.crew.drift.accept import accept_drift
@@ -206,6 +207,8 @@ def _unbind_briefs(crew: Crew) -> tuple[str, ...]:
     """Remove the bindings of briefs of ended runs; return what was removed."""
     removed = []
     for run in brief_filter.list_bound_runs(crew.git):
+        if checkout_brief.is_checkout_run(run):
+            continue
         if run_state.is_session_over(crew.run_dir(run)):
             brief_filter.unbind_filter(crew.git, run)
             brief_filter.unhide_files(crew.git, run)

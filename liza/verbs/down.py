@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.crew import layout
+from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -69,6 +70,7 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     ended = end_unsupervised_sessions(crew)
     is_server_stopped = api_server.stop(crew)
     tmux.close_all_panes(crew.paths.root)
+    checkout_brief.remove_abandoned(crew)
     layout.refuse_survivors(crew, layout.AGAIN)
     result = "changed" if stopped or ended or is_server_stopped else "unchanged"
     message = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
@@ -199,6 +201,7 @@ def _purge(crew: Crew) -> PurgeResult:
     slots = crew.paths.slots
     remaining = tuple(str(path) for path in sorted(slots.iterdir())) if slots.is_dir() else ()
     remaining += earlier_slots.remove_earlier_slots(crew)
+    checkout_brief.remove_all(crew)
     brief_filter.uninstall_filter(crew.git)
     exclude.unignore_liza_dirs(crew.git)
     deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)

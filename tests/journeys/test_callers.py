@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "programs accounts": ("programs accounts --clear script/a", REFUSED),
     "up": ("up --program script:/bin/true --coders 1", REFUSED),
     "start": ("start more", REFUSED),
+    "run": ("run script:/bin/true", REFUSED),
     "down": ("down", REFUSED),
     "serve": ("serve", REFUSED),
     "status": ("status", READS),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from liza.board import wake_up
+from liza.crew.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging.dead_mergers import recover_dead_merger
@@ -59,6 +60,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
         *_recover_merges(crew, by),
         *_remove_leftovers(crew),
         *_archive_runs(crew, by),
+        *_remove_checkout_briefs(crew),
     ]
     record_history(crew, packed=True)
     # Processes that wait for this agent must be told. A full disk must not prevent the start.
@@ -225,6 +227,14 @@ def _archive_runs(crew: Crew, by: str) -> Iterator[Repair]:
             if archived:
                 archive = run_archive.archive_path(crew.paths, archived[0]).parent
                 yield Repair(f"{agent}: {len(archived)} old run directories went to {archive}")
+
+
+def _remove_checkout_briefs(crew: Crew) -> Iterator[Repair]:
+    """Remove from the person's checkout what a killed ``liza run`` left there."""
+    # An unwritable file of the person must not stop the recovery of the crew.
+    with suppress(LizaError, OSError):
+        for name in checkout_brief.remove_abandoned(crew):
+            yield Repair(f"the context of {name}, which has ended, was removed from your checkout")
 
 
 def _remove_slot_links(crew: Crew) -> list[str]:

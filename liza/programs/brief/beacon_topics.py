@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 from liza.programs.brief.brief_context import BriefContext
+from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.statuses import WakeTrigger
@@ -33,6 +35,11 @@ class BeaconTopic(StrEnum):
 
 CONTINUED_TOPICS = (BeaconTopic.COLD_START, BeaconTopic.HAND_OFF, BeaconTopic.RESUMED)
 """Topics that a supervisor prints: no news of the task says them."""
+
+
+def format_beacon(recipient: str, sender: str, time: datetime, topic: str, run: str) -> str:
+    """Return the first line of a brief. ``topic`` is a BeaconTopic, a colon, and what it is about."""
+    return f"[liza] {recipient} <- {sender} • {format_time(time)} • {topic} • run:{run}"
 
 
 def choose_topic(context: BriefContext) -> BeaconTopic:

@@ -6,7 +6,7 @@ The text consists of sections. A brief has all of them; the worker API gives the
 from __future__ import annotations
 
 from liza.programs.brief import assignment
-from liza.programs.brief.beacon_topics import choose_topic
+from liza.programs.brief.beacon_topics import choose_topic, format_beacon
 from liza.programs.brief.brief_context import (
     BriefContext,
     describe_agents,
@@ -333,7 +333,7 @@ def _role_section(context: BriefContext, what: str) -> TextSection:
 
 def _build_brief(context: BriefContext, topic: str, sections: tuple[TextSection, ...]) -> Brief:
     time = format_time(context.now)
-    beacon = f"[liza] {context.agent} <- supervisor • {time} • {topic} • run:{context.run}"
+    beacon = format_beacon(context.agent, "supervisor", context.now, topic, context.run)
     block = [BLOCK_BEGIN.format(run=context.run), beacon, *(line for section in sections for line in section.lines)]
     block += [BLOCK_END.format(run=context.run)]
     about = f"Task: {context.task.id}" if context.task else f"Wake-up: {context.wake_trigger}"

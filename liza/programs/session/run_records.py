@@ -36,6 +36,8 @@ class ReadyEvidence(StrEnum):
     """It ran this command."""
     CLOSING_VERB = "verb"
     """It ran another command, which ended the run."""
+    BY_HAND = "liza run"
+    """A person started it, and sees what it does."""
 
 
 class Sentinel(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

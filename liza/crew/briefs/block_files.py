@@ -1,0 +1,63 @@
+"""Place a block in an instructions file of a worktree, and hide it from git."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from liza.programs.brief import instructions_file
+from liza.programs.brief.instructions_file import BlockPlacement
+from liza.programs.presets.preset import Preset
+from liza.programs.session.run_directory import RunDir
+from liza.repo.hiding import brief_filter
+from liza.repo.runner import Git
+from liza.rules.value_classes import Value, replace
+
+
+class BlockSite(Value):
+    """Where a block is placed: the worktree with its git, the directory of the run, and the repository's git.
+
+    All worktrees share the files of ``repository`` that bind the filter and hide names.
+    """
+
+    git: Git
+    repository: Git
+    worktree: Path
+    directory: RunDir
+
+
+def place_block(
+    site: BlockSite, preset: Preset, block: str, names: Sequence[str], others: Sequence[str] = ()
+) -> BlockPlacement:
+    """Write the block into an instructions file that git's filter can hide, bound before it is written.
+
+    ``names``: the instructions files without another filter; ``others``: more files to bind for the run. Without a
+    suitable file nothing is written, and the placement says why. Raises LizaError, OSError.
+    """
+    run = site.directory.run
+    brief_filter.bind_filter(site.repository, (*names, *others), run)
+    only_names = replace(preset, instructions=tuple(names))
+    placement = instructions_file.write_block(site.worktree, only_names, site.directory, block)
+    if placement.file is None or placement.file in names:
+        return placement
+    if not brief_filter.find_bindable(site.git, (placement.file,)):
+        instructions_file.remove_block(site.worktree, site.directory)
+        return BlockPlacement(None, f"another git filter is set for {placement.file}")
+    # One of the names is a symlink: git sees the block under the name of its target.
+    brief_filter.bind_filter(site.repository, (*names, placement.file, *others), run)
+    return placement
+
+
+def hide_from_git(site: BlockSite, files: Iterable[str], created: Collection[str] = ()) -> None:
+    """Hide files from git: a tracked one by the filter, an untracked one by an exclude while it has only our content.
+
+    ``created``: files that Liza created. Raises GitFailed, OSError.
+    """
+    hidden = []
+    for file in files:
+        if brief_filter.is_tracked(site.git, file):
+            brief_filter.refresh_index_entry(site.git, file)
+        elif file in created or not brief_filter.read_without_blocks(site.worktree / file):
+            hidden.append(file)
+    if hidden:
+        brief_filter.hide_files(site.repository, hidden, site.directory.run)

@@ -1,0 +1,130 @@
+"""The context of a program that a person starts in their own checkout: written for its time, removed afterwards.
+
+Each program has a directory ``.liza/by-hand/by-hand-1.PID`` with what was written where, and a lock that the program
+inherits. A killed command leaves the directory; ``remove_abandoned`` removes the block as soon as nothing holds the
+lock. Git never sees the block: decision 6.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from liza.crew.briefs.block_files import BlockSite, hide_from_git, place_block
+from liza.crew.caller import current_person
+from liza.crew.crew import Crew
+from liza.crew.liza_path import liza_path
+from liza.programs.brief import instructions_file
+from liza.programs.brief.general_context import GeneralContext, compose_general_block
+from liza.programs.brief.instructions_file import BlockPlacement
+from liza.programs.presets.preset import Preset
+from liza.programs.session.run_directory import RunDir
+from liza.repo.hiding import brief_filter
+from liza.rules.paths import Paths
+from liza.rules.value_classes import Value
+from liza.system import atomic, crash_points
+from liza.system.file_lock import Lock
+
+_AGENT = "by-hand-1"
+"""The block's name has the form of a run, or git's filter would keep it. It is the run of no agent."""
+_LOCK_FILE = "lock"
+
+
+class CheckoutRunDir(RunDir):
+    """The directory of one program in a person's checkout. It has only the files of the brief."""
+
+    def __init__(self, paths: Paths, run: str) -> None:
+        self.paths = paths
+        self.run = run
+        self.agent = _AGENT
+        self.path = _directory(paths) / run
+
+    def other_runs(self) -> Iterator[RunDir]:
+        """Yield the directories of the other programs in the checkout."""
+        return (CheckoutRunDir(self.paths, name) for name in _list_names(self.paths) if name != self.run)
+
+
+class CheckoutBrief(Value):
+    """A placed context. The program inherits ``lock_descriptor``: the block stays while the program lives."""
+
+    placement: BlockPlacement
+    lock_descriptor: int
+
+
+@contextmanager
+def written(crew: Crew, preset: Preset) -> Iterator[CheckoutBrief]:
+    """Write the context into the checkout's instructions file; remove it at the end. Raises LizaError, OSError."""
+    remove_abandoned(crew)
+    directory = CheckoutRunDir(crew.paths, f"{_AGENT}.{os.getpid()}")
+    for path in (directory.path.parent, directory.path):
+        atomic.make_directory(crew.paths.root, path)
+    lock = Lock(directory.path / _LOCK_FILE)
+    with lock.acquire(timeout=0):
+        try:
+            yield CheckoutBrief(_place(crew, preset, directory), lock.descriptor)
+        finally:
+            _remove(crew, directory)
+
+
+def remove_abandoned(crew: Crew) -> tuple[str, ...]:
+    """Remove the blocks of programs that have ended without that; return their names. Raises LizaError, OSError."""
+    removed = []
+    for name in _list_names(crew.paths):
+        directory = CheckoutRunDir(crew.paths, name)
+        lock = Lock(directory.path / _LOCK_FILE)
+        if not lock.try_acquire():
+            continue
+        try:
+            _remove(crew, directory)
+        finally:
+            lock.release()
+        removed.append(name)
+    return tuple(removed)
+
+
+def remove_all(crew: Crew) -> None:
+    """Remove the blocks of all programs, also of living ones, which have read them. Raises LizaError, OSError."""
+    for name in _list_names(crew.paths):
+        _remove(crew, CheckoutRunDir(crew.paths, name))
+
+
+def is_checkout_run(run: str) -> bool:
+    """Return whether a bound block belongs to a person's program, not to an agent's session."""
+    return run.startswith(f"{_AGENT}.")
+
+
+def _place(crew: Crew, preset: Preset, directory: CheckoutRunDir) -> BlockPlacement:
+    """Write the block and hide it. Without a file that can hold it, the placement says why."""
+    git, root = crew.git, crew.paths.root
+    context = GeneralContext(crew.board.read(), directory.run, current_person(), crew.clock.now(), root, liza_path())
+    names = brief_filter.find_bindable(git, preset.instructions)
+    site = BlockSite(git, git, root, directory)
+    placement = place_block(site, preset, compose_general_block(context), names)
+    crash_points.point("checkout-brief", "written")
+    if placement.file is not None:
+        hide_from_git(site, (placement.file,))
+    return placement
+
+
+def _remove(crew: Crew, directory: CheckoutRunDir) -> None:
+    """Remove the block, what hides it from git, and the directory. Idempotent: the directory is removed last."""
+    file = instructions_file.find_block_file(crew.paths.root, directory)
+    instructions_file.remove_block(crew.paths.root, directory)
+    if file is not None and (crew.paths.root / file).exists():
+        brief_filter.refresh_index_entry(crew.git, file)
+    brief_filter.unbind_filter(crew.git, directory.run)
+    brief_filter.unhide_files(crew.git, directory.run)
+    with suppress(FileNotFoundError):  # a purge removes all of .liza
+        shutil.rmtree(directory.path)
+
+
+def _directory(paths: Paths) -> Path:
+    return paths.liza / "by-hand"
+
+
+def _list_names(paths: Paths) -> list[str]:
+    directory = _directory(paths)
+    return sorted(path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else []
