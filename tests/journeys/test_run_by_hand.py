@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.store import Board
-from liza.rules.paths import Paths
-from tests.conftest import FakeClock
 from tests.journeys.crews import BIN, Crew, started
+from tests.journeys.test_up_and_down import Terminal
 
 ROW = """\
 [programs.tidy]
@@ -107,6 +105,22 @@ def test_what_a_killed_run_leaves_in_a_checkout_is_removed_when_its_program_has_
     assert list((crew.root / ".liza" / "by-hand").iterdir()) == []
 
 
+def test_at_a_terminal_ctrl_c_is_the_programs_and_its_end_is_cleaned_up_after(crew: Crew) -> None:
+    act = f"""[ -t 0 ] && [ -t 1 ] && echo yes > "{crew.notes}/terminal"
+trap 'exit 9' INT; echo up > "{crew.notes}/at"; read line < "{crew.notes}/gate\""""
+    path = crew.notes / "tidy"
+    path.write_text(f'#!/bin/sh\ncp AGENTS.md "{crew.notes}/brief"\n{act}\n')
+    path.chmod(0o755)
+    (crew.root / ".liza" / "programs.toml").write_text(ROW.format(command=path))
+    crew.gate("gate")
+    terminal = Terminal(crew, "run", "tidy")
+    crew.wait_note("at")
+    assert terminal.press_ctrl_c() == 9
+    assert seen(crew, "terminal") == "yes\n"
+    assert "cold-start:by hand" in seen(crew, "brief")
+    assert not (crew.root / "AGENTS.md").exists()
+
+
 def test_in_a_claimed_worktree_it_gets_the_brief_of_the_task_and_the_claim_stays(crew: Crew) -> None:
     program(crew, "echo work > t1.txt; git add -A; git commit -q -m work")
     crew.liza("claim", "t1", "--agent", "coder-1")
@@ -163,4 +177,3 @@ def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:
     crew.liza("run", "tidy", cwd=slot)
     assert not (slot / "AGENTS.md").exists()
     assert (crew.task("t1").iteration, crew.task("t1").run) == (1, "coder-1.1")
-    assert Board(Paths(crew.root), FakeClock()).read().task("t1") is not None
