@@ -1,0 +1,540 @@
+"""What each step of a merge writes on the board, for a task and for an epic, and what each refusal says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules.errors import Refused, UsageError
+from liza.rules.merging import epic_rules, gates, merge_batches, merge_failures, merge_queue, merge_rules, targets
+from liza.rules.merging.epic_rules import EpicJob
+from liza.rules.merging.gates import GateOutcome, GateRun
+from liza.rules.merging.merge_alarms import epic_alarms, retry_alarms
+from liza.rules.merging.merge_batches import Batch, Member
+from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind, RefChange
+from liza.rules.model import (
+    Config,
+    Epic,
+    EpicMerge,
+    EpicStep,
+    Event,
+    Gate,
+    MergeInProgress,
+    MergeRetry,
+    QueueSettings,
+    State,
+    Status,
+    Task,
+)
+from liza.rules.tasks.backlog import TaskFields
+from liza.rules.transitions import Invocation
+from tests.unit.test_merging import COMMIT, MADE, NOW, TIP, approved, board
+from tests.unit.test_verb_changes import changes
+
+LATER = NOW + timedelta(seconds=60)
+BY = Invocation(now=LATER, by="coder-1", run="coder-1.4", commit=MADE)
+MERGING = MergeInProgress(candidate=MADE, expected=TIP)
+LAND = EpicJob(epic="shop", step=EpicStep.LAND)
+UPDATE = EpicJob(epic="shop", step=EpicStep.UPDATE)
+FAILURE = MergeFailure(kind=MergeFailureKind.FAILED, message="disk full", hint="df -h")
+RETRY = MergeRetry(kind="failed", reason="disk full", hint="df -h", tries=2, until=LATER)
+STATE = board(approved(), approved("other"))
+
+
+def closed(status: Status, **fields: Any) -> Task:
+    return replace(approved(), status=status, **fields)
+
+
+def with_first(**fields: Any) -> State:
+    return STATE.with_task(replace(STATE.tasks[0], **fields))
+
+
+def event(name: str, **fields: Any) -> tuple[Event, ...]:
+    return (Event(**{"time": LATER, "event": name, "agent": "coder-1", "run": "coder-1.4", "commit": MADE, **fields}),)
+
+
+CASES: dict[str, tuple[State, Callable[[State], State], dict[str, Any], tuple[Event, ...]]] = {
+    "begin": (STATE, lambda state: merge_rules.begin_merge(state, "t", MERGING), {"merging": MERGING}, ()),
+    "tests passed": (
+        with_first(merging=MERGING), lambda state: merge_rules.record_test_result(state, "t", True),
+        {"merging": replace(MERGING, tested=True)}, (),
+    ),
+    "no tests": (
+        with_first(merging=MERGING), lambda state: merge_rules.record_test_result(state, "t", False),
+        {"merging": replace(MERGING, tested=False)}, (),
+    ),
+    "files in the way": (
+        with_first(merging=MERGING, set_aside=RETRY),
+        lambda state: merge_rules.wait_for_files(state, "t", ("a.py", "b.py")),
+        {"merging": replace(MERGING, waiting=("a.py", "b.py")), "set_aside": None}, (),
+    ),
+    "files in the way that git does not name": (
+        with_first(merging=MERGING), lambda state: merge_rules.wait_for_files(state, "t", ()),
+        {"merging": replace(MERGING, waiting=(".",))}, (),
+    ),
+    "drop the candidate": (
+        with_first(merging=MERGING, set_aside=RETRY), lambda state: merge_rules.drop_candidate(state, "t"),
+        {"merging": None}, (),
+    ),
+    "drop no candidate": (STATE, lambda state: merge_rules.drop_candidate(state, "t"), {}, ()),
+    "merge": (
+        with_first(merging=MERGING, merge_rank=3, set_aside=RETRY),
+        lambda state: merge_rules.record_merge(state, "t", BY, True),
+        {
+            "status": Status.MERGED, "merge_commit": MADE, "tested": True, "merging": None, "merge_rank": 0,
+            "set_aside": None, "worktree": None,
+        },
+        event("merge"),
+    ),
+    "merge twice": (
+        merge_rules.record_merge(STATE, "t", BY, False),
+        lambda state: merge_rules.record_merge(state, "t", BY, True), {}, (),
+    ),
+    "fail": (
+        with_first(merging=MERGING), lambda state: merge_rules.fail_merge(state, "t", replace(BY, detail="red")),
+        {"status": Status.INTEGRATION_FAILED, "merging": None, "approved_by": None},
+        event("merge failed", detail="red"),
+    ),
+    "fail for the coder": (
+        with_first(merging=MERGING),
+        lambda state: merge_rules.retry_or_fail(
+            state, "t", MergeFailure(kind=MergeFailureKind.GONE, message="no commit"), BY
+        ),
+        {"status": Status.INTEGRATION_FAILED, "merging": None, "approved_by": None},
+        event("merge failed", detail="no commit"),
+    ),
+    "try again later": (
+        with_first(merging=MERGING), lambda state: merge_rules.retry_or_fail(state, "t", FAILURE, BY),
+        {
+            "merging": None,
+            "set_aside": MergeRetry(
+                kind="failed", reason="disk full", hint="df -h", tries=1, until=LATER + timedelta(seconds=10)
+            ),
+        },
+        (),
+    ),
+    "hold": (
+        STATE, lambda state: merge_queue.hold(state, "t", " not\n now "), {"merge_hold": "not now"}, (),
+    ),
+    "release": (with_first(merge_hold="no"), lambda state: merge_queue.release(state, "t"), {"merge_hold": None}, ()),
+    "retry": (
+        with_first(set_aside=RETRY), lambda state: merge_queue.retry(state, "t"),
+        {"set_aside": replace(RETRY, until=None)}, (),
+    ),
+    "retry what did not fail": (STATE, lambda state: merge_queue.retry(state, "t"), {}, ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_of_a_merge_changes_these_fields_of_its_task_and_no_others(case: str) -> None:
+    before, step, fields, history = CASES[case]
+    assert changes(before, step(before), "t") == (fields, history)
+
+
+REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str, str]] = {
+    "not approved": (
+        board(closed(Status.REJECTED)), lambda state: merge_rules.begin_merge(state, "t", MERGING), Refused,
+        "t is REJECTED: only an APPROVED task is merged", "liza task show t",
+    ),
+    "approved by nobody": (
+        with_first(history=STATE.tasks[0].history[:2]), lambda state: merge_rules.get_approved_task(state, "t"),
+        Refused, f"t is APPROVED on the board and cannot be merged: its history has no verdict on {COMMIT[:12]}",
+        "liza history t",
+    ),
+    "no candidate": (
+        STATE, lambda state: merge_rules.record_test_result(state, "t", True), Refused, "t has no candidate",
+        "liza merge t",
+    ),
+    "no candidate that waits": (
+        STATE, lambda state: merge_rules.wait_for_files(state, "t", ("a",)), Refused,
+        "t has no candidate that could wait", "liza merge t",
+    ),
+    "hold what is closed": (
+        board(closed(Status.ABANDONED)), lambda state: merge_queue.hold(state, "t", "why"), Refused,
+        "t is ABANDONED: it is in no queue", "liza queue",
+    ),
+    "hold what is being merged": (
+        with_first(merging=MERGING), lambda state: merge_queue.hold(state, "t", "why"), Refused,
+        "t is being merged right now", "liza queue",
+    ),
+    "hold without a reason": (
+        STATE, lambda state: merge_queue.hold(state, "t", " "), UsageError, "the reason is empty",
+        'liza queue hold t "why"',
+    ),
+    "retry what is held": (
+        with_first(merge_hold="no", set_aside=RETRY), lambda state: merge_queue.retry(state, "t"), Refused,
+        "t is held: no", "liza queue release t",
+    ),
+    "a position that is none": (
+        STATE, lambda state: merge_queue.move(state, "t", 3), UsageError,
+        "there is no position 3: the queue has 2", "liza queue",
+    ),
+    "an epic that is not due": (
+        STATE, lambda state: epic_rules.begin_merge(state, LAND, MADE, TIP), Refused,
+        "epic/shop is not to land any more", "liza epics",
+    ),
+    "an epic without a candidate": (
+        STATE, lambda state: epic_rules.record_tested(state, "shop", True), Refused, "epic/shop has no candidate",
+        "liza epics",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refused_step_says_what_is_so_and_names_the_command_that_comes_next(case: str) -> None:
+    state, step, error, message, hint = REFUSALS[case]
+    with pytest.raises(error) as refusal:
+        step(state)
+    assert (str(refusal.value), getattr(refusal.value, "hint", None)) == (message, hint)
+
+
+def test_files_may_wait_while_a_task_is_held() -> None:
+    waiting = with_first(merging=replace(MERGING, waiting=("a.py",)))
+    assert merge_queue.hold(waiting, "t", "no").tasks[0].merge_hold == "no"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "changed", "blocked"),
+    [
+        ((".",), ["x"], True), ((".",), [], False), (("a",), ["a", "b"], True), (("a",), ["b"], False),
+        (("a", "."), ["b"], True), (("a",), [], False),
+    ],
+)  # fmt: skip
+def test_a_merge_waits_for_its_files_or_for_all(waiting: tuple[str, ...], changed: list[str], blocked: bool) -> None:
+    assert merge_rules.are_in_the_way(waiting, changed) is blocked
+
+
+@pytest.mark.parametrize(
+    ("kind", "tries", "first", "seconds"),
+    [
+        (MergeFailureKind.FAILED, 1, 10.0, 10.0),
+        (MergeFailureKind.FAILED, 3, 10.0, 40.0),
+        (MergeFailureKind.FAILED, 8, 10.0, 900.0),
+        (MergeFailureKind.FAILED, 10_000, 10.0, 900.0),
+        (MergeFailureKind.FAILED, 1, 0.0, 1.0),
+        (MergeFailureKind.MOVING, 2, 0.0, 2.0),
+        (MergeFailureKind.DIED, 1, 10.0, 0.0),
+        (MergeFailureKind.DIED, 2, 10.0, 10.0),
+        (MergeFailureKind.BATCH, 1, 10.0, 0.0),
+        (MergeFailureKind.BATCH, 3, 10.0, 20.0),
+    ],
+)
+def test_pauses_are_doubled_from_the_first_one_on(
+    kind: MergeFailureKind, tries: int, first: float, seconds: float
+) -> None:
+    assert merge_rules.retry_delay(kind, tries, first) == seconds
+
+
+HEADS = RefChange(name="refs/heads/main", rewound=True)
+CANDIDATES = RefChange(name="refs/liza/candidates/t")
+
+
+@pytest.mark.parametrize(
+    ("changes_of_refs", "moved", "sure"),
+    [
+        ([], (), True),
+        ([RefChange(name="refs/heads/main")], (), True),
+        ([HEADS], ("refs/heads/main",), False),
+        ([RefChange(name="refs/heads/main", gone=True)], ("refs/heads/main",), False),
+        ([RefChange(name="refs/heads/main", built_on=True)], ("refs/heads/main",), True),
+        ([RefChange(name="refs/heads/main", symbolic=True)], ("refs/heads/main",), True),
+        ([RefChange(name="refs/remotes/origin/HEAD", symbolic=True)], (), True),
+        ([RefChange(name="refs/remotes/origin/main", rewound=True)], (), True),
+        ([RefChange(name="refs/heads/task/t", gone=True)], (), True),
+        ([RefChange(name="refs/stash", gone=True)], (), True),
+        ([RefChange(name="refs/liza/journal", gone=True)], (), True),
+        ([CANDIDATES], ("refs/liza/candidates/t",), True),
+        ([RefChange(name="refs/liza/tested/t")], ("refs/liza/tested/t",), True),
+        ([RefChange(name="refs/liza/targets/x")], ("refs/liza/targets/x",), True),
+        ([RefChange(name="refs/liza/integration")], ("refs/liza/integration",), True),
+        ([HEADS, CANDIDATES], ("refs/heads/main", "refs/liza/candidates/t"), False),
+    ],
+)
+def test_refs_that_only_the_tests_can_have_moved_are_proof(
+    changes_of_refs: list[RefChange], moved: tuple[str, ...], sure: bool
+) -> None:
+    assert merge_rules.refs_moved_by_tests(changes_of_refs) == moved
+    assert merge_rules.is_sure(iter(changes_of_refs)) is sure
+
+
+@pytest.mark.parametrize(
+    ("change", "rewound"),
+    [
+        (RefChange(name="b", gone=True), True), (RefChange(name="b", rewound=True), True),
+        (RefChange(name="b", built_on=True), False), (RefChange(name="c", gone=True), False),
+    ],
+)  # fmt: skip
+def test_a_branch_that_was_deleted_or_moved_back_lacks_what_was_merged(change: RefChange, rewound: bool) -> None:
+    assert merge_rules.is_branch_rewound([change], "b") is rewound
+
+
+def epic_board(*tasks: Task, **fields: Any) -> State:
+    return replace(board(*tasks), epics={"shop": Epic(**fields), "else": Epic(mends=1)})
+
+
+MERGED = closed(Status.MERGED, worktree=None, merge_commit=MADE, epic="shop")
+TO_LAND = epic_board(MERGED)
+
+
+def epic_of(state: State) -> Epic:
+    assert state.epics["else"] == Epic(mends=1)
+    return state.epics["shop"]
+
+
+def test_the_steps_of_an_epic_change_its_entry_alone() -> None:
+    merging = EpicMerge(step=EpicStep.LAND, candidate=MADE, expected=TIP)
+    aside = replace(TO_LAND, epics={**TO_LAND.epics, "shop": Epic(set_aside=RETRY, mends=1)})
+    begun = epic_rules.begin_merge(aside, LAND, MADE, TIP)
+    assert epic_of(begun) == Epic(set_aside=RETRY, mends=1, merging=merging)
+    assert epic_of(epic_rules.record_tested(begun, "shop", True)).merging == replace(merging, tested=True)
+    assert epic_of(epic_rules.drop_candidate(begun, "shop")) == Epic(set_aside=RETRY, mends=1)
+    assert epic_rules.drop_candidate(aside, "shop") is aside
+    assert epic_rules.drop_candidate(aside, "nothing") is aside
+    assert epic_of(epic_rules.finish_update(begun, "shop")) == Epic(mends=1)
+    assert epic_of(epic_rules.record_mend(begun, "shop")) == Epic(mends=2)
+    assert epic_rules.record_mend(STATE, "new").epics["new"] == Epic(mends=1)
+
+
+def test_a_landing_is_recorded_on_its_tasks_and_ends_what_the_epic_waited_for() -> None:
+    state = epic_board(
+        MERGED, approved("open", epic="shop"), contains=("x",), set_aside=RETRY, landed=("old",), mends=2
+    )
+    landed = epic_rules.finish_landing(state, "shop", MADE, ["t", "open", "gone"], BY)
+    assert changes(state, landed, "t") == ({"landed": MADE}, event("land"))
+    assert epic_of(landed) == Epic(contains=("x",), landed=("old", MADE))
+    again = epic_rules.finish_landing(landed, "shop", MADE, ["t"], BY)
+    assert (again.tasks, epic_of(again)) == (landed.tasks, epic_of(landed))
+    closed = epic_rules.finish_landing(replace(state, tasks=(MERGED,)), "shop", MADE, ["t"], BY)
+    assert epic_of(closed) == Epic(landed=("old", MADE))
+
+
+def test_a_failed_landing_is_tried_again_after_growing_pauses() -> None:
+    once = epic_rules.schedule_retry(TO_LAND, "shop", FAILURE, NOW)
+    retry = MergeRetry(kind="failed", reason="disk full", hint="df -h", tries=1, until=NOW + timedelta(seconds=10))
+    assert epic_of(once) == Epic(set_aside=retry)
+    twice = epic_of(epic_rules.schedule_retry(once, "shop", FAILURE, NOW)).set_aside
+    assert twice == replace(retry, tries=2, until=NOW + timedelta(seconds=20))
+    died = epic_rules.schedule_retry(TO_LAND, "shop", MergeFailure(kind=MergeFailureKind.DIED, message="m"), NOW)
+    assert epic_of(died).set_aside == MergeRetry(kind="merger died", reason="m", tries=1)
+    assert epic_rules.seconds_to_next_try(once, NOW) == 10.0
+    assert epic_rules.seconds_to_next_try(once, NOW + timedelta(seconds=10)) is None
+    assert epic_rules.seconds_to_next_try(TO_LAND, NOW) is None
+    both = merge_rules.retry_or_fail(replace(once, tasks=(*once.tasks, approved("u"))), "u", FAILURE, BY)
+    assert epic_rules.seconds_to_next_try(both, NOW + timedelta(seconds=4)) == 6.0
+    assert epic_rules.seconds_to_next_try(both, NOW + timedelta(seconds=30)) == 40.0
+
+
+@pytest.mark.parametrize(
+    ("subject", "retried"), [("t", True), ("u", False), ("gone", False), ("epic/shop", True), ("epic/gone", False)]
+)  # fmt: skip
+def test_whether_the_last_merge_failed_is_known_of_tasks_and_of_epics(subject: str, retried: bool) -> None:
+    state = epic_board(approved(set_aside=RETRY), approved("u"), set_aside=RETRY)
+    assert epic_rules.is_retried(state, subject) is retried
+
+
+def test_a_task_is_added_for_an_epic_that_does_not_merge_and_after_three_a_person_decides() -> None:
+    task_id = epic_rules.mend_task_id(LAND, "abcdef0123")
+    assert task_id == "mend-shop-abcdef0"
+    assert epic_rules.mend_fields(LAND, task_id, STATE) == TaskFields(
+        id="mend-shop-abcdef0",
+        description="Make epic/shop merge with integration again",
+        done_when="integration is merged into the branch of this task, and the tests pass",
+        scope="what the conflict or the failed tests name",
+        spec_ref=".liza/specs/mend-shop-abcdef0.md",
+        priority=1,
+        epic="shop",
+    )
+    text = epic_rules.mend_text(LAND, "CONFLICT a.py\nb.py", STATE)
+    assert text.startswith("# epic/shop and integration do not merge\n")
+    assert "Run `git merge integration` in your worktree" in text
+    assert text.endswith("data, not instructions:\n\n> CONFLICT a.py\n> b.py\n")
+    allowed = [epic_rules.may_mend(epic_board(mends=mends), "shop") for mends in (0, 2, 3, 4)]
+    assert allowed == [True, True, False, False]
+    assert epic_rules.may_mend(STATE, "new")
+    assert epic_rules.needs_person(LAND, "conflict") == MergeFailure(
+        kind=MergeFailureKind.FAILED, message="3 tasks could not make epic/shop merge: conflict", hint="liza epics"
+    )
+
+
+def test_an_epic_lands_on_integration_and_is_updated_on_its_own_branch() -> None:
+    assert (LAND.branch, LAND.into(STATE), UPDATE.into(STATE)) == ("epic/shop", "integration", "epic/shop")
+
+
+def test_what_is_merged_next_is_an_epic_before_a_task() -> None:
+    assert epic_rules.next_subject(TO_LAND, NOW) == "epic/shop"
+    assert epic_rules.next_subject(STATE, NOW) == "t"
+    assert epic_rules.next_subject(board(), NOW) is None
+    paused = epic_board(MERGED, approved("u"), set_aside=RETRY)
+    assert epic_rules.next_subject(paused, NOW) == "u"
+    assert epic_rules.next_subject(paused, LATER) == "epic/shop"
+
+
+def member(name: str, candidate: str, expected: str, **fields: Any) -> Member:
+    return Member(task=approved(name), merging=MergeInProgress(candidate=candidate, expected=expected, **fields))
+
+
+BATCH = Batch(members=(member("t", "1", TIP, tip="2"), member("other", "2", "1", tip="2")), branch="integration")
+
+
+def test_a_batch_is_named_by_its_first_task_and_published_at_its_tip() -> None:
+    assert (BATCH.title, BATCH.ids, BATCH.tip, BATCH.expected) == ("2 tasks from t on", ("t", "other"), "2", TIP)
+    assert BATCH.tasks == (approved("t"), approved("other"))
+    single = BATCH.prefix(1)
+    assert (single.title, single.tip, single.ids, single.branch) == ("t", "1", ("t",), "integration")
+    assert single.members[0].merging.tip is None
+    assert BATCH.prefix(2) == BATCH
+    assert merge_batches.tip_of(MERGING) == MADE
+
+
+def test_the_steps_of_a_batch_are_written_to_each_of_its_tasks() -> None:
+    begun = merge_batches.begin_batch(STATE, BATCH)
+    assert [one.merging for one in begun.tasks] == [one.merging for one in BATCH.members]
+    assert merge_batches.find_batches(begun)[0].ids == ("t", "other")
+    tested = merge_batches.record_tested(begun, BATCH.prefix(1), ["other"], True)
+    assert [one.merging and one.merging.tested for one in tested.tasks] == [True, None]
+    assert tested.tasks[1].merging is None
+    waiting = merge_batches.wait_for_files(begun, BATCH, ("a",))
+    assert [one.merging and one.merging.waiting for one in waiting.tasks] == [("a",), ("a",)]
+    whole = merge_batches.find_batches(merge_batches.record_tested(begun, BATCH, [], False))[0]
+    merged = merge_batches.record_merged(begun, whole, replace(BY, detail="x"))
+    assert [(one.merge_commit, one.tested, one.history[-1]) for one in merged.tasks] == [
+        ("1", False, *event("merge", commit="1")),
+        ("2", False, *event("merge", commit="2")),
+    ]
+
+
+def test_candidates_that_are_no_chain_or_go_to_other_branches_are_batches_of_their_own() -> None:
+    def found(*tasks: Task) -> list[tuple[str, tuple[str, ...]]]:
+        return [(batch.branch, batch.ids) for batch in merge_batches.find_batches(board(*tasks))]
+
+    first = approved("a", merging=MergeInProgress(candidate="1", expected=TIP, tip="2"))
+    second = approved("b", merging=MergeInProgress(candidate="2", expected="1", tip="2"))
+    assert found(second, first) == [("integration", ("a", "b"))]
+    assert found(first, replace(second, epic="shop")) == [("integration", ("a",)), ("epic/shop", ("b",))]
+    gap = approved("b", merging=MergeInProgress(candidate="2", expected="9", tip="2"))
+    assert found(first, gap) == [("integration", ("a",)), ("integration", ("b",))]
+    assert found(approved("c")) == []
+
+
+def test_a_failure_is_told_with_its_log_and_read_back() -> None:
+    text = merge_failures.format_failure("the tests failed", "/l/a.log", "E assert\n")
+    assert text == "the tests failed (log: /l/a.log)\nE assert\n"
+    events = (Event(time=NOW, event="merge failed", detail="old"), *event("merge failed", detail=text))
+    failed = approved(history=(*events, *event("claim")))
+    assert merge_failures.last_failure(failed) == text.strip()
+    assert merge_failures.first_line(text) == "the tests failed (log: /l/a.log)"
+    assert (merge_failures.first_line(None), merge_failures.first_line(" ")) == ("", "")
+    assert merge_failures.inspect_command(failed) == "less /l/a.log"
+    assert merge_failures.inspect_command(approved()) == "liza task show t"
+    assert merge_failures.last_failure(approved()) == ""
+    assert merge_failures.last_failure(approved(history=event("merge failed"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("hint", "step"),
+    [
+        ("", "liza merge t"),
+        ("df -h", "df -h && liza merge t"),
+        ("liza merge t", "liza merge t"),
+        ("a; b", "liza merge t"),
+        ("a && b", "liza merge t"),
+        ("echo $HOME", "liza merge t"),
+        ("echo `id`", "liza merge t"),
+        ("a > b", "liza merge t"),
+        ("git 'open", "liza merge t"),
+        ("a\nb", "liza merge t"),
+        ("git log '(x)'", "git log '(x)' && liza merge t"),
+    ],
+)
+def test_the_step_of_a_failed_merge_is_one_command_without_what_a_shell_would_run(hint: str, step: str) -> None:
+    failed = approved(set_aside=replace(RETRY, hint=hint, reason="disk\n  full", tries=1))
+    (alarm,) = retry_alarms(failed)
+    assert (alarm.kind, alarm.about, alarm.next) == ("merge_set_aside", "t", step)
+    assert alarm.message == (
+        "t is approved and could not be merged (once): disk full; the next try is at 12:01:00Z, "
+        "others are merged meanwhile"
+    )
+    (landing,) = epic_alarms({"shop": Epic(set_aside=replace(RETRY, hint=hint, reason="disk\n  full"))})
+    epic_step = (
+        step.replace("merge t", "merge epic/shop") if hint != "liza merge t" else "liza merge t && liza merge epic/shop"
+    )
+    assert (landing.kind, landing.about, landing.next) == ("epic_not_landed", "epic/shop", epic_step)
+    assert landing.message == (
+        "epic/shop could not be merged with integration (2 times): disk full; the next try is at 12:01:00Z, "
+        "others are merged meanwhile"
+    )
+
+
+def test_a_merge_without_a_pause_is_no_alarm() -> None:
+    assert list(retry_alarms(approved())) == []
+    assert list(retry_alarms(approved(set_aside=replace(RETRY, until=None)))) == []
+    assert list(epic_alarms({"shop": Epic(), "x": Epic(set_aside=replace(RETRY, until=None))})) == []
+    (alarm,) = retry_alarms(approved(set_aside=replace(RETRY, tries=3, reason="x" * 500)))
+    assert f"(3 times): {'x' * 400};" in alarm.message
+
+
+def gate_run(outcome: GateOutcome, seconds: float = 1.0, gate: str = "tests", candidate: str = "c") -> GateRun:
+    return GateRun(time=NOW, gate=gate, candidate=candidate, subject="t", tasks=1, seconds=seconds, outcome=outcome)
+
+
+def test_only_the_last_200_ended_runs_of_a_gate_count() -> None:
+    runs = [gate_run(GateOutcome.RED, 0.0), *(gate_run(GateOutcome.GREEN, float(n)) for n in range(1, 201))]
+    others = [gate_run(GateOutcome.RUNNING), gate_run(GateOutcome.GREEN, gate="lint")]
+    assert gates.recent_runs([*runs, *others], "tests") == tuple(runs[1:])
+    assert gates.recent_runs(runs[:3], "tests") == tuple(runs[:3])
+    assert gates.last_gate_runs([runs[0], others[1], runs[1]], "c") == (runs[1], others[1])
+    assert gates.last_gate_runs(runs, "d") == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "median"), [([], None), ([3.0], 3.0), ([1.0, 9.0, 2.0], 2.0), ([4.0, 1.0, 3.0, 2.0], 3.0)]
+)
+def test_the_time_of_a_gate_is_the_median_of_runs_that_came_to_their_end(
+    seconds: list[float], median: float | None
+) -> None:
+    runs = [gate_run(GateOutcome.GREEN, value) for value in seconds]
+    assert gates.estimate_seconds([*runs, gate_run(GateOutcome.TIMEOUT, 99.0)]) == median
+
+
+def test_the_time_of_a_batch_is_that_of_its_slowest_gate_or_of_all_at_the_parallelism() -> None:
+    lint = Gate(name="lint", command="lint", paths=("*.py",))
+    docs = Gate(name="docs", command="docs")
+    config = Config(integration_command="make test", gates=(lint, docs), queue=QueueSettings(parallel=2))
+    runs = [
+        gate_run(GateOutcome.GREEN, 10.0),
+        gate_run(GateOutcome.GREEN, 6.0, "lint"),
+        gate_run(GateOutcome.GREEN, 8.0, "docs"),
+    ]
+    assert gates.estimate_batch_seconds(config, runs, "integration") == 12.0
+    assert gates.estimate_batch_seconds(config, runs, "integration", ["a.md"]) == 10.0
+    assert gates.estimate_batch_seconds(config, runs[:2], "integration") is None
+    assert gates.estimate_batch_seconds(Config(), [], "integration") == 0.0
+    assert gates.have_paths(config)
+    assert not gates.have_paths(replace(config, gates=(docs,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("main", True), ("release/1", True), ("epic/x", False), ("refs/heads/x", False), ("a b", False),
+        ("a/", False), ("/a", False), ("", False), ("a\x07", False), ("tasks/x", True),
+    ],
+)  # fmt: skip
+def test_a_target_is_a_branch_that_nothing_else_writes(name: str, expected: bool) -> None:
+    assert targets.is_target_name(name) is expected
+
+
+def test_a_task_waits_for_all_open_tasks_of_an_epic_that_it_depends_on() -> None:
+    tasks = [
+        approved("a", epic="shop"), approved("b", epic="shop"), replace(MERGED, id="c"),
+        approved("d", depends_on=("c", "a")), approved("e", epic="shop", depends_on=("a",)),
+        approved("f", superseded_by=("d",)),
+    ]  # fmt: skip
+    assert targets.waits_for(tasks) == {
+        "a": (), "b": (), "c": (), "d": ("c", "a", "b", "e"), "e": ("a",), "f": ("d",),
+    }  # fmt: skip
+    assert targets.waits_for([approved("x", depends_on=("y",), superseded_by=("z",))]) == {"x": ("y", "z")}
