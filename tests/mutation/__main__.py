@@ -99,7 +99,11 @@ def run(options: argparse.Namespace, directory: Path) -> dict[Mutant, Result]:
         flush=True,
     )
     coverage = executed_lines.Coverage(list(renew_records(options.processes, directory)), texts)
-    results = dict(trials.Trials(ROOT, coverage, texts, options.processes, directory).run(chosen))
+    results: dict[Mutant, Result] = {}
+    for mutant, result in trials.Trials(ROOT, coverage, texts, options.processes, directory).run(chosen):
+        results[mutant] = result
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{len(results)} of {len(chosen)}")
     return {mutant: results[mutant] for mutant in chosen}
 
 

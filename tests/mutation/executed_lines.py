@@ -18,6 +18,8 @@ from pathlib import Path
 import coverage
 import pytest
 
+from tests.mutation.definitions import Definitions
+
 IMPORT = ""
 """The context of lines that run when modules are imported and tests are collected."""
 
@@ -120,37 +122,19 @@ def statement_starts(text: str) -> dict[int, int]:
     return starts
 
 
-def imported_modules(text: str) -> set[str]:
-    """Return the dotted names that a module imports anywhere: modules, and names in them."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
-
-
 class Coverage:
-    """Which tests execute a line of a module. ``texts`` has all modules of Liza and all test files by path."""
+    """Which tests execute a line of a module. ``texts`` has all modules of Liza by path."""
 
     def __init__(self, records: Sequence[Record], texts: dict[str, str]) -> None:
         self.seconds = {record.test: record.seconds for record in records if record.test != IMPORT}
         self._texts = texts
         self._tests: dict[tuple[str, int], set[str]] = defaultdict(set)
-        self._of_module: dict[str, set[str]] = defaultdict(set)
         self._starts: dict[str, dict[int, int]] = {}
-        self._importers: dict[str, set[str]] = defaultdict(set)
+        self._definitions = Definitions(texts)
         for record in records:
             for path, lines in record.lines.items():
-                if record.test != IMPORT:
-                    self._of_module[path].add(record.test)
                 for line in lines:
                     self._tests[path, line].add(record.test)
-        for path, text in texts.items():
-            for name in imported_modules(text):
-                self._importers[f"{name.replace('.', '/')}.py"].add(path)
 
     def tests_of_line(self, path: str, line: int) -> list[str]:
         """Return the tests that execute a line, the fastest first."""
@@ -160,17 +144,13 @@ class Coverage:
         """Whether the line is executed when modules are imported."""
         return IMPORT in self._contexts(path, line)
 
-    def tests_of_module(self, path: str) -> tuple[list[str], list[str]]:
-        """Return the tests that may depend on what a module defines: those in files that import it, and the others.
-
-        The others execute the module or one that imports it.
-        """
-        files = self._importers[path]
-        near = {test for test in self.seconds if test.partition("::")[0] in files}
-        far = set(self._of_module[path])
-        for importer in files:
-            far |= self._of_module.get(importer, set())
-        return self._sorted(near), self._sorted(far - near)
+    def tests_of_definition(self, path: str, line: int) -> list[str]:
+        """Return the tests that execute the line, or a function that uses what is defined there; the fastest first."""
+        tests = self._contexts(path, line).copy()
+        for part in self._definitions.users(path, line):
+            for number in range(part.first, part.last + 1):
+                tests |= self._tests.get((part.path, number), set())
+        return self._sorted(tests - {IMPORT})
 
     def _contexts(self, path: str, line: int) -> set[str]:
         if path not in self._starts:

@@ -128,8 +128,13 @@ class Trials:
                 others.append(mutant)
             else:
                 yield mutant, result_of(status)
-        log = self._directory / "modules.log"
-        for mutant, status in children.run(map(self._module_job, others), self._processes, log):
+        jobs: list[children.Job[Mutant]] = []
+        for mutant in others:
+            if tests := self._coverage.tests_of_definition(mutant.path, mutant.line):
+                jobs.append(self._module_job(mutant, tests))
+            else:
+                yield mutant, Result.NOT_EXECUTED
+        for mutant, status in children.run(jobs, self._processes, self._directory / "modules.log"):
             yield mutant, result_of(status)
 
     def _in_collected(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, int | None]]:
@@ -146,20 +151,16 @@ class Trials:
         for number, mutant in enumerate(mutants):
             yield mutant, statuses.get(str(number))
 
-    def _module_job(self, mutant: Mutant) -> children.Job[Mutant]:
-        near, far = self._coverage.tests_of_module(mutant.path)
-        function = partial(_try_module, mutant, mutant.applied(self._texts[mutant.path]), self._root, (near, far))
-        return children.Job(mutant, 2 * BASE_SECONDS + limit([*near, *far], self._coverage), function)
+    def _module_job(self, mutant: Mutant, tests: Sequence[str]) -> children.Job[Mutant]:
+        function = partial(_try_module, mutant, mutant.applied(self._texts[mutant.path]), self._root, tests)
+        return children.Job(mutant, 3 * BASE_SECONDS + limit(tests, self._coverage), function)
 
 
-def _try_module(mutant: Mutant, text: str, root: Path, groups: Sequence[Sequence[str]]) -> int:
+def _try_module(mutant: Mutant, text: str, root: Path, tests: Sequence[str]) -> int:
     """Import the changed module instead of the one in its file, and run the tests."""
     sys.meta_path.insert(0, _ChangedModule(mutant.path, text, root))
-    for tests in groups:
-        files = sorted({test.partition("::")[0] for test in tests})
-        if files and pytest.main(["-x", *OPTIONS, *files], plugins=[_FirstFailure(tests)]) != PASSED:
-            return FAILED
-    return PASSED
+    files = sorted({test.partition("::")[0] for test in tests})
+    return int(pytest.main(["-x", *OPTIONS, *files], plugins=[_FirstFailure(tests)]))
 
 
 class _ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -217,7 +218,6 @@ class _Collected(_Driver):
         statuses = {}
         for number, status in children.run(jobs, self._processes, log):
             statuses[number] = status
-            sys.stderr.write(f"\r{len(statuses)} of {len(self._mutants)}")
         self._output.write_text(json.dumps(statuses))
         return True
 

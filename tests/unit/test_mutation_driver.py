@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.mutation import mutants
+from tests.mutation.definitions import Definitions
 from tests.mutation.mutants import Accepted, Mutant, Result, Score
 
 TEXT = "def f(a):\n    return a + 1\n\n\ndef g(a):\n    return (\n        a\n        - 1\n    )\n"
@@ -74,3 +75,36 @@ def test_the_report_has_each_survivor_with_its_change() -> None:
     assert lines[:3] == ["liza/rules/tasks/a.py:2: survived, in f", "  - return a + 1", "  + return a - 1"]
     assert lines[3] == "liza/rules/b.py:8: not executed, in g"
     assert lines[-1] == "1 killed, 0 timeout, 1 survived, 1 not executed"
+
+
+MODULE = """\
+LIMITS = {"a": 1}
+ALL = tuple(LIMITS)
+OTHER = 2
+
+
+class Entry:
+    count: int = 3
+
+
+def total(entry: Entry) -> int:
+    return sum(LIMITS.values())
+
+
+def names() -> tuple[str, ...]:
+    return ALL
+
+
+def new():
+    return Entry()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "users"), [(1, ["total", "names"]), (2, ["names"]), (3, []), (7, ["new"]), (11, []), (99, [])]
+)
+def test_what_a_constant_or_a_class_is_for_is_found_by_its_name_also_in_what_is_made_of_it(
+    line: int, users: list[str]
+) -> None:
+    parts = Definitions({"a.py": MODULE}).users("a.py", line)
+    assert [next(iter(part.defined)) for part in parts] == users
