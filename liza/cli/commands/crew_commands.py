@@ -277,7 +277,9 @@ class _Steps:
         if self._as_json:
             printing.print_json_line({"time": when, "agent": agent or None, "event": text})
         else:
-            printing.print_row(f"{printing.time_of_day(when)}  {f'{agent:<16}' if agent else ''}", text)
+            from liza.cli.render import render_crew  # other commands of this module do not need it
+
+            printing.print_row(render_crew.format_feed_start(agent, when, printing.wants_colours()), text)
 
 
 @declare_command(app, "start", 'liza start "The invoice shows the due date" --program codex')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from liza.cli.render.columns import align_columns, paint
@@ -54,6 +55,12 @@ _AGENT_COLOURS: Final = ("cyan", "green", "yellow", "blue")
 def agent_colour(agent: str) -> str:
     """Return the colour of an agent; it never changes."""
     return _AGENT_COLOURS[sum(agent.encode()) % len(_AGENT_COLOURS)]
+
+
+def format_feed_start(agent: str, when: datetime, colour: bool) -> str:
+    """Return the start of a line of `liza up`: the local time of day, and the agent in its colour if one is named."""
+    time = paint(f"{when.astimezone():%H:%M:%S}", "dim", colour)
+    return f"{time}  {paint(f'{agent:<16}', agent_colour(agent), colour) if agent else ''}"
 
 
 def format_status(summary: Row, colour: bool) -> str:
