@@ -143,7 +143,7 @@ def _find_tail(descriptor: int, size: int, lowest: int) -> tuple[int, int]:
 
 @files.convert_os_errors()
 def _open_journal(path: Path, flags: int) -> int | None:
-    """Open the journal; None if there is none. Raises WriteFailed if it is not a regular file."""
+    """Open the journal; None if there is no journal. Raises WriteFailed if it is not a regular file."""
     try:
         return untrusted_files.open_regular(path, flags)
     except FileNotFoundError:
@@ -217,7 +217,7 @@ def iter_newest_first(path: Path) -> Iterator[RevisionRecord]:
 
 
 def highest_revision(path: Path) -> int:
-    """Return the revision of the last record, committed or void; 0 if there is none."""
+    """Return the revision of the last record, committed or void; 0 if there is no record."""
     descriptor = _open_journal(path, os.O_RDONLY)
     if descriptor is None:
         return 0
@@ -232,7 +232,7 @@ def highest_revision(path: Path) -> int:
 
 
 def last_record(path: Path) -> RevisionRecord | None:
-    """Return the newest committed record; None if there is none."""
+    """Return the newest committed record; None if there is no committed record."""
     return next(iter_newest_first(path), None)
 
 

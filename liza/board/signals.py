@@ -26,7 +26,7 @@ def raise_signal(paths: Paths, name: str, text: str = "") -> None:
 
 
 def clear_signal(paths: Paths, name: str) -> bool:
-    """Remove a signal file; False if there is none. Raises UsageError for an unknown name."""
+    """Remove a signal file; False if the signal is not set. Raises UsageError for an unknown name."""
     try:
         paths.signal(_check_name(name)).unlink()
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def active_signals(paths: Paths) -> tuple[str, ...]:
 
 
 def read_signal_text(paths: Paths, name: str) -> str | None:
-    """Return the text of a signal file; None if there is none. Raises UsageError for an unknown name."""
+    """Return the text of a signal file; None if the signal is not set. Raises UsageError for an unknown name."""
     try:
         return untrusted_files.read(paths.signal(_check_name(name)), _MAX_REASON).decode(errors="replace")
     except FileNotFoundError:

@@ -167,7 +167,7 @@ class Spool:
         files.replace_unsynced(self._base, msgspec.json.encode((revision, text)))
 
     def _base_revision(self) -> int | None:
-        """Return the newest dropped revision, without reading its text; None if there is none."""
+        """Return the newest dropped revision, without reading its text; None if no revision was dropped."""
         try:
             with untrusted_files.open_to_read(self._base) as file:
                 return int(file.read(24)[1:].partition(b",")[0])  # JSON: [revision, text]
@@ -175,7 +175,7 @@ class Spool:
             return None
 
     def lowest_revision(self) -> int | None:
-        """Return the oldest revision whose text is kept here; None if there is none."""
+        """Return the oldest revision whose text is kept here; None if no text is kept."""
         numbers = [number for number in (self._base_revision(), *self.revisions()[:1]) if number is not None]
         return min(numbers, default=None)
 
@@ -191,7 +191,7 @@ class Spool:
 
     @files.convert_os_errors()
     def read_base(self) -> tuple[int, str] | None:
-        """Return the newest dropped revision and its text; None if there is none or it is unreadable.
+        """Return the newest dropped revision and its text; None if no revision was dropped, or it is unreadable.
 
         Raises WriteFailed if this process can open no more files.
         """

@@ -43,7 +43,7 @@ class CommandGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """Return the command, or group of commands, of this name; None if there is none."""
+    """Return the command, or group of commands, of this name; None if no command has it."""
     if name not in COMMAND_MODULES:
         return None
     module = importlib.import_module(f"liza.cli.commands.{COMMAND_MODULES[name]}")

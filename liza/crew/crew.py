@@ -285,7 +285,7 @@ def find_lost_crew(start: Path | None = None, clock: Clock | None = None) -> Cre
 
 
 def find_earlier_board(crew: Crew) -> str | None:
-    """Name the source of an earlier board, for a crew without a board; None if there is none. Raises GitFailed."""
+    """Name the source of an earlier board, for a crew without a board; None if there is no source. Raises GitFailed."""
     if crew.paths.tx.is_dir():
         with suppress(BoardInconsistent):
             crew.board.last_good_text()

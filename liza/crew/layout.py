@@ -79,7 +79,7 @@ def restore_confirmed_settings(crew: Crew) -> tuple[str, ...]:
 
 
 def restore_goal_file(crew: Crew, goal: str) -> bool:
-    """Write the goal file if there is none, from the history or else from the default text.
+    """Write the goal file if there is no such file, from the history or else from the default text.
 
     Returns whether the text came from the history.
     """

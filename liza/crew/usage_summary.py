@@ -76,7 +76,7 @@ def task_cost_text(crew: Crew, state: State, task: str) -> str:
 
 
 def read_gauge(crew: Crew, state: State, agent: str) -> Gauge | None:
-    """Return the measurements of the agent's living session; None if there is none."""
+    """Return the measurements of the agent's living session; None if no session lives."""
     runs = state.agents[agent].runs
     directory = crew.run_dir(run_id(agent, runs)) if runs else None
     gauge = directory.read_gauge() if directory is not None else None

@@ -142,7 +142,7 @@ class DemoProgress(Mutable):
             )
 
     def describe_unfinished(self) -> str:
-        """Return the unmerged tasks with status and agent; if there are none, what the planner has to do."""
+        """Return the unmerged tasks with status and agent; if all are merged, what the planner has to do."""
         state = self.crew.board.read()
         tasks = [task for task in state.tasks if task.status is not Status.MERGED]
         named = [f"{task.id} ({task.status}, {task.assigned_to or 'not assigned'})" for task in tasks]

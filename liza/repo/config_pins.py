@@ -216,7 +216,7 @@ class Pins(Value, dict=True):
         return self._read(git).pairs
 
     def person(self, git: Git) -> tuple[str, str]:
-        """Return the configured name and address of the committer, each empty if there is none. Raises GitFailed."""
+        """Return the configured name and address of the committer, each empty if not configured. Raises GitFailed."""
         return self._read(git).person
 
     def _read(self, git: Git) -> _ConfigCache:

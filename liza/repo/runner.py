@@ -218,7 +218,7 @@ class Git(Value):
         return (name, email) if name and email else FALLBACK_IDENTITY
 
     def _configured_person(self) -> tuple[str, str]:
-        """Return the configured name and address, each empty if there is none. Raises GitFailed."""
+        """Return the configured name and address, each empty if it is not configured. Raises GitFailed."""
         output = self.run("config", "--get-regexp", "-z", r"^user\.(name|email)$", codes=(0, 1)).stdout
         rows = dict(row.split("\n", 1) for row in output.decode("utf-8", "replace").split("\0") if "\n" in row)
         return rows.get("user.name", "").strip(), rows.get("user.email", "").strip()

@@ -184,7 +184,7 @@ def format_error(program: str, message: str, hint: str) -> str:
 
 
 def read_last_message(program: str, output: str) -> tuple[str, str]:
-    """Return the last line of a program's output, and the next command after it; empty texts if there is none.
+    """Return the last line of a program's output, and the next command after it; empty texts without output.
 
     The inverse of ``format_error``: the line is without the name of the program.
     """

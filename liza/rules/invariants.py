@@ -85,7 +85,7 @@ def check_relations(state: State) -> tuple[Violation, ...]:
 
 
 def find_cycle(state: State, start: str) -> tuple[str, ...]:
-    """Return the ids of a dependency cycle through ``start``; empty if there is none."""
+    """Return the ids of a dependency cycle through ``start``; empty without a cycle."""
     wanted = targets.waits_for(state.tasks)
     path: list[str] = []
     stack: list[tuple[str, int]] = [(start, 0)]

@@ -93,7 +93,7 @@ def port_of(listener: socket.socket) -> int:
 
 
 def read_port(path: Path) -> int | None:
-    """Return the port in a port file; None if there is none or it is damaged."""
+    """Return the port in a port file; None if there is no such file, or it is damaged."""
     with contextlib.suppress(OSError, ValueError, LizaError):
         text = untrusted_files.read_record(path).decode()
         return port if 0 < (port := int(text)) < 1 << 16 else None

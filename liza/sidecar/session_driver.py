@@ -217,7 +217,7 @@ class SessionDriver:
         return answer.result
 
     def _next_event(self, seconds: float | None) -> object:
-        """Return the next event; None if there is none within ``seconds``. Text is written at a pause."""
+        """Return the next event; None if nothing happens within ``seconds``. Text is written at a pause."""
         if self._lines.has_text:
             with suppress(Empty):
                 return self._events.get(timeout=TEXT_PAUSE if seconds is None else min(seconds, TEXT_PAUSE))

@@ -215,7 +215,7 @@ def describe_holder(path: Path) -> str:
 
 
 def last_holder_pid(path: Path) -> int | None:
-    """Return the pid in a lock file, which is that of the last holder; None if there is none.
+    """Return the pid in a lock file, which is that of the last holder; None if the file has no pid.
 
     Agents can write in the file: do not send a signal to this process. `lock_holders.find_holder` asks the kernel.
     """

@@ -54,7 +54,7 @@ def identify_self() -> ProcessIdentity:
 
 
 def identify_process(pid: int) -> ProcessIdentity | None:
-    """Return the process that has ``pid`` now; None if there is none, or only a zombie."""
+    """Return the process that has ``pid`` now; None if there is no process, or only a zombie."""
     start = _start_time(pid)
     return None if start is None else ProcessIdentity(host=host_name(), boot=boot_id(), pid=pid, start=start)
 

@@ -85,7 +85,7 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
 
 
 def _choose_slots(findings: list[Finding], root: Path) -> Path | None:
-    """Directory in which `liza init` would put the worktrees; None, with a finding, if there is none."""
+    """Directory in which `liza init` would put the worktrees; None, with a finding, if no directory is suitable."""
     try:
         return slots_directory.choose_directory(root, None, os.environ).directory
     except Refused as error:

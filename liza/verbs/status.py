@@ -189,7 +189,7 @@ def _question_hint(crew: Crew, state: State, name: str) -> str | None:
 
 
 def _question(crew: Crew, state: State, name: str) -> str | None:
-    """The question that an agent's program asks a person; None if there is none or it cannot be read."""
+    """The question that an agent's program asks a person; None if there is no question, or it cannot be read."""
     agent = state.agents[name]
     try:
         question = crew.run_dir(run_id(name, agent.runs)).read_question() if agent.runs else None
@@ -250,7 +250,7 @@ def _previous_model_failure(state: State, work: CurrentWork) -> str | None:
 
 
 def _read_quota_wait(crew: Crew, name: str, agent: Agent) -> run_directory.UsageWait | None:
-    """Return the usage limit that an agent waits for; None if there is none or it cannot be read.
+    """Return the usage limit that an agent waits for; None if there is no limit, or it cannot be read.
 
     None also for a note that no supervisor can have written: while a session lives, or with an end beyond the longest
     limit.

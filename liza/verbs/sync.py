@@ -136,7 +136,7 @@ def _already_merged(crew: Crew, request: _SyncRequest, moved: IntegrationDrift |
 
 
 def _check_accepted_move(crew: Crew, request: _SyncRequest) -> IntegrationDrift | None:
-    """Return the move of integration from outside that this sync accepts; None if there is none.
+    """Return the move of integration from outside that this sync accepts; None if it accepts no move.
 
     Raises Refused if merged tasks are lost by it and ``accept_moved`` is not set.
     """

@@ -195,7 +195,7 @@ def _compose_tasks(crew: Crew, state: State, plan: FeedbackPlan, outputs: dict[s
 
 
 def _find_changed_task(crew: Crew, state: State, path: str | None) -> str | None:
-    """Return the one merged task of the pull request that changed a file; None if there is none, or several."""
+    """Return the one merged task of the pull request that changed a file; None if no task did, or several."""
     request = state.pull_request
     pushed = remote_branches.find_remote(crew.git).last_pushed(request.head)
     if not path or pushed is None or not request.since or not merge_refs.has_commit(crew.git, request.since):

@@ -96,7 +96,7 @@ def _is_head(line: str) -> bool:
 def find_comment_start(text: str, start: int, indent: int) -> int:
     """Return the offset of the topmost comment directly above ``start`` that is indented at most ``indent``.
 
-    Return ``start`` if there is none.
+    Return ``start`` if there is no comment above it.
     """
     edge = start
     while start > 0:

@@ -298,7 +298,7 @@ def _format_source(row: Row) -> str:
 
 
 def format_activity(row: Row) -> str:
-    """Return an agent's activity and its duration, such as ``working 4 min``; empty if there is none."""
+    """Return an agent's activity and its duration, such as ``working 4 min``; empty without an activity."""
     if not row.get("doing"):
         return ""
     who = f"{row['who']} " if row.get("who") else ""
@@ -312,7 +312,7 @@ def format_alarm(alarm: Row, colour: bool, mark: str = "red") -> str:
 
 
 def format_validation(result: Row) -> str:
-    """Return one line per violation and the next command, or a line that there is none."""
+    """Return one line per violation and the next command, or a line that the board is valid."""
     lines = [_violation(violation) for violation in result["violations"]]
     lines += [f"warning: {warning}" for warning in result["warnings"]]
     checked = count_noun(result["tasks"] or 0, "task")

@@ -200,7 +200,7 @@ def _keep_copy(crew: Crew, plan: Mending, mode: int) -> Path | None:
 
 
 def read_good_version(crew: Crew, name: str) -> bytes | None:
-    """Return the newest recorded version of a file that can be read as an archive; None if there is none."""
+    """Return the newest recorded version of a file that can be read as an archive; None if no version can."""
     newest = board_history.read_archive_file(crew.git, name)
     if newest is not None and archive_loss.is_readable(newest):
         return newest

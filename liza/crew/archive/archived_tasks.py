@@ -44,7 +44,7 @@ def open_index(crew: Crew) -> ArchiveIndex | None:
 
 
 def find_task(crew: Crew, state: State, task_id: str) -> Task | None:
-    """Return a task of the board or of the archive; None if there is none. Raises BoardInconsistent."""
+    """Return a task of the board or of the archive; None if neither has it. Raises BoardInconsistent."""
     task = state.task(task_id)
     index = open_index(crew) if task is None else None
     if index is not None:

@@ -134,7 +134,7 @@ class Remote(Value):
 
 
 def find_remote(git: Git) -> Remote:
-    """Return the remote ``origin``. Raises Missing if there is none, Refused if it has several URLs, GitFailed."""
+    """Return the remote ``origin``. Raises Missing without it, Refused if it has several URLs, GitFailed."""
     result = git.run("remote", "get-url", "--push", "--all", REMOTE)
     url, *others = result.stdout.decode("utf-8", "replace").split("\n")
     if result.code != 0 or not url:

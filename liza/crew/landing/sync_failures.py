@@ -31,5 +31,5 @@ def record_failure(paths: Paths, number: int, error: LizaError) -> SyncFailure:
 
 
 def clear_failure(paths: Paths) -> None:
-    """Forget the failures: the pull request was read, or there is none. Raises OSError."""
+    """Forget the failures: the pull request was read, or no request is open. Raises OSError."""
     paths.request_sync.unlink(missing_ok=True)

@@ -80,7 +80,7 @@ def _read_failure(crew: Crew) -> dict[str, Any] | None:
 
 
 def _read_start(crew: Crew) -> datetime | None:
-    """Return when the socket was opened; None if there is none."""
+    """Return when the socket was opened; None if there is no socket."""
     with suppress(OSError):
         return datetime.fromtimestamp(crew.paths.api_socket.lstat().st_mtime, UTC).replace(microsecond=0)
     return None

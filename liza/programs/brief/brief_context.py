@@ -71,14 +71,14 @@ class BriefContext(Value):
 
     @property
     def required_task(self) -> Task:
-        """The task, which a coder's or a reviewer's brief must have. Raises ValueError if there is none."""
+        """The task, which a coder's or a reviewer's brief must have. Raises ValueError if there is no task."""
         if self.task is None:
             raise ValueError(f"{self.run} has no task to be briefed on")
         return self.task
 
     @property
     def rejection(self) -> tuple[str, str] | None:
-        """The agent that last rejected the work, and the reason; None if there is none.
+        """The agent that last rejected the work, and the reason; None if no agent has.
 
         A new submission removes it from the coder's brief. The reviewer's brief keeps it, because the reviewer judges
         whether the work was fixed.

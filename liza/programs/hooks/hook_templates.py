@@ -129,7 +129,7 @@ def list_worktree_files() -> frozenset[str]:
 
 
 def load_template(provider: str) -> HookTemplate:
-    """Load the template of a provider. Raises UsageError if there is none, LizaError if it is invalid."""
+    """Load the template of a provider. Raises UsageError if it has no template, LizaError if it is invalid."""
     path = TEMPLATES / f"{provider}.toml"
     if not provider.replace("-", "").isalnum() or not path.is_file():
         raise UsageError(f"there are no hooks for {provider!r}", "liza programs list")

@@ -309,7 +309,7 @@ def withdraw_messages(paths: Paths, agent: str, sender: str, only: Collection[st
 
 
 def format_messages(messages: tuple[Message, ...]) -> str:
-    """Format the messages for an agent; empty if there are none."""
+    """Format the messages for an agent; empty without messages."""
     return "".join(
         f"{MESSAGE_PREFIX}{quote_line(message.sender, 60)}: {quote_lines(message.text, MAX_MESSAGE_BYTES)}\n"
         for message in messages

@@ -193,7 +193,7 @@ def describe_missing(preset: Preset) -> str:
 
 
 def read_version(preset: Preset, path: str | None = None) -> str | None:
-    """Return the output of the program's version command; ``present`` if there is none; None if it is not installed."""
+    """Return the output of the program's version command; ``present`` without such a command; None if not installed."""
     executable = find_executable(preset, path)
     if executable is None or not preset.version:
         return "present" if executable else None

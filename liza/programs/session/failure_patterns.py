@@ -41,7 +41,7 @@ class ModelSigns(Value):
 
 
 def find_failure(signs: ModelSigns, tail: str, now: datetime) -> ModelFailure | None:
-    """Return the failure that lasts after the last line of ``tail``; None if there is none.
+    """Return the failure that lasts after the last line of ``tail``; None if no failure lasts.
 
     ``now`` has the time zone of printed times of day.
     """

@@ -160,7 +160,7 @@ class RunDir:
         self._put("gauge.json", gauge)
 
     def read_gauge(self) -> Gauge | None:
-        """Return the last measurements; None if there are none or they are unreadable. They are only displayed."""
+        """Return the last measurements; None without readable ones. They are only displayed."""
         try:
             return self._get("gauge.json", Gauge)
         except LizaError:
@@ -287,7 +287,7 @@ class RunDir:
         return self.output_tail(size) if screen is None else screen.decode(errors="replace")[-size:]
 
     def output_tail(self, size: int = 4096) -> str:
-        """Return the last ``size`` bytes of output; empty if there is none or it cannot be read: see ``unreadable``."""
+        """Return the last ``size`` bytes of output; empty without readable output: see ``unreadable``."""
         try:
             with untrusted_files.open_to_read(self.output_path) as file:
                 file.seek(max(0, file.seek(0, 2) - size))

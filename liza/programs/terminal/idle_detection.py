@@ -66,7 +66,7 @@ class ThreadState(Enum):
 
 
 def session_signs(living: RunningSession, silence: float | None, taken: float) -> tuple[IdleSign, ...]:
-    """Return all available signs. ``silence`` is the seconds since the last output, None if there is none. ``taken``:
+    """Return all available signs. ``silence`` is the seconds since the last output, None without any output. ``taken``:
     the time of the monotonic clock before ``silence`` was read.
 
     A program that draws its screen may poll for keys between two steps of work, so after recent output the process
@@ -156,7 +156,7 @@ def _open_targets(pid: int) -> dict[int, str]:
 
 
 def descriptor_target(pid: int, handle: int) -> str:
-    """Return the target of a descriptor; empty if there is none."""
+    """Return the target of a descriptor; empty if the descriptor has no target."""
     try:
         return os.readlink(PROC / str(pid) / "fd" / str(handle))  # noqa: PTH115 - "socket:[7]" is not a path
     except OSError:

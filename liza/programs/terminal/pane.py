@@ -164,7 +164,7 @@ class Pane:
         return idle_detection.session_signs(living, self.silent_seconds(), taken)
 
     def silent_seconds(self) -> float | None:
-        """Return the seconds since the last output; None if there is none."""
+        """Return the seconds since the last output; None without any output."""
         moved = RunDir(Paths(self.root), self.run).last_output_time()
         return None if moved is None else max(0.0, time.time() - moved)
 
@@ -287,6 +287,6 @@ def _is_visited(attached: str, active: str, switched: str) -> bool:
 
 
 def _seconds_since_key(clients: Sequence[str]) -> float | None:
-    """Return the seconds since an attached client that may type was last active; None if there is none."""
+    """Return the seconds since an attached client that may type was last active; None if there is no such client."""
     seen = [int(when) for readonly, _, when in (line.partition(" ") for line in clients) if readonly == "0" and when]
     return max(0.0, time.time() - max(seen)) if seen else None

@@ -40,7 +40,7 @@ class Screen(Value):
     kernel edits the line, and Enter passes it on; None if unknown. ``foreground_argv`` is the argv of the process that
     has the terminal. ``idle_confidence`` is from 0 to 1: how certain it is that this process waits for input.
     ``seconds_since_key`` is the time since an attached person pressed a key, ``seconds_since_change`` since the screen
-    changed; None if there is none or it is unknown. ``is_busy``: by the kernel, no process waits for keys.
+    changed; None if there is no such row, or it is unknown. ``is_busy``: by the kernel, no process waits for keys.
     ``is_echo_off``: the kernel edits the line and hides it, as for a password. ``width`` is in characters, 0 if
     unknown. ``was_visited``: a person may have typed into the terminal, now or before.
     """
@@ -78,7 +78,7 @@ def squeeze(text: str) -> str:
 
 
 def find_prompt_row(screen: Screen, ready_prompt: str) -> int | None:
-    """Return the lowest row that begins with the prompt; None if there is none, or the prompt is unknown."""
+    """Return the lowest row that begins with the prompt; None if no row does, or the prompt is unknown."""
     prompt = squeeze(ready_prompt)
     if not prompt:
         return None
@@ -94,7 +94,7 @@ def has_prompt(screen: Screen, ready_prompt: str) -> bool:
 
 
 def find_question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog], text: str = "") -> str | None:
-    """Describe the question, menu or dialog on the screen that waits for a person; None if there is none.
+    """Describe the question, menu or dialog on the screen that waits for a person; None if none is there.
 
     A dialog's text above the prompt is earlier output and no dialog. ``text`` is what was typed; it is no question.
     """

@@ -23,7 +23,7 @@ _DEEP_NESTING_COST = 1 << 20
 
 
 def read_usage(form: UsageFormat, output: Path) -> TokenUsage | None:
-    """Return the usage that the program reported; None if there is none, or it cannot be read."""
+    """Return the usage that the program reported; None if there is no report, or it cannot be read."""
     if not (form.input or form.output or form.cost or form.pattern):
         return None
     text = _read_output(output.parent / form.file if form.file else output)

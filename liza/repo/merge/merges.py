@@ -286,7 +286,7 @@ def list_candidates(git: Git) -> dict[str, str]:
 
 
 def find_checkout(git: Git, branch: str) -> Path | None:
-    """Return the checkout that has the branch checked out; None if there is none. Raises GitFailed."""
+    """Return the checkout that has the branch checked out; None if no checkout has. Raises GitFailed."""
     return next((path for path, checked_out in list_checkouts(git).items() if checked_out == branch), None)
 
 

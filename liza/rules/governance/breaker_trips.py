@@ -16,7 +16,7 @@ from liza.rules.value_classes import replace
 def record_findings(state: State, findings: Iterable[BreakerFinding], now: datetime) -> State:
     """Return the board with a trip for each finding whose evidence no trip has judged, and with status TRIGGERED.
 
-    The board is returned unchanged if there is none: another supervisor may have recorded the same findings.
+    The board is returned unchanged without a new trip: another supervisor may have recorded the same findings.
     """
     judged = Judged(state)
     fresh = [

@@ -53,7 +53,7 @@ def make_address(urls: Iterable[str], settings: Iterable[tuple[str, str]]) -> Pu
 
 
 def parse_accepted(record: object) -> PushAddress | None:
-    """Return the accepted address as the pins have it; None if there is none, or if it is damaged."""
+    """Return the accepted address as the pins have it; None if no address was accepted, or it is damaged."""
     try:
         return None if record is None else msgspec.convert(record, PushAddress)
     except msgspec.ValidationError:

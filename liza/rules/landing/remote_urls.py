@@ -70,6 +70,6 @@ def find_request_address(text: str) -> str | None:
 
 
 def find_request_number(url: str) -> int:
-    """Return the number at the end of a pull request's URL; 0 if there is none."""
+    """Return the number at the end of a pull request's URL; 0 without a number."""
     match = _NUMBER.search(url)
     return 0 if match is None else int(match[1])

@@ -50,7 +50,7 @@ def find_job(state: State, epic: str) -> EpicJob | None:
 
 
 def due_job(state: State, now: datetime) -> EpicJob | None:
-    """Return the epic to land or to update next; None if there is none."""
+    """Return the epic to land or to update next; None if no epic is due."""
     if not any(task.epic for task in state.tasks) or test_proof.tested_instead(state.config) is not None:
         return None
     entries = {epic: state.epics.get(epic, Epic()) for epic in targets.open_epics(state)}

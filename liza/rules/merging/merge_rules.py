@@ -69,7 +69,7 @@ def retry_delay(kind: MergeFailureKind, tries: int, first: float) -> float:
 
 
 def next_to_merge(state: State, now: datetime) -> Task | None:
-    """Return the APPROVED task to merge next, the head of the queue; None if there is none.
+    """Return the APPROVED task to merge next, the head of the queue; None if no task may be merged.
 
     It is not held, its dependencies are met, it waits for no files of a person, and its retry is due. None also while
     the tests are known to test another checkout: the candidate would not be tested.
