@@ -40,7 +40,7 @@ class Screen(Value):
     kernel edits the line, and Enter passes it on; None if unknown. ``foreground_argv`` is the argv of the process that
     has the terminal. ``idle_confidence`` is from 0 to 1: how certain it is that this process waits for input.
     ``seconds_since_key`` is the time since an attached person pressed a key, ``seconds_since_change`` since the screen
-    changed; None if there is no such row, or it is unknown. ``is_busy``: by the kernel, no process waits for keys.
+    changed; None if neither happened, or it is unknown. ``is_busy``: by the kernel, no process waits for keys.
     ``is_echo_off``: the kernel edits the line and hides it, as for a password. ``width`` is in characters, 0 if
     unknown. ``was_visited``: a person may have typed into the terminal, now or before.
     """
