@@ -40,6 +40,30 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
         merge_turn.pass_on_orphaned_turn(crew.paths, supervisor)
 
 
+def merge_each(crew: Crew, subjects: Sequence[str]) -> Result:
+    """Merge the named tasks and epics one after the other, for a person. One that fails does not keep the others.
+
+    ``details`` has ``merged`` and, by name, the reasons of the ``failed`` ones. Raises Refused inside a session.
+    """
+    require_person(crew, planner=False)
+    before, failed, messages = crew.board.read(), {}, []
+    for subject in dict.fromkeys(subjects):
+        try:
+            result = merge(crew, subject)
+        except LizaError as error:
+            failed[subject] = f"{error.message} (next: {error.hint})"
+            continue
+        messages.append(result.message)
+        if result.task is not None and result.status != Status.MERGED:
+            failed[subject] = f"it is {result.status} (next: {result.next})"
+    after = crew.board.read()
+    merged = [task.id for task in changed_tasks(before, after) if task.status is Status.MERGED]
+    messages += [f"not merged: {subject}: {reason}" for subject, reason in failed.items()]
+    step = f"liza task show {next(iter(failed))}" if failed else "liza status"
+    outcome = "unchanged" if after == before else "changed"
+    return Result(outcome, None, None, step, {"merged": merged, "failed": failed}, "\n".join(filter(None, messages)))
+
+
 def _merge_and_archive(crew: Crew, by: str, task_id: str | None, lock: AbstractContextManager[Crew]) -> Result:
     with lock as locked:
         result = _merge(locked, by, task_id)

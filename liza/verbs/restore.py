@@ -133,7 +133,8 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         "kept": broken_copy and str(broken_copy),
         "archive": list(archive.names),
     }
-    step = up_command_for(restored_state, *restored_state.agents)
+    is_running = any(map(crew.is_supervised, restored_state.agents))
+    step = "liza status: the crew continues" if is_running else up_command_for(restored_state, *restored_state.agents)
     return Result("changed", None, None, step, {**details, "ended": list(ended)}, "\n".join(lines))
 
 

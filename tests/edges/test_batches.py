@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from liza.cli import entry_points
 from liza.crew.merging import gate_log
 from liza.crew.recovery.recover import recover_crew
 from liza.rules.errors import LizaError, Refused
@@ -314,3 +315,26 @@ def test_the_queue_shows_positions_batches_and_the_gate_that_runs(crew: Merges, 
     assert "held" in crew.merge("b")
     queue_verbs.release(crew.crew, "b")
     assert crew.merge("b") == ""
+
+
+def test_of_several_named_tasks_those_that_fail_are_named_and_the_others_are_merged(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crew.tests("[ ! -e b.txt ]")
+    crew.approved("a", "b", "c")
+    monkeypatch.chdir(crew.root)
+    assert entry_points.run_command(["merge", "a", "b", "none", "c"]) == 1
+    assert [crew.status(task) for task in "abc"] == ["MERGED", "INTEGRATION_FAILED", "MERGED"]
+    shown = capsys.readouterr().out
+    assert "not merged: b: it is INTEGRATION_FAILED" in shown
+    assert "not merged: none: there is no task 'none'" in shown
+    assert "next: liza task show b" in shown
+    assert entry_points.run_command(["merge", "a", "c", "--json"]) == 0
+
+
+def test_a_batch_that_returns_one_of_its_tasks_ends_with_1(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
+    crew.tests("[ ! -e b.txt ]")
+    crew.approved("a", "b")
+    monkeypatch.chdir(crew.root)
+    assert entry_points.run_command(["merge"]) == 1
+    assert [crew.status(task) for task in "ab"] == ["MERGED", "INTEGRATION_FAILED"]

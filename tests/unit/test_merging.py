@@ -150,6 +150,8 @@ def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command()
         "others are merged meanwhile"
     )
     assert found.next == "liza merge t"
+    late = {one.kind: one for one in evaluate_alarms(state, NOW + timedelta(hours=1), AlarmFacts())}["merge_set_aside"]
+    assert late.message.endswith("; the next try has been due since 12:00:30Z, and waits for a supervisor")
     for hint, step in HINTS.items():
         state = board(approved(set_aside=MergeRetry(kind="failed", reason="x", until=until, hint=hint)))
         assert [one.next for one in evaluate_alarms(state, NOW, AlarmFacts()) if one.kind == "merge_set_aside"] == [

@@ -128,13 +128,13 @@ def note(
 
 
 def merge(task_id: str | None = None, supervisor: str | None = None, as_json: bool = False) -> int:
-    """Merge an approved task into integration; return 1 if it was returned to its coder."""
+    """Merge an approved task into integration, or a batch; return 1 if one was returned to its coder."""
     from liza.rules.model import Status
     from liza.verbs.merge import merge as verb
 
     result = verb(find_crew(), task_id, supervisor)
     printing.print_result(result, as_json)
-    return 1 if result.status == Status.INTEGRATION_FAILED else 0
+    return 1 if result.status == Status.INTEGRATION_FAILED or result.details.get("returned") else 0
 
 
 FAST_FUNCTIONS: Final[dict[str, Callable[..., int]]] = {

@@ -127,16 +127,22 @@ def sync(
 
 @declare_command(app, "merge", "liza merge invoice-model")
 def merge(
-    task_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="The task; default: the first in order.")
+    tasks: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID…]", help="The tasks; default: the first in order.")
     ] = None,
     supervisor: Annotated[str | None, typer.Option("--for", hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Merge an approved task into integration, if the tests pass on the merge. Supervisors do this without a request.
+    """Merge approved tasks into integration, if the tests pass on the merge. Supervisors do this without a request.
 
-    Exit 1 if the task was returned to its coder."""
-    raise typer.Exit(fast_commands.merge(task_id, supervisor, as_json))
+    Exit 1 if a task was returned to its coder, or one of several was not merged; the others are merged."""
+    if len(tasks or ()) < 2:
+        raise typer.Exit(fast_commands.merge(tasks[0] if tasks else None, supervisor, as_json))
+    from liza.verbs.merge import merge_each
+
+    result = merge_each(find_crew(), tasks or ())
+    printing.print_result(result, as_json)
+    raise typer.Exit(1 if result.details["failed"] else 0)
 
 
 @declare_command(app, "push", "liza push invoice-model")

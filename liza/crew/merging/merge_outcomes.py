@@ -165,7 +165,8 @@ def record_failure(crew: Crew, by: str, task: Task, failure: MergeFailure) -> bo
         return after is not None
     # The failure is recorded. If its alarm cannot be logged here, a supervisor logs it.
     with suppress(*CAUGHT_ERRORS):
-        logged_alarms.log_early(crew, merge_alarms.retry_alarms(after), merge_alarms.retry_alarms(before))
+        now = crew.clock.now()
+        logged_alarms.log_early(crew, merge_alarms.retry_alarms(after, now), merge_alarms.retry_alarms(before, now))
     return False
 
 

@@ -151,7 +151,7 @@ def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
     for task in state.tasks:
         if task.id in unfinished:
             yield Finding("merge", f"{task.id} was being merged, and its merger died", True, FIX_COMMAND)
-        for alarm in merge_alarms.retry_alarms(task):
+        for alarm in merge_alarms.retry_alarms(task, crew.clock.now()):
             yield Finding("merge", alarm.message, False, alarm.next)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -20,7 +21,14 @@ class AbsentCheckout(msgspec.Struct, frozen=True):
     branch: str
 
 
-def retry_alarms(task: Task) -> Iterator[Alarm]:
+def _describe_next_try(until: datetime, now: datetime) -> str:
+    """Return when a failed merge is tried again. A time in the past passed without a supervisor that could try."""
+    if until > now:
+        return f"; the next try is at {until:%H:%M:%SZ}, others are merged meanwhile"
+    return f"; the next try has been due since {until:%H:%M:%SZ}, and waits for a supervisor"
+
+
+def retry_alarms(task: Task, now: datetime) -> Iterator[Alarm]:
     """Yield an alarm if the task's merge failed and its retry is delayed. The first death of a merger is no alarm."""
     retry = task.set_aside
     if retry is None or retry.until is None:
@@ -28,13 +36,13 @@ def retry_alarms(task: Task) -> Iterator[Alarm]:
     times = "once" if retry.tries == 1 else f"{retry.tries} times"
     reason = " ".join(retry.reason.split())
     message = f"{task.id} is approved and could not be merged ({times}): {reason[:400]}"
-    next_try = f"; the next try is at {retry.until:%H:%M:%SZ}, others are merged meanwhile"
+    next_try = _describe_next_try(retry.until, now)
     again = f"liza merge {task.id}"
     step = f"{retry.hint} && {again}" if _is_simple(retry.hint) and retry.hint != again else again
     yield Alarm(AlarmKind.MERGE_SET_ASIDE, task.id, message + next_try, step)
 
 
-def epic_alarms(epics: Mapping[str, Epic]) -> Iterator[Alarm]:
+def epic_alarms(epics: Mapping[str, Epic], now: datetime) -> Iterator[Alarm]:
     """Yield an alarm for each epic that could not be landed or updated, and whose retry is delayed."""
     for name, epic in epics.items():
         retry = epic.set_aside
@@ -43,7 +51,7 @@ def epic_alarms(epics: Mapping[str, Epic]) -> Iterator[Alarm]:
         times = "once" if retry.tries == 1 else f"{retry.tries} times"
         branch, reason = epic_branch(name), " ".join(retry.reason.split())[:400]
         message = f"{branch} could not be merged with integration ({times}): {reason}"
-        message += f"; the next try is at {retry.until:%H:%M:%SZ}, others are merged meanwhile"
+        message += _describe_next_try(retry.until, now)
         again = f"liza merge {branch}"
         step = f"{retry.hint} && {again}" if _is_simple(retry.hint) else again
         yield Alarm(AlarmKind.EPIC_NOT_LANDED, branch, message, step)

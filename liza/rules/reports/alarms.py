@@ -111,7 +111,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
             alarms.append(
                 Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, waits_for_coder_text(task), another_coder_command(state))
             )
-    alarms += [*merge_alarms.epic_alarms(state.epics), *sprint_alarms.sprint_alarms(state, now, seen.cost)]
+    alarms += [*merge_alarms.epic_alarms(state.epics, now), *sprint_alarms.sprint_alarms(state, now, seen.cost)]
     alarms += review_alarms.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
     return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
 
@@ -295,7 +295,7 @@ def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iter
     if task.merge_hold is not None:
         message = f"{task.id} is approved and held: {_short(task.merge_hold)}"
         yield Alarm(AlarmKind.MERGE_HELD, task.id, message, f"liza queue release {task.id}")
-    yield from merge_alarms.retry_alarms(task)
+    yield from merge_alarms.retry_alarms(task, now)
 
 
 def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
