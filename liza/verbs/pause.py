@@ -7,6 +7,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.rules.formatting.times import format_time
+from liza.rules.governance.open_trips import BREAKER_AUTHOR
 
 
 def pause(crew: Crew, why: str = "") -> Result:
@@ -23,7 +24,9 @@ def _raise(crew: Crew, name: str, why: str) -> Result:
     by = require_person(crew, planner=False)
     crew.board.read()
     current = signals.read_signal_text(crew.paths, name)
-    if current is not None and (not why or f"\n{why}\n" in current):
+    # A person's signal outlives the resolution of a trip, and keeps planners from starting.
+    is_persons = signals.read_author(crew.paths, name) != BREAKER_AUTHOR
+    if current is not None and is_persons and (not why or f"\n{why}\n" in current):
         return _signal_result(crew, "unchanged", name)
     signals.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
     return _signal_result(crew, "changed", name)

@@ -27,6 +27,8 @@ SYMBOLIC = "tests/edges/test_symbolic_refs.py::"
 MERGES = "tests/edges/test_repo_merges.py::"
 CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
+DECIDING = "tests/unit/test_decide.py::"
+BREAKER = "tests/unit/test_circuit_breaker.py::"
 HOOKS = "tests/edges/test_hooks.py::"
 AUTHORIZE = "tests/edges/test_authorize.py::"
 TMUX = "tests/edges/test_tmux.py::"
@@ -108,6 +110,14 @@ def _without_grace(was: Callable[..., Any]) -> Any:
     from liza.rules.value_classes import replace
 
     return lambda facts: was(replace(facts, closed_seconds=None))
+
+
+def _plans_at_any_signal(was: Callable[..., Any]) -> Any:
+    return lambda at, trigger: trigger == "BREAKER_TRIPPED"
+
+
+def _counts_repeated_texts(was: Callable[..., Any]) -> Any:
+    return lambda text: object()
 
 
 def _without_archived(was: Callable[..., Any]) -> Any:
@@ -1382,6 +1392,16 @@ TABLE: dict[str, Defence] = {
         "a task is not handed over for ever",
         {"liza.rules.tasks.picking:max_tries": gives(99)},
         (f"{WORKING}test_a_hand_off_after_a_commit_is_no_try_and_one_without_or_beyond_as_many_as_tries_is",),
+    ),
+    "planning at a signal": Defence(
+        "a signal of a person and a budget that is used up stop planners, too",
+        {"liza.rules.sessions.decide:_may_plan_at_checkpoint": _plans_at_any_signal},
+        (f"{DECIDING}test_at_a_checkpoint_of_the_circuit_breaker_a_planner_is_woken_for_the_trip_and_nothing_else",),
+    ),
+    "repeated reports": Defence(
+        "one agent cannot stop the crew by repeating a report",
+        {"liza.rules.governance.watched_events:normalize_text": _counts_repeated_texts},
+        (f"{BREAKER}test_a_pattern_trips_at_its_threshold_and_not_below[one run that repeats itself]",),
     ),
     "session in a slot": Defence(
         "a slot is not removed while a session may still write into it",

@@ -14,6 +14,7 @@ from liza.crew.governance.breaker_check import check_breaker
 from liza.crew.merging.logged_alarms import alerts_lock
 from liza.programs.usage import ledger
 from liza.rules.errors import LockTimeout, Refused, UsageError
+from liza.rules.governance.open_trips import BREAKER_AUTHOR
 from liza.rules.model import Agent, BreakerSettings, Event, PlanningClaim, State
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
@@ -22,7 +23,7 @@ from liza.supervisor import alarm_log
 from liza.system.file_lock import Lock
 from liza.verbs import breaker
 from liza.verbs.init import InitOptions, init
-from liza.verbs.pause import pause
+from liza.verbs.pause import checkpoint, pause
 from liza.verbs.resume import resume
 from tests.conftest import FakeClock
 from tests.unit.boards import task
@@ -98,6 +99,19 @@ def test_nothing_is_recorded_twice_for_the_same_events(crew: Crew, clock: FakeCl
     assert check(crew, clock).revision == state.revision
     assert check_breaker(Crew(crew.paths, clock), state, "")
     assert crew.board.read().revision == state.revision
+
+
+def test_a_person_takes_over_a_checkpoint_of_the_breaker_and_it_stays_after_the_trip_is_resolved(
+    crew: Crew, clock: FakeClock
+) -> None:
+    trip(crew, clock, "checkpoint")
+    assert signals.read_author(crew.paths, "CHECKPOINT") == BREAKER_AUTHOR
+    assert checkpoint(crew).result == "changed"
+    assert signals.read_author(crew.paths, "CHECKPOINT").startswith("human:")
+    assert checkpoint(crew).result == "unchanged"
+    assert breaker.resolve(crew, "the task is too large").details["cleared"] == []
+    assert signals.active_signals(crew.paths) == ("CHECKPOINT",)
+    resume(crew)
 
 
 def test_a_signal_that_is_missing_after_a_crash_is_set_again_and_that_of_a_person_stays(
