@@ -272,6 +272,11 @@ def test_a_planner_sees_open_reports_changed_specs_and_the_other_agents_each_bou
         anomalies=anomalies,
         agents={f"coder-{n}": Agent(role="coder", status="IDLE") for n in range(99)},
         spec_changes=(SpecChange(timestamp=NOW, spec=".liza/specs/goal.md", change="edited"),),
+        goal=Goal(
+            id="goal",
+            status="IN_PROGRESS",
+            alignment_history=tuple(AlignmentNote(timestamp=NOW, event="planner-1.1", summary=long) for _ in range(9)),
+        ),
     )
     made = brief_writer.compose_brief(at)
     for words in ("d-4 immediate, medium (by coder-1): keys in the log", "a-90 workaround", "AGENTS  coder-0 IDLE"):

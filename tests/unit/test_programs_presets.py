@@ -387,6 +387,7 @@ def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) 
     script = able["script"]
     assert all(one.by for one in list_abilities(table.rows["script"]) if one.tier == 1)
     assert (script["context"], script["resume a session"], script["usage"]) == ("a block in AGENTS.md", None, None)
+    assert (able["pi"]["resume the last session"], able["script"]["resume the last session"]) == ("--continue", None)
     assert (able["copilot"]["usage"], able["copilot"]["fork a session"]) == (None, None)
     assert (able["pi"]["usage"], able["pi"]["fork a session"]) == ("its output, json-lines", "--fork {id}")
 

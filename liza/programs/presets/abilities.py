@@ -56,6 +56,7 @@ def list_abilities(preset: Preset) -> tuple[Ability, ...]:
         Ability(2, "context", hooks or _file(preset)),
         Ability(2, "context at a session's start", hooks),
         Ability(2, "resume a session", _join_argv(again.id)),
+        Ability(2, "resume the last session", _join_argv(again.latest)),
         Ability(2, "session id", _session(preset)),
         Ability(3, "fork a session", _join_argv(again.fork)),
         Ability(3, "run without a terminal", _join_argv((preset.command or preset.name, *preset.headless.args))),
