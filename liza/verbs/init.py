@@ -41,6 +41,9 @@ from liza.rules.value_classes import Value, replace
 from liza.system.flock import lock_path
 
 ReportFact = Callable[[str, str], None]
+AskPermissions = Callable[[str], str]
+"""Ask the person whether this program may skip its permission prompts; return the permissions."""
+DEFAULT_PERMISSIONS = "confined"
 _DIRECTORY_HINT = "--worktrees DIR"
 _LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
 
@@ -55,7 +58,7 @@ class InitOptions(Value):
     no_test: bool = False
     accept_red: bool = False
     budget: float | None = None
-    permissions: str = "confined"
+    permissions: str | None = None
     program: str | None = None
     integration_branch: str = "integration"
     worktrees: Path | None = None
@@ -69,7 +72,7 @@ class InitOptions(Value):
             "--test": self.test,
             "--setup": self.setup,
             "--budget": None if self.budget is None else f"{self.budget:g}",
-            "--permissions": None if self.permissions == "confined" else self.permissions,
+            "--permissions": self.permissions,
             "--program": self.program,
             "--integration-branch": None if self.integration_branch == "integration" else self.integration_branch,
             "--worktrees": None if self.worktrees is None else str(self.worktrees),
@@ -82,8 +85,15 @@ class InitOptions(Value):
         ]
 
 
-def init(directory: Path, options: InitOptions, say: ReportFact = lambda name, text: None) -> Result:
+def init(
+    directory: Path,
+    options: InitOptions,
+    say: ReportFact = lambda name, text: None,
+    ask: AskPermissions | None = None,
+) -> Result:
     """Create a crew: goal, branch, baseline, board. ``say`` is called with each fact as soon as it is known.
+
+    ``ask`` is called once, and not for a repository that cannot have a crew, or a program without permissions.
 
     Raises Missing, Refused, GitFailed, UsageError.
     """
@@ -91,6 +101,7 @@ def init(directory: Path, options: InitOptions, say: ReportFact = lambda name, t
         raise UsageError(f"the budget is {options.budget:g} dollars; it must be above 0", "liza init --help")
     surveyed = check_repository(directory)
     crew = Crew(Paths(surveyed.root), SystemClock())
+    options = _with_permissions(crew, options, ask)
     with ExitStack() as stack:
         try:
             # The lock is on .git because .liza can be moved away. Without a lock, an init that fails would delete what
@@ -105,6 +116,22 @@ def init(directory: Path, options: InitOptions, say: ReportFact = lambda name, t
             raise
 
 
+def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | None) -> InitOptions:
+    """Return the options with the person's answer. The question comes before the lock: an answer can take long."""
+    if ask is None or options.permissions is not None:
+        return options
+    _refuse_second(crew)
+    _goal(crew.git, options)
+    program = _program(crew, options)
+    preset = preset_table.load_presets(crew.paths).resolve(program)
+    return options if preset.permissions.none else replace(options, permissions=ask(program))
+
+
+def _refuse_second(crew: Crew) -> None:
+    if crew.paths.state.exists():
+        raise Refused(f"{crew.paths.root} has a crew already", "liza status")
+
+
 def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
     """Return the hint with the goal and the options that the person typed, and with a directory for the worktrees."""
     directory = suggest_directory(root, os.environ) if _DIRECTORY_HINT in hint else None
@@ -114,8 +141,7 @@ def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
 
 
 def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -> Result:
-    if crew.paths.state.exists():
-        raise Refused(f"{surveyed.root} has a crew already", "liza status")
+    _refuse_second(crew)
     if _is_interrupted_init(crew):
         commands.kill_orphan_commands(crew.paths.root)
         slots_record = slots_directory.read_record(crew.paths)
@@ -150,7 +176,10 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         baseline = run_baseline(
             crew, Worktrees(crew.paths, crew.git, options.integration_branch), baseline_options, tip, say
         )
-        say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
+        say(
+            "programs",
+            f"{_program(crew, options)} for all roles, permissions {options.permissions or DEFAULT_PERMISSIONS}",
+        )
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
         crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
         confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())
@@ -342,7 +371,7 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         "  lease_duration: 300       # seconds",
         f"  integration_branch: {json.dumps(options.integration_branch)}",
         f"  integration_command: {json.dumps(baseline.command, ensure_ascii=False)}",
-        f"  permissions: {options.permissions}",
+        f"  permissions: {options.permissions or DEFAULT_PERMISSIONS}",
     ]
     if baseline.setup is not None:
         lines.append(f"  sandbox_setup: {json.dumps(baseline.setup.text, ensure_ascii=False)}")

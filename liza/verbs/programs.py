@@ -18,7 +18,7 @@ from liza.programs.presets.preset_table import Presets
 from liza.rules.errors import NoCrew
 from liza.rules.guards.guard_paths import GUARDS_TOML
 from liza.rules.paths import Paths
-from liza.verbs.init import InitOptions
+from liza.verbs.init import DEFAULT_PERMISSIONS
 from liza.verbs.program_trial import TRIAL_LIMIT, trial
 
 _MAX_PARALLEL = 8  # version commands at once; each is a process that mostly waits
@@ -69,7 +69,7 @@ def _permissions() -> str:
     try:
         return find_crew().board.read().config.permissions
     except NoCrew:
-        return InitOptions().permissions
+        return DEFAULT_PERMISSIONS
 
 
 def show_program(name: str) -> dict[str, Any]:

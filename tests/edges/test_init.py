@@ -123,3 +123,62 @@ def test_an_env_file_that_git_ignores_is_named_and_copied_where_the_person_wants
     (finding,) = [finding for finding in doctor(repo).findings if finding.about == "files"]
     assert (finding.ok, finding.hint) == (True, "liza edit")
     assert finding.text.startswith("api/.env.local: git ignores it")
+
+
+def test_red_tests_in_a_worktree_that_lacks_an_env_file_name_the_option_that_copies_it(repo: Path) -> None:
+    (repo / ".git" / "info" / "exclude").write_text(".env*\n")
+    (repo / ".env").write_text("KEY=1\n")
+    (repo / ".env.test").write_text("KEY=2\n")
+    with pytest.raises(Refused, match=r"no worktree has \.env: git ignores it") as refused:
+        init(repo, InitOptions("A goal", test="cat .env", copied_files=(".env.test",)))
+    copying, _, accepting = refused.value.hint.partition("; or accept them: ")
+    assert accepting == "liza init 'A goal' --test 'cat .env' --copy .env.test --accept-red"
+    with chdir(repo):
+        entry_points.dispatch_liza([*shlex.split(copying)[1:], "--json"])
+    assert find_crew(repo).board.read().config.sandbox_copy == (".env.test", ".env")
+
+
+def test_each_command_is_told_before_it_runs(repo: Path) -> None:
+    (repo / "shop.py").write_text("PRICE = 5\n")
+    git(repo, "add", "shop.py")
+    git(repo, "commit", "-q", "-m", "shop")
+    facts: list[str] = []
+    test = "python3 -c 'import shop'"
+    init(repo, InitOptions(goal="g", setup="true", test=test), lambda name, text: facts.append(f"{name}: {text}"))
+    begun = [fact for fact in facts if ": running " in fact]
+    assert begun == [
+        "set-up: running true",
+        f"baseline: running {test}",
+        f"proof: running {test} again, with sources that fail",
+    ]
+    assert facts.index(begun[1]) > facts.index(begun[0])
+
+
+def test_a_set_up_that_fails_is_told_by_init_also_without_tests(repo: Path) -> None:
+    with pytest.raises(Refused, match="set-up fails on integration: echo broken >&2; exit 3\nbroken"):
+        init(repo, InitOptions(goal="g", setup="echo broken >&2; exit 3", no_test=True))
+    assert not (repo / ".liza").exists()
+    init(repo, InitOptions(goal="g", setup="true", no_test=True))
+    assert find_crew(repo).board.read().config.sandbox_setup == "true"
+
+
+def test_the_person_is_asked_about_permissions_after_the_checks_and_not_again_by_the_next_command(repo: Path) -> None:
+    asked: list[str] = []
+
+    def refuse(program: str) -> str:
+        asked.append(program)
+        return "confined"
+
+    def ask(options: InitOptions) -> Refused:
+        with pytest.raises(Refused) as refused:
+            init(repo, options, ask=refuse)
+        return refused.value
+
+    ask(InitOptions(" "))
+    assert asked == []
+    assert "--permissions confined" in ask(InitOptions("A goal", test="false")).hint
+    assert asked == ["claude"]
+    init(repo, InitOptions("A goal", no_test=True, program="script:/bin/true"), ask=refuse)
+    assert find_crew(repo).board.read().config.permissions == "confined"
+    ask(InitOptions("A goal"))
+    assert asked == ["claude"]

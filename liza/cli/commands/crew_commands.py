@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shlex
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +25,10 @@ ProgramOption = Annotated[
     str | None,
     typer.Option("--program", help="The program of the agents: a NAME, or script:COMMAND; default: as configured."),
 ]
-CONSENT_QUESTION = "Unattended, it has to skip its permission prompts: it can do whatever you can. Allow it?"
+_PERMISSIONS_QUESTION = """\
+  {program} runs unattended: nobody answers its permission prompts.
+  yes: it skips them, and can do whatever you can    no: it does only what needs no prompt
+  Skip them?"""
 
 
 @declare_command(app, "init", 'liza init "Customers can pay by invoice"')
@@ -79,25 +83,28 @@ def init(
         accept_red=accept_red,
         no_proof=no_proof,
         budget=budget,
-        permissions=permissions or _ask_consent(program, as_json),
+        permissions=permissions,
         program=program,
         integration_branch=integration_branch,
         worktrees=worktrees,
         copied_files=tuple(copy or ()),
     )
-    result = verb(Path.cwd(), options, _print_nothing if as_json else _print_fact)
+    result = verb(Path.cwd(), options, _print_nothing if as_json else _print_fact, _permissions_question(as_json))
     if as_json:
         printing.print_json(result.to_dict())
     else:
         printing.print_text(f"{HINT_LABEL}{result.next}")
 
 
-def _ask_consent(program: str | None, as_json: bool) -> str:
-    """Ask at a terminal for permission to skip permission prompts. No terminal and no answer mean no."""
-    if as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
-        return "confined"
-    name = (program or "the program").partition(":")[0]
-    return "bypass" if typer.confirm(f"  programs  {name}. {CONSENT_QUESTION}", default=False) else "confined"
+def _permissions_question(as_json: bool) -> Callable[[str], str] | None:
+    """Return how to ask a person at a terminal; None without a terminal."""
+    return None if as_json or not sys.stdin.isatty() or not sys.stdout.isatty() else _ask_permissions
+
+
+def _ask_permissions(program: str) -> str:
+    """Ask whether the program may skip its permission prompts. No answer means no."""
+    question = _PERMISSIONS_QUESTION.format(program=program)
+    return "bypass" if typer.confirm(question, default=False) else "confined"
 
 
 def _print_fact(name: str, text: str) -> None:
@@ -314,9 +321,9 @@ def start(
     default_program, programs = crews.parse_programs(program or [])
     crew = find_crew_or_none()
     if crew is None:
-        permissions = "bypass" if yes else _ask_consent(default_program, as_json)
-        new_crew = InitOptions(goal=sentence, permissions=permissions, program=default_program)
-        init_crew(Path.cwd(), new_crew, _print_nothing if as_json else _print_fact)
+        new_crew = InitOptions(goal=sentence, permissions="bypass" if yes else None, program=default_program)
+        say = _print_nothing if as_json else _print_fact
+        init_crew(Path.cwd(), new_crew, say, _permissions_question(as_json))
         crew = find_crew()
     options = crews.UpOptions(
         planners=0, program=default_program, programs=programs, terminal=terminal, exit_when_done=True

@@ -8,15 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands, detect, environments, proof
+from liza.crew.project import commands, detect, environments, local_files, proof
 from liza.crew.project.project_report import find_worktree_gaps
+from liza.crew.project.proof import ProofStep
+from liza.repo.runner import Git
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Missing, Refused
 from liza.rules.model import TestProof
 from liza.rules.project import clean_environment, project_kinds, test_proof
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
 
 ReportFact = Callable[[str, str], None]
 BASELINE_LIMIT = 1800.0
@@ -60,20 +62,50 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     if command is None:
         reason = "--no-test was given" if options.no_test else "no test command was found; --test CMD sets one"
         say("baseline", f"{reason}: merges will be recorded as untested")
-        return Baseline(None, setup, keep, TestProof())
+        if setup is None:
+            return Baseline(None, None, keep, TestProof())
     plan = proof.ProofPlan(
-        command,
+        command or "",
         setup.text if setup else None,
         options.copied_files,
         environment=keep,
         limit=BASELINE_LIMIT,
-        hint=suggest_init_command(project, command),
+        hint=suggest_init_command(project, command) if command else "",
     )
-    result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof)
+
+    def begin(step: ProofStep) -> None:
+        say(*_describe_step(step, plan))
+
+    result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof, begin=begin)
     _report_setup(result.setup, setup, say)
-    _report_tests(result.tests, plan, why_not, options.accept_red, say)
+    if command is None:
+        return Baseline(None, setup, keep, TestProof())
+    lacking, red_hint = _suspect_files(crew.git, options)
+    notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
+    _report_tests(result.tests, replace(plan, red_hint=red_hint), notes, options.accept_red, say)
     skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
     return Baseline(command, setup, keep, skipped if options.no_proof else _report_proof(result, plan, say))
+
+
+def _describe_step(step: ProofStep, plan: proof.ProofPlan) -> tuple[str, str]:
+    """Return the line that says which command runs now: it can take minutes."""
+    match step:
+        case ProofStep.SET_UP:
+            return "set-up", f"running {plan.setup}"
+        case ProofStep.TESTS:
+            return "baseline", f"running {plan.command}"
+        case ProofStep.BROKEN_TESTS:
+            return "proof", f"running {plan.command} again, with sources that fail"
+
+
+def _suspect_files(git: Git, options: BaselineOptions) -> tuple[str, str]:
+    """Return a note and the commands for red tests: a file that the worktree lacks is the first suspect."""
+    lacking = local_files.find_local_files(git, options.copied_files)
+    accept = 'liza init "…" --accept-red'
+    if not lacking:
+        return "", accept
+    copied = local_files.copy_options((*options.copied_files, *lacking))
+    return f"no worktree has {', '.join(lacking)}: git ignores it", f'liza init "…" {copied}; or accept them: {accept}'
 
 
 def _setup_files(project: Project) -> tuple[str, ...]:
@@ -140,26 +172,30 @@ def _report_setup(outcome: commands.CommandOutcome | None, setup: ProjectCommand
 
 
 def _report_tests(
-    outcome: commands.CommandOutcome | None, plan: proof.ProofPlan, why_not: str, accept_red: bool, say: ReportFact
+    outcome: commands.CommandOutcome | None,
+    plan: proof.ProofPlan,
+    notes: str,
+    accept_red: bool,
+    say: ReportFact,
 ) -> None:
+    """Report the tests. ``notes``: lines for an error. Raises Missing, Refused."""
     if outcome is None:
         return
     if not outcome.passed:
-        because = f"\n{why_not}" if why_not else ""
         missing = project_kinds.missing_runner(plan.command, outcome.exit_status, outcome.tail())
         if missing:
             raise Missing(
-                f"the tests do not start: {missing} is missing: {plan.command}\n{outcome.tail(3)}{because}", plan.hint
+                f"the tests do not start: {missing} is missing: {plan.command}\n{outcome.tail(3)}{notes}", plan.hint
             )
         module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
         if module and not accept_red:
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
-            raise Refused(f"{text}\n{outcome.tail()}{because}", plan.hint)
+            raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint)
         if not accept_red:
             text = (
-                f"the tests are red on integration: {plan.command}\n{outcome.tail()}{because}\nFix them, or accept them"
+                f"the tests are red on integration: {plan.command}\n{outcome.tail()}{notes}\nFix them, or accept them"
             )
-            raise Refused(text, 'liza init "…" --accept-red')
+            raise Refused(text, plan.red_hint)
     say("baseline", f"{plan.command}: {'ok' if outcome.passed else 'red, accepted'}, {outcome.seconds:.0f} s")
 
 

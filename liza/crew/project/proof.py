@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path, PurePosixPath
 
 from liza.crew.project import commands, import_traces
@@ -20,7 +21,8 @@ _FIRST_LINE_BYTES = 256  # bytes of a file that are read for its first line
 class ProofPlan(Value):
     """Plan of a proof: the project's commands, the files to copy, ``config.environment``, and the limit in seconds.
 
-    ``hint`` is the command for the error that the tests test another checkout.
+    Without a ``command`` only the set-up runs. ``hint`` is the command for the error that the tests test another
+    checkout, ``red_hint`` the one for red tests.
     """
 
     command: str
@@ -29,12 +31,22 @@ class ProofPlan(Value):
     environment: str | None = None
     limit: float = 1800
     hint: str = ""
+    red_hint: str = ""
+
+
+class ProofStep(Enum):
+    """A command of the project that a proof runs."""
+
+    SET_UP = "set-up"
+    TESTS = "tests"
+    BROKEN_TESTS = "tests with failing sources"
 
 
 class ProofResult(Value):
     """Results of the set-up and the tests in the slot, and of the run with failing sources.
 
-    ``tests`` is None if the set-up failed; ``outcome`` is None if the tests were not green or no proof was requested.
+    ``tests`` is None if the set-up failed, or without a test command. ``outcome`` is None if the tests were not green
+    or no proof was requested.
     """
 
     setup: commands.CommandOutcome | None = None
@@ -43,22 +55,37 @@ class ProofResult(Value):
 
 
 def run_proof(
-    worktrees: Worktrees, commit: str, plan: ProofPlan, logs: Path, *, prove: bool = True, always: bool = True
+    worktrees: Worktrees,
+    commit: str,
+    plan: ProofPlan,
+    logs: Path,
+    *,
+    prove: bool = True,
+    always: bool = True,
+    begin: Callable[[ProofStep], None] = lambda step: None,
 ) -> ProofResult:
     """Set up a throw-away slot at ``commit``, run the tests, make the sources fail, and run them again.
 
     Without ``prove`` the sources are not changed; without ``always`` nothing runs if there is no source to make fail.
+    ``begin`` is called before each step.
     The caller must hold the merge lock. Logs are ``LOGS/baseline-*.log``. Raises GitFailed, Refused, OSError.
     """
     worktrees.discard(PROOF_SLOT)
     worktrees.detach(PROOF_SLOT, commit, "proof")
     try:
-        return _run_in_slot(worktrees, plan, logs, prove, always)
+        return _run_in_slot(worktrees, plan, logs, prove and bool(plan.command), always, begin)
     finally:
         worktrees.discard(PROOF_SLOT)
 
 
-def _run_in_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, prove: bool, always: bool) -> ProofResult:
+def _run_in_slot(
+    worktrees: Worktrees,
+    plan: ProofPlan,
+    logs: Path,
+    prove: bool,
+    always: bool,
+    begin: Callable[[ProofStep], None],
+) -> ProofResult:
     root, slot = worktrees.paths.root, worktrees.paths.slot(PROOF_SLOT)
     git = worktrees.slot_git(PROOF_SLOT)
     slot_setup.copy_files(root, git, plan.copied_files)
@@ -68,13 +95,17 @@ def _run_in_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, prove: bool,
         return ProofResult(outcome=test_proof.judge_proof(ProofObservation(None), str(root), plan.hint))
     setup = None
     if plan.setup:
+        begin(ProofStep.SET_UP)
         setup = commands.run_command(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.environment)
         if not setup.passed:
             return ProofResult(setup)
+    if not plan.command:
+        return ProofResult(setup)
     site = _proof_site(root, slot, broken, [line.partition("\t")[2] for line in tracked])
     with import_traces.record_imports(site) as (logging_variables, log):
         variables = logging_variables if broken else {}
         files_before = _untracked(git)
+        begin(ProofStep.TESTS)
         tests = commands.run_command(
             plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.environment, variables
         )
@@ -88,6 +119,7 @@ def _run_in_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, prove: bool,
             for name, text in broken.items():
                 _replace_file(slot, name, text)
             proof_log = logs / "proof-tests.log"
+            begin(ProofStep.BROKEN_TESTS)
             exit_status = commands.run_command(
                 plan.command, slot, proof_log, plan.limit, root, plan.environment, variables
             ).exit_status
