@@ -319,7 +319,7 @@ def test_a_failed_landing_is_tried_again_after_growing_pauses() -> None:
     twice = epic_of(epic_rules.schedule_retry(once, "shop", FAILURE, NOW)).set_aside
     assert twice == replace(retry, tries=2, until=NOW + timedelta(seconds=20))
     died = epic_rules.schedule_retry(TO_LAND, "shop", MergeFailure(kind=MergeFailureKind.DIED, message="m"), NOW)
-    assert epic_of(died).set_aside == MergeRetry(kind="merger died", reason="m", tries=1)
+    assert epic_of(died).set_aside == MergeRetry(kind="merger died", reason="m", tries=1, deaths=1)
     assert epic_rules.seconds_to_next_try(once, NOW) == 10.0
     assert epic_rules.seconds_to_next_try(once, NOW + timedelta(seconds=10)) is None
     assert epic_rules.seconds_to_next_try(TO_LAND, NOW) is None
@@ -452,13 +452,13 @@ def test_a_failure_is_told_with_its_log_and_read_back() -> None:
 )
 def test_the_step_of_a_failed_merge_is_one_command_without_what_a_shell_would_run(hint: str, step: str) -> None:
     failed = approved(set_aside=replace(RETRY, hint=hint, reason="disk\n  full", tries=1))
-    (alarm,) = retry_alarms(failed)
+    (alarm,) = retry_alarms(failed, NOW)
     assert (alarm.kind, alarm.about, alarm.next) == ("merge_set_aside", "t", step)
     assert alarm.message == (
         "t is approved and could not be merged (once): disk full; the next try is at 12:01:00Z, "
         "others are merged meanwhile"
     )
-    (landing,) = epic_alarms({"shop": Epic(set_aside=replace(RETRY, hint=hint, reason="disk\n  full"))})
+    (landing,) = epic_alarms({"shop": Epic(set_aside=replace(RETRY, hint=hint, reason="disk\n  full"))}, NOW)
     epic_step = (
         step.replace("merge t", "merge epic/shop") if hint != "liza merge t" else "liza merge t && liza merge epic/shop"
     )
@@ -470,10 +470,10 @@ def test_the_step_of_a_failed_merge_is_one_command_without_what_a_shell_would_ru
 
 
 def test_a_merge_without_a_pause_is_no_alarm() -> None:
-    assert list(retry_alarms(approved())) == []
-    assert list(retry_alarms(approved(set_aside=replace(RETRY, until=None)))) == []
-    assert list(epic_alarms({"shop": Epic(), "x": Epic(set_aside=replace(RETRY, until=None))})) == []
-    (alarm,) = retry_alarms(approved(set_aside=replace(RETRY, tries=3, reason="x" * 500)))
+    assert list(retry_alarms(approved(), NOW)) == []
+    assert list(retry_alarms(approved(set_aside=replace(RETRY, until=None)), NOW)) == []
+    assert list(epic_alarms({"shop": Epic(), "x": Epic(set_aside=replace(RETRY, until=None))}, NOW)) == []
+    (alarm,) = retry_alarms(approved(set_aside=replace(RETRY, tries=3, reason="x" * 500)), NOW)
     assert f"(3 times): {'x' * 400};" in alarm.message
 
 

@@ -140,12 +140,12 @@ CASES: dict[str, tuple[State, Callable[[State], State], dict[str, Any], tuple[Ev
     ),
     "release": (
         of_task(CLAIMED, handoff_pending=True),
-        lambda state: claims.release(state, "task-1", later(9), "human:ann"),
+        lambda state: claims.release(state, "task-1", state.tasks[0].run, later(9), "human:ann"),
         {"status": S.UNCLAIMED, "assigned_to": None, "run": None, "lease_expires": None, "handoff_pending": False},
         step("release", "human:ann", None),
     ),
     "release what is free": (
-        board(task()), lambda state: claims.release(state, "task-1", later(9), "human:ann"), {}, (),
+        board(task()), lambda state: claims.release(state, "task-1", state.tasks[0].run, later(9), "human:ann"), {}, (),
     ),
     "fence": (
         CLAIMED, lambda state: claims.fence(state, "task-1", later(9)), {"run": None, "lease_expires": later(9)}, (),
