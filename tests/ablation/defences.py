@@ -346,6 +346,13 @@ def _whatever_waits(was: Callable[..., Any]) -> Any:
     return offer
 
 
+def _all_signs(was: Callable[..., Any]) -> Any:
+    def list_current(signs: Any, now: float) -> Any:
+        return signs
+
+    return list_current
+
+
 def _of_no_session(was: Callable[..., Any]) -> Any:
     def find_tcp_peer(ends: Any) -> Any:
         from liza.server.peers import Peer
@@ -941,6 +948,16 @@ TABLE: dict[str, Defence] = {
         (
             f"{HOOKS}test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again",
         ),
+    ),
+    "compaction": Defence(
+        "a compaction whose event carries no text gives the brief again at the next event that does",
+        {"liza.programs.session.run_directory:RunDir.is_compacted": gives(False)},
+        (f"{HOOKS}test_a_compaction_that_cannot_carry_the_brief_leaves_it_to_the_next_event_that_can",),
+    ),
+    "stale signs": Defence(
+        "what was seen of an idle program some seconds ago does not show that it is idle now",
+        {"liza.programs.terminal.idle_detection:list_current": _all_signs},
+        (f"{TYPING}test_one_witness_against_it_outweighs_all_others",),
     ),
     "one reporter": Defence(
         "a hook file left by an earlier session counts and delivers nothing in a session over ACP",

@@ -124,6 +124,12 @@ def test_tries_and_pauses_of_each_message_are_those_of_the_config(attempts: int,
     assert pauses == [(backoffs or (0.0,))[min(number, len(backoffs or (0.0,)) - 1)] for number in range(attempts)]
 
 
+def test_what_hooks_took_again_and_again_without_delivering_it_goes_into_the_brief_and_is_not_announced() -> None:
+    taken = message(attempts=3, offered=NOW, tried=NOW)
+    assert isinstance(next_step([taken], HOOKED, later(4.9), HOW), TryLater)
+    assert next_step([taken], HOOKED, later(5), HOW) == PutInBrief((taken,), is_announced=False)
+
+
 def test_a_brief_that_quotes_what_was_read_is_written_again_when_nothing_else_is_to_do() -> None:
     assert next_step([], TERMINAL, NOW, HOW, ["m"]) == RefreshBrief()
     assert next_step([message()], TERMINAL, NOW, HOW, ["m"]) == TypeMessage(message())
