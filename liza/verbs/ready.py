@@ -13,11 +13,10 @@ from liza.programs.messages import inbox
 from liza.programs.session.run_directory import ReadyEvidence
 from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.model import FailedCheck, State
-from liza.rules.owned_work import find_current_work
 from liza.rules.paths import role_of
 from liza.rules.sessions.message_rules import MessageChannel, list_quotable
 from liza.rules.statuses import StartupCheck
-from liza.rules.tasks import claims, coding, planning, reviews
+from liza.rules.tasks import claims, planning, reviews
 
 
 def ready(crew: Crew) -> Result:
@@ -29,11 +28,14 @@ def ready(crew: Crew) -> Result:
     state = crew.board.read()
     _check_identity(crew, state, caller)
     directory = crew.run_dir(caller.run)
-    if directory.exists():
+    has_session = directory.exists()
+    if has_session:
         directory.mark_ready(crew.clock.now(), ReadyEvidence.LIZA_READY)
     with crew.board.heartbeat(caller.run) as tx:
         tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
-    text = directory.read_block() or _compose_by_hand(crew, state, caller)
+    text = (directory.read_block() if has_session else _compose_by_hand(crew, state, caller)) or (
+        f"You hold {caller.task} as {caller.run}.\n"
+    )
     waiting = inbox.list_pending(crew.paths, caller.agent)
     text += "".join(
         shown for message in list_quotable(waiting) if (shown := inbox.format_messages((message,))) not in text
@@ -47,6 +49,7 @@ def _compose_by_hand(crew: Crew, state: State, caller: RunCaller) -> str:
     """Compose the brief of a claim that a person or a script works on: no supervisor has written one."""
     # A session's brief was written at its start; only work by hand needs these.
     from liza.programs.brief.brief_writer import compose_brief
+    from liza.rules.owned_work import find_current_work
     from liza.worker.brief_facts import gather_brief_facts
 
     work = find_current_work(state, caller.agent)
@@ -77,6 +80,9 @@ def _record_failed_check(crew: Crew, state: State, caller: RunCaller, failure: t
 
     Work by hand has no session. An error here must not hide the failed check.
     """
+    from liza.rules.owned_work import find_current_work
+    from liza.rules.tasks import coding
+
     check, expected, actual = failure
     now = crew.clock.now()
     failed = FailedCheck(time=now, run=caller.run, check=check, expected=expected, actual=actual)
