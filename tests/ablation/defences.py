@@ -55,6 +55,7 @@ RECORD = "tests/edges/test_record.py::"
 GARBAGE = "tests/edges/test_gc.py::"
 OWN = "tests/edges/test_defence_"
 SERVER = "tests/edges/test_api_server.py::"
+BY_HAND = "tests/journeys/test_run_by_hand.py::"
 SERVED = "tests/journeys/test_api_in_a_crew.py::"
 TELEMETRY = "tests/edges/test_telemetry.py::"
 STREAM = "tests/edges/test_prompt_stream.py::"
@@ -80,6 +81,16 @@ class Defence:
 def gives(value: Any) -> Switch:
     """Instead: something that does nothing and gives ``value``."""
     return lambda was: lambda *words, **named: value
+
+
+def _holds_nothing(was: Callable[..., Any]) -> Any:
+    """Instead: no lock of a supervisor is held."""
+    return lambda crew, agent: nullcontext()
+
+
+def _without_extension(was: Callable[..., Any]) -> Any:
+    """Instead: a renewal sets the end of the lease, whatever it was."""
+    return lambda until, present: until
 
 
 def _gives_push(was: Callable[..., Any]) -> Any:
@@ -1720,6 +1731,27 @@ TABLE: dict[str, Defence] = {
         "a server that its supervisors left ends",
         {"liza.crew.serving.api_server:has_supervisor": gives(True)},
         (f"{SERVED}test_the_server_goes_with_its_crew[kill -9 of everything but the server]",),
+    ),
+    # ── programs started by hand ──
+    "supervisors beside a person": Defence(
+        "no program is started by hand where a supervisor starts the sessions",
+        {"liza.supervisor.by_hand.slot_session:holding_agent": _holds_nothing},
+        (f"{BY_HAND}test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a_supervisor",),
+    ),
+    "abandoned contexts": Defence(
+        "the context of a killed program does not stay in the person's checkout",
+        {"liza.crew.briefs.checkout_brief:remove_abandoned": gives(())},
+        (f"{BY_HAND}test_what_a_killed_run_leaves_in_a_checkout_is_removed_when_its_program_has_ended[command0]",),
+    ),
+    "failed checks of strangers": Defence(
+        "a run that does not hold a task writes nothing into its hand-off",
+        {"liza.rules.tasks.coding:_holds": gives(True)},
+        (f"{CLAIMING}test_a_failed_check_is_added_to_the_note_of_the_task_once_and_only_by_the_run_that_holds_it",),
+    ),
+    "extensions shortened": Defence(
+        "a renewal does not shorten an extended lease of a review",
+        {"liza.rules.tasks.claims:_later": _without_extension},
+        (f"{CLAIMING}test_a_review_is_extended_as_a_task_is",),
     ),
     # ── sessions over ACP ──
     "prompts shown read": Defence(
