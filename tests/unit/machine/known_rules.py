@@ -1,0 +1,42 @@
+"""The rules that change the board: which the machine plays by themselves, and why it does not play the others."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import liza
+
+ROOT = Path(liza.__file__).parent
+RETURNED = ("State", "tuple[State, str]")
+NOT_PLAYED = {
+    "archiving.with_totals": "repairs numbers that are counted in the files of the archive",
+    "board_reports.convert_discovery": "a part of backlog.add, which is played with discoveries",
+    "archiving.with_outcomes": "a part of backlog.add, edit and supersede",
+    "claims.allocate_run": "a part of each claim",
+    "claims.ensure_agent": "a part of each claim",
+    "derived.update_derived_fields": "follows each change, as in a transaction",
+    "request_feedback.remember": "changes only what is remembered of a pull request: test_request_feedback",
+    "request_feedback.track_request": "changes only what is remembered of a pull request: test_request_feedback",
+    "retrospective.close_sprint": "a part of planning.end_planning",
+    "targets.record_contained": "a part of the rules of epics and of backlog.add",
+    "targets.with_epic": "a part of the rules of epics",
+}
+"""Rules that change a board and are not played by themselves → the reason."""
+
+
+def find_rules() -> set[str]:
+    """Return the public functions of ``liza/rules`` that return a board, as module and name."""
+    rules: set[str] = set()
+    for path in sorted((ROOT / "rules").rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.returns is not None and not node.name.startswith("_"):
+                rules |= {f"{path.stem}.{node.name}"} if ast.unparse(node.returns) in RETURNED else set()
+    return rules
+
+
+def find_played_rules() -> set[str]:
+    """Return the functions that the machine names, as module and name."""
+    tree = ast.parse((Path(__file__).parent / "crew_machine.py").read_text())
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+    return {f"{node.value.id}.{node.attr}" for node in names if isinstance(node.value, ast.Name)}
