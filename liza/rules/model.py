@@ -213,6 +213,14 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     review: Literal["agent", "human"] = "agent"
     history: tuple[Event, ...] = ()
 
+    @property
+    def is_being_merged(self) -> bool:
+        """Whether a merger is at work on it, or died there. A tested candidate that is kept for a retry waits."""
+        merging = self.merging
+        if merging is None or merging.waiting:
+            return False
+        return merging.tested is None or self.set_aside is None
+
 
 class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are derived, for display only.

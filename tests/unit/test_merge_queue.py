@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
@@ -13,6 +14,8 @@ from liza.rules.merging import merge_batches, merge_queue, merge_rules
 from liza.rules.merging.merge_rules import MergeFailureKind
 from liza.rules.model import MergeInProgress, MergeRetry, QueueSettings, State, Status
 from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
+from liza.rules.tasks import backlog
+from liza.rules.transitions import Invocation
 from tests.unit.test_merging import BY, NOW, TIP, approved, board
 
 
@@ -81,6 +84,19 @@ def test_only_an_open_task_is_held_and_only_with_a_reason() -> None:
         merge_queue.hold(board(approved("a", merging=chain("1")[0])), "a", "why")
     with pytest.raises(UsageError, match="reason is empty"):
         merge_queue.hold(board(approved("a")), "a", " ")
+
+
+@pytest.mark.parametrize(("tested", "is_refused"), [(None, True), (True, False)])
+def test_a_retry_under_way_is_a_merge_and_a_candidate_that_is_kept_for_one_is_none(
+    tested: bool | None, is_refused: bool
+) -> None:
+    """The merge failed before, so the task is set aside until the retry has ended."""
+    merging = replace(chain("1")[0], tested=tested)
+    state = board(approved("a", merging=merging, set_aside=MergeRetry(kind="failed", reason="x")))
+    said = Invocation(now=NOW, by="human:ann")
+    for change in (lambda: merge_queue.hold(state, "a", "why"), lambda: backlog.drop(state, "a", said, None)):
+        with pytest.raises(Refused, match="being merged right now") if is_refused else nullcontext():
+            change()
 
 
 def test_a_retry_ends_the_pause_and_keeps_the_count_of_tries() -> None:

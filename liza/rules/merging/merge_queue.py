@@ -100,7 +100,7 @@ def hold(state: State, task_id: str, reason: str) -> State:
     task = get_task(state, task_id)
     if task.status in (Status.MERGED, Status.SUPERSEDED, Status.ABANDONED):
         raise Refused(f"{task_id} is {task.status}: it is in no queue", "liza queue")
-    if task.merging is not None and not task.merging.waiting:
+    if task.is_being_merged:
         raise Refused(f"{task_id} is being merged right now", "liza queue")
     if not reason.strip():
         raise UsageError("the reason is empty", f'liza queue hold {task_id} "why"')

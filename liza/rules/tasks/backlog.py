@@ -378,6 +378,6 @@ def _get_stoppable_task(state: State, task_id: str) -> Task:
     task = get_task(state, task_id)
     if task.status in FINAL_STATUSES:
         raise Refused(f"{task_id} is {task.status}, which is final", f"liza task show {task_id}")
-    if task.merging is not None and not task.merging.waiting and task.set_aside is None:
+    if task.is_being_merged:
         raise Refused(f"{task_id} is being merged right now", f"liza task show {task_id}")
     return task
