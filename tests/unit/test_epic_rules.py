@@ -310,3 +310,24 @@ def test_a_merged_task_keeps_no_later_task_of_the_epic_that_it_depended_on_from_
     added = backlog.add(state, [fields], RequestContext(BY, frozenset({"p"})))
     assert invariants.check_board(added) == ()
     assert epic_rules.find_job(added, "shop") == UPDATE
+
+
+def test_a_task_is_not_replaced_by_one_that_is_merged_into_another_branch_than_its_dependents() -> None:
+    state = board(task("old"), task("hotfix", target="release"), task("waiting", depends_on=("old",)))
+    context = RequestContext(replace(BY, detail="too large"), frozenset({"p"}))
+    with pytest.raises(Refused, match="waiting depends on old, and hotfix is merged into a different branch"):
+        backlog.supersede(state, "old", [], ("hotfix",), context)
+    free = board(*state.tasks[:2])
+    replaced = backlog.supersede(free, "old", [], ("hotfix",), context)
+    late = TaskFields("late", "d", "w", "s", "p", depends_on=("old",))
+    with pytest.raises(Refused, match="late cannot depend on hotfix: they are merged into different branches"):
+        backlog.add(replaced, [late], context)
+
+
+def test_what_a_task_of_a_target_branch_depends_on_is_not_archived_before_it_is_closed() -> None:
+    first, second = merged("first", target="release"), task("second", target="release", depends_on=("first",))
+    state = board(first, second, merged("other"))
+    assert [moved.id for moved in archiving.find_archivable(state, frozenset())] == ["other"]
+    assert picking.unmet_dependencies(state, second) == ()
+    closed = board(first, replace(second, status=Status.ABANDONED))
+    assert {moved.id for moved in archiving.find_archivable(closed, frozenset())} == {"first", "second"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from liza.rules.model import FINAL_STATUSES, Epic, State, Status, Task
 from liza.rules.value_classes import replace
@@ -138,30 +138,32 @@ def _needed(task: Task, by_id: Mapping[str, Task], open_tasks: Mapping[str | Non
     yield from (*task.depends_on, *task.superseded_by)
     if task.status in FINAL_STATUSES:
         return
-    for needed in _replacements(task.depends_on, by_id):
-        if needed.epic is not None and needed.epic != task.epic:
+    for needed in with_replacements(task.depends_on, by_id.get):
+        if needed.status is not S.SUPERSEDED and needed.epic is not None and needed.epic != task.epic:
             yield from open_tasks.get(needed.epic, ())
 
 
-def _replacements(names: Iterable[str], by_id: Mapping[str, Task]) -> Iterator[Task]:
-    """Yield the tasks of these names; instead of a superseded one those that replace it, at any distance."""
+def with_replacements(names: Iterable[str], find: Callable[[str], Task | None]) -> Iterator[Task]:
+    """Yield the known tasks of these names, and those that replace superseded ones, at any distance."""
     waiting, seen = list(names), set[str]()
     while waiting:
         name = waiting.pop()
-        task = by_id.get(name)
-        if task is None or name in seen:
-            continue
-        seen.add(name)
-        if task.status is S.SUPERSEDED:
+        task = find(name)
+        if task is not None and name not in seen:
+            seen.add(name)
             waiting += task.superseded_by
-        else:
             yield task
 
 
 def mismatched_target(state: State, task: Task) -> str | None:
-    """Return the dependency of a task that will never be in the branch it starts from; None without one."""
+    """Return the dependency of a task that will never be in the branch it starts from; None without one.
+
+    Of a superseded dependency the tasks count that replace it.
+    """
     for name in task.depends_on:
-        other = state.task(name)
-        if (other.target if other is not None else None) != task.target:
+        if state.task(name) is None and task.target is not None:
             return name
+        for other in with_replacements((name,), state.task):
+            if other.status is not S.SUPERSEDED and other.target != task.target:
+                return other.id
     return None

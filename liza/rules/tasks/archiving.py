@@ -40,10 +40,17 @@ def find_archivable(state: State, open_runs: frozenset[str], keep: int = 0) -> t
 
     A superseded task stays while a successor is open, a task of an epic until that has landed, and every task while a
     session that worked on it is not concluded (``open_runs``): its supervisor reads the task's history to judge it.
+    What an open task with a target depends on stays, too: the archive does not say into which branch a task was merged.
     """
     closed = [task for task in state.tasks if task.status in FINAL_STATUSES and not targets.is_to_land(task)]
     by_id = {task.id: task for task in state.tasks}
-    movable = [task for task in closed if _are_successors_closed(by_id, task) and not _names_run(task, open_runs)]
+    waiting = [task for task in state.tasks if task.target is not None and task.status not in FINAL_STATUSES]
+    needed = {other.id for task in waiting for other in targets.with_replacements(task.depends_on, by_id.get)}
+    movable = [
+        task
+        for task in closed
+        if task.id not in needed and _are_successors_closed(by_id, task) and not _names_run(task, open_runs)
+    ]
     oldest_first = sorted(movable, key=closed_at)
     return tuple(oldest_first[: max(0, len(oldest_first) - keep)])
 

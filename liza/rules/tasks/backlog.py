@@ -309,6 +309,10 @@ def supersede(
             state = state.with_task(replace(get_task(state, other), supersedes=task_id))
     # A task that depends on it waits for all open tasks of the epic of a successor, and one of them may wait for it.
     for name in (task_id, *_open_dependents(state, task_id)):
+        other_target = targets.mismatched_target(state, get_task(state, name)) if name != task_id else None
+        if other_target is not None:
+            message = f"{name} depends on {task_id}, and {other_target} is merged into a different branch than {name}"
+            raise Refused(message, f"liza task show {other_target}")
         loop = find_cycle(state, name)
         if loop:
             raise Refused(f"{name} would wait for itself: {' → '.join(loop)}", f"liza task show {name}")
