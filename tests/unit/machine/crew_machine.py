@@ -45,7 +45,7 @@ from liza.rules.value_classes import replace
 from tests.unit.boards import BASE, HERE, NOW, board, with_config
 from tests.unit.machine import comparison
 from tests.unit.machine.helpful_crew import HelpfulCrew, make_chain
-from tests.unit.machine.reference_model import No, ReferenceModel
+from tests.unit.machine.reference_model import Entry, No, ReferenceModel
 
 PERSON, PLANNER = "human:ann", "planner-1"
 SPECS = frozenset({"spec.md"})
@@ -191,7 +191,7 @@ class CrewMachine(RuleBasedStateMachine):
         name = self.task_at(index)
         run, event = self.some_run(name, which), OUTCOME_RULES[outcome].event.value
         self.model.living -= {run}
-        end = {"outcome": outcome, "detail": "it ended", "moved": moved, "now": self.model.now}
+        end: Entry = {"outcome": outcome, "detail": "it ended", "moved": moved, "now": self.model.now}
         self.play(lambda model: model.session_end(name, run, event, moved), coding.record_session_end, name, run, **end)
 
     @precondition(lambda machine: any(agent.current_task for agent in machine.state.agents.values()))
@@ -207,13 +207,13 @@ class CrewMachine(RuleBasedStateMachine):
 
     # Planner and person: tasks.
 
-    def new_task(self, **fields: Any) -> dict[str, Any]:
+    def new_task(self, **fields: Any) -> Entry:
         self.heads += 1
         number = sum(name.startswith("t") for name in self.asked) + 1
         self.asked.add(f"t{number}")
         return {"id": f"t{number}", "complete": True, **fields}
 
-    def fields_of(self, wanted: dict[str, Any]) -> TaskFields:
+    def fields_of(self, wanted: Entry) -> TaskFields:
         return TaskFields(
             wanted["id"],
             description="d",
@@ -233,7 +233,7 @@ class CrewMachine(RuleBasedStateMachine):
         archived = {name: Status(outcome) for name, outcome in self.model.archived.items()}
         return RequestContext(self.by(by, detail), SPECS, archived, new, delivered)
 
-    def add_tasks(self, wanted: list[dict[str, Any]], by: str) -> bool:
+    def add_tasks(self, wanted: list[Entry], by: str) -> bool:
         context = self.context(by, tuple(fields.get("epic") for fields in wanted))
         fields = [self.fields_of(task) for task in wanted]
         return self.play(lambda model: model.add(wanted), backlog.add, fields, context)
@@ -263,7 +263,7 @@ class CrewMachine(RuleBasedStateMachine):
         name, other = self.task_at(index), self.task_at(dep)
         task = self.get(name)
         complete = kind != "draft" and (kind == "spec" or dep > 1) if kind in ("spec", "draft") else None
-        changes: dict[str, Any] = {"draft": kind == "draft"}
+        changes: Entry = {"draft": kind == "draft"}
         fields = TaskFields(name, draft=kind == "draft")
         if kind == "deps":
             changes |= {"deps": (other,)}
@@ -454,7 +454,8 @@ class CrewMachine(RuleBasedStateMachine):
         self.play(lambda model: model.claim_review(name, agent), reviews.claim_review, *args)
 
     def judge(self, name: str, by: str, word: str, commit: str, reason: str = "why") -> None:
-        change, more = reviews.approve, {}
+        change: Play = reviews.approve
+        more: Entry = {}
         if word == "reject":
             change, more = reviews.reject, {"comments": (LineComment(path="a.py", line=1, text="no"),)}
         args = (name, by, commit, self.model.now, reason)
@@ -614,8 +615,8 @@ class CrewMachine(RuleBasedStateMachine):
             self.play(lambda model: model.epic_update(epic), epic_rules.finish_update, epic)
         elif index > 5:
             landed = [task.id for task in targets.tasks_of(self.state, epic) if targets.is_to_land(task)]
-            args = (epic, merging.candidate, landed, self.by("liza"))
-            self.play(lambda model: model.epic_land(epic, landed), epic_rules.finish_landing, *args)
+            land = (epic, merging.candidate, landed, self.by("liza"))
+            self.play(lambda model: model.epic_land(epic, landed), epic_rules.finish_landing, *land)
         else:
             self.epic_merge_fails(epic, index)
 
@@ -647,7 +648,7 @@ class CrewMachine(RuleBasedStateMachine):
     def planning_ends(self, own: bool, undo: bool) -> None:
         run = (self.state.planning.run if own else None) or "planner-1.99"
         change = planning.undo_planning_claim if undo else planning.end_planning
-        more = {} if undo else {"end": SprintEnd(self.model.now)}
+        more: Entry = {} if undo else {"end": SprintEnd(self.model.now)}
         self.model.living -= {run}
         self.play(lambda model: model.end_planning(run, undo=undo), change, run, **more)
 
@@ -706,7 +707,7 @@ class CrewMachine(RuleBasedStateMachine):
         )
     )
     def change_setting(self, setting: tuple[str, str]) -> None:
-        self.play(lambda model: model.set(*setting), setting_values.change_setting, *setting)
+        self.play(lambda model: model.set_setting(*setting), setting_values.change_setting, *setting)
 
     @precondition(has(*FINAL_STATUSES))
     @rule(keep=st.integers(0, 2))

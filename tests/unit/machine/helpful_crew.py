@@ -81,7 +81,7 @@ class HelpfulCrew:
         after = update_derived_fields(after)
         comparison.check_step(self.state, after)
         self.state = after
-        return returned
+        return str(returned)
 
     def new_commit(self) -> str:
         self.commits += 1

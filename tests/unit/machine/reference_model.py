@@ -96,12 +96,15 @@ class ReferenceModel:
     def is_on_integration(self, task: Entry) -> bool:
         return bool(task["status"] == "MERGED" and not task["target"] and (not task["epic"] or task["landed"]))
 
-    def leaves(self, name: str, seen: tuple[str, ...] = ()) -> set[str]:
+    def replacements(self, name: str, seen: tuple[str, ...] = ()) -> set[str]:
+        """The task, and if it is superseded what replaces it, at any distance."""
+        others = () if name in seen else self.tasks.get(name, ABSENT)["successors"]
+        return {name}.union(*(self.replacements(other, (*seen, name)) for other in others))
+
+    def leaves(self, name: str) -> set[str]:
         """The task, or what replaces it if it is superseded."""
-        task = self.tasks.get(name, ABSENT)
-        if task["status"] != "SUPERSEDED" or name in seen:
-            return {name}
-        return set().union(*(self.leaves(other, (*seen, name)) for other in task["successors"]))
+        names = self.replacements(name)
+        return {other for other in names if self.tasks.get(other, ABSENT)["status"] != "SUPERSEDED"}
 
     def is_met(self, asking: Entry, name: str) -> bool:
         """A dependency is met when it, or each successor of it, is MERGED into the branch of ``asking``."""
@@ -138,7 +141,9 @@ class ReferenceModel:
         return start in reached
 
     def is_being_merged(self, task: Entry) -> bool:
-        return bool(task["candidate"] and not task["waits"] and not task["retried"])
+        """A merger is at work. A tested candidate that is kept for a retry waits."""
+        is_kept = task["candidate"] == "tested" and task["retried"]
+        return bool(task["candidate"] and not task["waits"] and not is_kept)
 
     def claim_obstacle(self, name: str, agent: str) -> str:
         """Why the agent may not claim the task; empty if it may."""
@@ -207,8 +212,13 @@ class ReferenceModel:
         task = self.tasks[name]
         for other in task["deps"]:
             require(other in self.tasks or other in self.archived, "unknown dependency")
-            require(self.tasks.get(other, ABSENT)["target"] == task["target"], "another branch")
+        require(self.can_be_met(task), "another branch")
         require(not self.is_in_cycle(name), "a cycle")
+
+    def can_be_met(self, task: Entry) -> bool:
+        """Tasks with different targets cannot depend on each other."""
+        leaves = [self.tasks.get(leaf, ABSENT) for other in task["deps"] for leaf in self.leaves(other)]
+        return all(other["target"] == task["target"] for other in leaves)
 
     def edit(self, name: str, by: str, changes: Entry) -> None:
         task = self.task(name)
@@ -250,6 +260,7 @@ class ReferenceModel:
         self.add(new)
         self.write(name, "supersede", status="SUPERSEDED", successors=successors, **NOBODY)
         open_tasks = [other for other, entry in self.tasks.items() if entry["status"] not in FINAL]
+        require(all(self.can_be_met(self.tasks[other]) for other in open_tasks), "another branch")
         require(not any(map(self.is_in_cycle, (name, *open_tasks))), "a cycle")
 
     def stoppable(self, name: str) -> Entry:
@@ -593,7 +604,7 @@ class ReferenceModel:
         """A forged status is undone: the task is as it was, without a candidate."""
         self.write(name, "restore", **NO_CANDIDATE)
 
-    def set(self, name: str, text: str) -> None:
+    def set_setting(self, name: str, text: str) -> None:
         require(name in self.settings and (text == "null" or text.isdigit()))
         require(name == "slots.max" or text != "null")
         require(name != "slots.max" or text != "0")
@@ -608,7 +619,7 @@ class ReferenceModel:
         is_replaced = all(self.tasks.get(leaf, {"status": "MERGED"})["status"] in FINAL for leaf in self.leaves(name))
         names_living_run = any(run in self.living for _, run in task["done"])
         open_deps = [other["deps"] for other in self.tasks.values() if other["status"] not in FINAL and other["target"]]
-        is_needed = any(name in {*deps}.union(*map(self.leaves, deps)) for deps in open_deps)
+        is_needed = any(name in set().union(*map(self.replacements, deps)) for deps in open_deps)
         return not is_to_land and is_replaced and not names_living_run and not is_needed
 
     def archive(self, names: Iterable[str]) -> None:
