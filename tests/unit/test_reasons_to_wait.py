@@ -1,0 +1,488 @@
+"""Why no task is claimed or reviewed now: each reason names what it waits for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules.model import (
+    ArchiveSummary,
+    Discovery,
+    Event,
+    Reservation,
+    State,
+    Status,
+    Task,
+)
+from liza.rules.tasks import archiving, claims, forged_status, picking, planning, unclaimable
+from liza.rules.tasks.archiving import ArchiveTotals
+from liza.rules.tasks.picking import Evidence, LimitReached, NoTask, Pick
+from liza.rules.tasks.planning import Trigger
+from liza.rules.transitions import Invocation
+from tests.unit.boards import BASE, HEAD, NOW, agents, board, claimed, later, task, under_review, with_config
+
+S = Status
+NOBODY = Evidence()
+DEAD = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.1"}))
+RESERVED = Reservation(
+    agent="coder-2", run="coder-2.1", slot="s4", host="h", boot="b", pid=1, start="1", expires=NOW, previous_run=None
+)
+LOST = "which is archived and was not merged: ABANDONED"
+REVIEW: dict[str, Any] = {
+    "assigned_to": "coder-1", "worktree": "s1", "base_commit": BASE, "review_commit": HEAD, "run": "coder-1.1",
+}  # fmt: skip
+REJECTED: dict[str, Any] = {**REVIEW, "rejection_reason": "no tests\nat all"}
+CREW = agents("coder-1", "coder-2", runs=3)
+HELD = task(status=S.CLAIMED, lease_expires=later(60), **{**REVIEW, "review_commit": None})
+LAPSED = replace(HELD, lease_expires=NOW)
+
+
+def limited(state: State, most: int) -> State:
+    return with_config(state, slots=replace(state.config.slots, max=most))
+
+
+@pytest.mark.parametrize(
+    ("state", "agent", "evidence", "why"),
+    [
+        (board(task()), "coder-1", NOBODY, None),
+        (board(task()), "planner-1", NOBODY, "planner-1 is not a coder"),
+        (board(task()), "code-reviewer-1", NOBODY, "code-reviewer-1 is not a coder"),
+        (board(task(status=S.MERGED)), "coder-1", NOBODY, "it is MERGED"),
+        (board(task(reservation=RESERVED)), "coder-1", NOBODY, "coder-2 is taking it as coder-2.1"),
+        (board(HELD), "coder-1", NOBODY, "this agent has already claimed it"),
+        (board(HELD), "coder-2", DEAD, "coder-1 holds its lease until 12:01:00Z"),
+        (board(LAPSED), "coder-2", NOBODY, "its lease has expired, but the supervisor of coder-1 still runs"),
+        (
+            board(LAPSED), "coder-2", Evidence(offline=frozenset({"coder-1"})),
+            "its lease has expired, but the session coder-1.1 is not proved dead",
+        ),
+        (board(LAPSED), "coder-2", DEAD, None),
+        (board(task(depends_on=("a", "b")), task("a")), "coder-1", NOBODY, "it waits for a, b"),
+        (board(task(failed_by=("coder-1",))), "coder-1", NOBODY, "coder-1 has failed it before"),
+        (
+            board(task(status=S.REJECTED, history=(Event(time=NOW, event="reject"),), **REJECTED)), "coder-2", NOBODY,
+            "coder-1 is to fix it first",
+        ),
+        (
+            board(task(scope="")), "coder-1", NOBODY,
+            "it breaks a rule: task-1: scope is missing, wanted a value, because it is UNCLAIMED",
+        ),
+        (
+            limited(board(task(), task("a", worktree="s1"), task("b", reservation=RESERVED)), 2), "coder-1",
+            NOBODY, "all 2 slots are in use (config.slots.max)",
+        ),
+        (limited(board(task(), task("a", worktree="s1")), 2), "coder-1", NOBODY, None),
+        (limited(board(task(worktree="s1"), task("a", worktree="s2")), 1), "coder-1", NOBODY, None),
+    ],
+)  # fmt: skip
+def test_a_task_is_not_claimed_for_one_reason(state: State, agent: str, evidence: Evidence, why: str | None) -> None:
+    assert picking.claim_obstacle(state, state.tasks[0], agent, NOW, evidence) == why
+
+
+def test_a_lapsed_claim_is_taken_over_when_its_session_is_over() -> None:
+    state, _ = claimed(board(task(), agents=CREW))
+    past = later(301)
+    dead = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.4"}))
+    assert picking.claim_obstacle(state, state.tasks[0], "coder-2", past, dead) is None
+    assert picking.claim_obstacle(state, state.tasks[0], "coder-2", later(299), dead) is not None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "agent", "evidence", "why"),
+    [
+        (task(status=S.READY_FOR_REVIEW, **REVIEW), "code-reviewer-1", DEAD, None),
+        (task(status=S.READY_FOR_REVIEW, **REVIEW), "coder-2", DEAD, "coder-2 is not a code-reviewer"),
+        (task(), "code-reviewer-1", DEAD, "it is UNCLAIMED"),
+        (task(status=S.READY_FOR_REVIEW, review="human", **REVIEW), "code-reviewer-1", DEAD, "a person reviews it"),
+        (
+            task(status=S.READY_FOR_REVIEW, reviewing_by="code-reviewer-2", review_run="code-reviewer-2.1", **REVIEW),
+            "code-reviewer-1", DEAD, "code-reviewer-2 is reviewing it",
+        ),
+        (
+            task(status=S.READY_FOR_REVIEW, reviewing_by="code-reviewer-2", review_run="code-reviewer-2.1", **REVIEW),
+            "code-reviewer-1", replace(DEAD, abandoned=frozenset({"code-reviewer-2.1"})), None,
+        ),
+        (
+            task(status=S.READY_FOR_REVIEW, **{**REVIEW, "assigned_to": "code-reviewer-1"}), "code-reviewer-1", DEAD,
+            "code-reviewer-1 wrote it",
+        ),
+        (
+            task(status=S.READY_FOR_REVIEW, **REVIEW), "code-reviewer-1", NOBODY,
+            "its author's session coder-1.1 is not over",
+        ),
+        (task(status=S.READY_FOR_REVIEW, **{**REVIEW, "run": None}), "code-reviewer-1", NOBODY, None),
+    ],
+)  # fmt: skip
+def test_a_review_is_not_claimed_for_one_reason(waiting: Task, agent: str, evidence: Evidence, why: str | None) -> None:
+    assert picking.review_obstacle(waiting, agent, evidence) == why
+
+
+@pytest.mark.parametrize(
+    ("state", "busy"),
+    [
+        (board(task()), None),
+        (board(HELD), "task-1"),
+        (board(replace(HELD, assigned_to="coder-2")), None),
+        (board(task(reviewing_by="coder-1")), "the review of task-1"),
+        (board(task(reservation=replace(RESERVED, agent="coder-1"))), "taking task-1"),
+        (board(task(reservation=RESERVED)), None),
+        (replace(board(), planning=replace(board().planning, run="coder-1.2")), "planning"),
+        (replace(board(), planning=replace(board().planning, run="coder-11.2")), None),
+    ],
+)
+def test_an_agent_is_busy_with_one_thing(state: State, busy: str | None) -> None:
+    assert picking.occupation(state, "coder-1") == busy
+    if busy is not None:
+        assert picking.pick_task(state, "coder-1", NOW, NOBODY) == NoTask(why=f"coder-1 is busy with {busy}")
+        assert picking.pick_review(state, "coder-1", NOBODY) == NoTask(why=f"coder-1 is busy with {busy}")
+
+
+def test_no_task_is_told_with_the_first_three_reasons() -> None:
+    waiting = [task(name, depends_on=("x",)) for name in "abcd"]
+    assert picking.pick_task(board(*waiting, task("x", S.DRAFT)), "coder-1", NOW, NOBODY) == NoTask(
+        why="a: it waits for x; b: it waits for x; c: it waits for x"
+    )
+    assert picking.pick_task(board(), "coder-1", NOW, NOBODY) == NoTask(why="no task is claimable")
+    assert picking.pick_review(board(task()), "code-reviewer-1", NOBODY) == NoTask(why="no task is ready for review")
+    reviews = [task(name, S.READY_FOR_REVIEW, **{**REVIEW, "worktree": name}) for name in "abcd"]
+    assert picking.pick_review(board(*reviews), "code-reviewer-1", NOBODY).why == "; ".join(  # type: ignore[union-attr]
+        f"{name}: its author's session coder-1.1 is not over" for name in "abc"
+    )
+    over = replace(board(task()), goal=replace(board().goal, status="COMPLETED"))
+    assert picking.pick_task(over, "coder-1", NOW, NOBODY) == NoTask(why="the goal is COMPLETED")
+
+
+def test_reviews_are_taken_by_priority_and_then_the_longest_waiting_first() -> None:
+    def waiting(name: str, priority: int, at: float) -> Task:
+        history = (Event(time=later(at), event="submit"),)
+        return task(name, S.READY_FOR_REVIEW, priority=priority, history=history, **{**REVIEW, "worktree": name})
+
+    state = board(waiting("late", 2, 9), waiting("early", 2, 1), waiting("first", 1, 20))
+    order = []
+    while state.tasks:
+        pick = picking.pick_review(state, "code-reviewer-1", DEAD)
+        assert isinstance(pick, Pick)
+        order.append(pick.task.id)
+        state = replace(state, tasks=tuple(one for one in state.tasks if one.id != pick.task.id))
+    assert order == ["first", "early", "late"]
+
+
+@pytest.mark.parametrize(
+    ("iteration", "most", "text"),
+    [
+        (0, 1, None), (1, 1, "its only try is used up"), (2, 1, "2 tries are used up, and 1 was allowed"),
+        (2, 3, None), (3, 3, "3 tries of at most 3 are used up"), (4, 3, "4 tries are used up, and 3 were allowed"),
+    ],
+)  # fmt: skip
+def test_a_limit_is_told_with_what_was_allowed(iteration: int, most: int, text: str | None) -> None:
+    state = board(task(status=S.REJECTED, iteration=iteration, max_iterations=most, **REJECTED), agents=CREW)
+    assert picking.limit_reached(state, state.tasks[0]) == text
+    pick = picking.pick_task(state, "coder-1", NOW, NOBODY)
+    if text is None:
+        assert pick == Pick(task=state.tasks[0])
+    else:
+        assert pick == LimitReached(task=state.tasks[0], reason=f"{text}; it was rejected: no tests")
+
+
+@pytest.mark.parametrize(
+    ("fields", "preferred", "slot"),
+    [
+        ({"worktree": "s9"}, ("s2",), "s9"),
+        ({}, (), "s2"),
+        ({}, ("s1", "s7", "s8"), "s7"),
+        ({}, ("main", "s0", "x1"), "s2"),
+    ],
+)
+def test_a_slot_is_the_tasks_own_or_one_that_its_agent_used_or_the_first_free_one(
+    fields: dict[str, str], preferred: tuple[str, ...], slot: str
+) -> None:
+    state = board(task(**fields), task("a", worktree="s1"), task("b", reservation=RESERVED), task("c", worktree="s3"))
+    assert picking.free_slot(state, state.tasks[0], preferred) == slot
+    assert picking.used_slots(state, but="a") == frozenset({"s3", "s4", *fields.values()})
+
+
+URGENT = Discovery(
+    id="d-1", by="coder-1", during="t", created=NOW, description="on fire", urgency="immediate", severity="high"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "trigger"),
+    [
+        (
+            board(),
+            Trigger(name=planning.WakeTrigger.INITIAL_PLANNING, ids=(), facts="a goal", version=("a goal",)),
+        ),
+        (
+            board(task(), discovered=(URGENT,)),
+            Trigger(name=planning.WakeTrigger.IMMEDIATE_DISCOVERY, ids=("d-1",), facts="on fire"),
+        ),
+        (
+            board(task(status=S.BLOCKED, blocked_reason="which?", history=(Event(time=NOW, event="block"),))),
+            Trigger(name=planning.WakeTrigger.BLOCKED_TASKS, ids=("task-1",), facts="task-1: which?", version=("1",)),
+        ),
+        (
+            board(task(status=S.BLOCKED, blocked_reason="no", failed_by=("coder-1", "coder-2"))),
+            Trigger(
+                name=planning.WakeTrigger.HYPOTHESIS_EXHAUSTION, ids=("task-1",), facts="task-1: no", version=("0",)
+            ),
+        ),
+        (
+            board(task(status=S.INTEGRATION_FAILED, assigned_to="coder-2", failed_by=("coder-1", "coder-2"))),
+            Trigger(
+                name=planning.WakeTrigger.INTEGRATION_FAILED, ids=("task-1",),
+                facts="task-1: coder-1 and coder-2 failed it",
+            ),
+        ),
+        (
+            replace(
+                board(task(status=S.MERGED), archived=ArchiveSummary(counts={"MERGED": 2, "ABANDONED": 1})),
+                sprint=replace(board().sprint, status="IN_PROGRESS"),
+            ),
+            Trigger(
+                name=planning.WakeTrigger.SPRINT_COMPLETE, ids=(), facts="3 of 4 merged", version=("3", "4")
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_a_planner_is_woken_for_each_reason_with_its_facts(state: State, trigger: Trigger) -> None:
+    assert planning.find_triggers(state) == (trigger,)
+    assert planning.next_trigger(state) == trigger
+    planned, run = planning.claim_planning(state, "planner-1", NOW)
+    assert planned.planning == replace(
+        state.planning, run=run, trigger=trigger.name.value, ids=trigger.ids, fingerprint=trigger.fingerprint, count=1,
+        lease_expires=NOW + timedelta(seconds=300),
+    )  # fmt: skip
+    assert planning.next_trigger(planned) == f"planner-1.1 is planning {trigger.name}"
+    assert planning.undo_planning_claim(planned, run).planning == replace(
+        planned.planning, run=None, trigger=None, ids=(), lease_expires=None, count=0
+    )
+    assert planning.undo_planning_claim(planned, "planner-1.9") is planned
+    assert planning.end_planning(planned, "planner-1.9") is planned
+    if trigger.name is not planning.WakeTrigger.SPRINT_COMPLETE:
+        twice = planning.claim_planning(planning.end_planning(planned, run), "planner-1", NOW)[0]
+        assert twice.planning.count == 2
+        stuck = planning.end_planning(twice, "planner-1.2")
+        about = f" ({', '.join(trigger.ids)})" if trigger.ids else ""
+        assert planning.next_trigger(stuck) == (
+            f"{planning.WAKE_REASONS[trigger.name]}{about}, and 2 planning sessions changed nothing: "
+            "it waits for a person"
+        )
+
+
+def test_the_goal_is_complete_when_a_planner_adds_nothing_to_a_complete_sprint() -> None:
+    running = replace(board(task(status=S.MERGED)), sprint=replace(board().sprint, status="IN_PROGRESS"))
+    planned, run = planning.claim_planning(running, "planner-1", NOW)
+    over = planning.end_planning(planned, run)
+    assert (over.goal.status, over.sprint.status) == ("COMPLETED", "COMPLETED")
+    added = replace(planned, tasks=(*planned.tasks, task("new")))
+    still = planning.end_planning(added, run)
+    assert (still.goal.status, still.sprint.status) == ("IN_PROGRESS", "IN_PROGRESS")
+    assert planning.is_crew_done(over, True)
+    assert [planning.is_crew_done(running, has_planner) for has_planner in (True, False)] == [False, True]
+    assert not planning.is_crew_done(added, False)
+    assert not planning.is_crew_done(board(), False)
+    assert planning.is_crew_done(board(archived=ArchiveSummary(counts={"MERGED": 1})), False)
+
+
+@pytest.mark.parametrize(
+    ("task_fields", "roles", "missing"),
+    [
+        ({}, {"planner"}, {"coder": ("task-1",)}),
+        ({}, {"coder"}, {}),
+        ({"status": S.READY_FOR_REVIEW}, {"coder"}, {"code-reviewer": ("task-1",)}),
+        ({"status": S.READY_FOR_REVIEW, "review": "human"}, {"coder"}, {}),
+        ({"status": S.REJECTED}, set(), {"coder": ("task-1",)}),
+        ({"status": S.APPROVED}, set(), {}),
+        ({"depends_on": ("x",)}, set(), {}),
+    ],
+)
+def test_roles_that_tasks_wait_for(
+    task_fields: dict[str, Any], roles: set[str], missing: dict[str, tuple[str, ...]]
+) -> None:
+    assert planning.find_missing_roles(board(task(**task_fields)), frozenset(roles)) == missing
+
+
+@pytest.mark.parametrize(
+    ("fields", "roles", "continues", "stalled"),
+    [
+        ({}, {"coder"}, True, False),
+        ({}, {"code-reviewer"}, False, True),
+        ({}, set(), False, True),
+        ({"failed_by": ("coder-1", "coder-2")}, {"coder"}, False, False),
+        ({"depends_on": ("x",)}, {"coder"}, False, False),
+        ({"status": S.BLOCKED}, {"coder"}, False, False),
+        ({"status": S.BLOCKED}, {"code-reviewer"}, False, True),
+        ({"status": S.DRAFT}, {"coder"}, False, False),
+        ({"status": S.APPROVED}, {"code-reviewer"}, True, False),
+        ({"status": S.APPROVED}, set(), False, True),
+        ({"status": S.APPROVED, "merge_hold": "no"}, {"coder"}, False, False),
+        ({"status": S.READY_FOR_REVIEW}, {"code-reviewer"}, True, False),
+        ({"status": S.READY_FOR_REVIEW, "review": "human"}, {"code-reviewer"}, False, True),
+        ({"status": S.MERGED}, {"coder"}, False, False),
+    ],
+)
+def test_a_crew_continues_what_its_roles_can_do(
+    fields: dict[str, Any], roles: set[str], continues: bool, stalled: bool
+) -> None:
+    state = board(task(**fields), agents=CREW)
+    assert planning.can_continue(state, frozenset(roles)) is continues
+    assert planning.find_stalled_tasks(state, frozenset(roles)) == (("task-1",) if stalled else ())
+
+
+def test_a_crew_with_a_planner_has_always_somebody_who_can_plan() -> None:
+    state = board(task(status=S.BLOCKED, blocked_reason="x"))
+    assert planning.can_continue(state, frozenset({"planner"}))
+    assert not planning.can_continue(board(task()), frozenset({"planner"}))
+    assert planning.current_planner(state) is None
+    planned, _ = planning.claim_planning(state, "planner-1", NOW)
+    assert planning.current_planner(planned) == "planner-1"
+    planning.require_planner(planned, "planner-1.1")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "archived", "reasons"),
+    [
+        ((task(), task("b", depends_on=("task-1",))), {}, {}),
+        ((task(depends_on=("x",)),), {}, {"task-1": "x, which is not on the board"}),
+        ((task(depends_on=("x",)),), {"x": S.MERGED}, {}),
+        ((task(depends_on=("x",)),), {"x": S.ABANDONED}, {"task-1": f"x, {LOST}"}),
+        ((task(depends_on=("a",)), task("a", S.ABANDONED)), {}, {"task-1": "a, which is ABANDONED"}),
+        (
+            (task(depends_on=("b",)), task("b", depends_on=("a",)), task("a", S.ABANDONED)), {},
+            {"b": "a, which is ABANDONED", "task-1": "b, which can never be claimed itself"},
+        ),
+        (
+            (task(depends_on=("a",)), task("a", S.SUPERSEDED, superseded_by=("c",)), task("c", S.ABANDONED)), {},
+            {"task-1": "a, which is SUPERSEDED"},
+        ),
+        ((task(depends_on=("a",)), task("a", S.SUPERSEDED, superseded_by=("c",)), task("c")), {}, {}),
+        ((task(depends_on=("a",)), task("a", S.SUPERSEDED)), {}, {"task-1": "a, which is SUPERSEDED"}),
+        ((task(status=S.MERGED, depends_on=("x",)),), {}, {}),
+    ],
+)  # fmt: skip
+def test_a_task_that_can_never_be_claimed_names_what_it_depends_on(
+    tasks: tuple[Task, ...], archived: dict[str, Status], reasons: dict[str, str]
+) -> None:
+    assert unclaimable.find_unclaimable(board(*tasks, archived=ArchiveSummary(outcomes=archived))) == reasons
+
+
+@pytest.mark.parametrize(
+    ("fields", "waits"),
+    [
+        ({"failed_by": ("coder-1", "coder-2")}, True),
+        ({"failed_by": ("coder-1",)}, False),
+        ({}, False),
+        ({"failed_by": ("coder-1", "coder-2"), "status": S.BLOCKED}, False),
+    ],
+)
+def test_a_task_that_every_coder_failed_waits_for_another_one(fields: dict[str, Any], waits: bool) -> None:
+    state = board(task(**fields), agents={**CREW, **agents("planner-1")})
+    assert unclaimable.failed_by_every_coder(state, state.tasks[0]) is waits
+    assert not unclaimable.failed_by_every_coder(board(task(**fields)), task(**fields))
+    if waits:
+        text = unclaimable.waits_for_coder_text(state.tasks[0])
+        assert text == "task-1 waits for another coder: coder-1, coder-2 failed it before"
+
+
+def test_totals_of_the_archive_never_lose_what_was_counted() -> None:
+    totals = ArchiveTotals(statuses={"MERGED": 2, "ABANDONED": 0}, verdicts={"approve": 3, "reject": 1})
+    state = archiving.with_totals(board(), totals)
+    assert state.archived == ArchiveSummary(counts={"MERGED": 2}, verdicts={"approve": 3, "reject": 1})
+    assert archiving.with_totals(state, totals) is state
+    lowest = ArchiveTotals(statuses={"MERGED": 1, "SUPERSEDED": 4}, verdicts={"reject": 5})
+    assert archiving.at_least(totals, lowest) == ArchiveTotals(
+        statuses={"MERGED": 2, "SUPERSEDED": 4}, verdicts={"approve": 3, "reject": 5}
+    )
+    history = tuple(Event(time=NOW, event=event) for event in ("reject", "approve", "claim"))
+    assert archiving.totals_of([task(status=S.MERGED, history=history), task("b", S.ABANDONED)]) == ArchiveTotals(
+        statuses={"MERGED": 1, "ABANDONED": 1}, verdicts={"reject": 1, "approve": 1}
+    )
+
+
+def test_a_move_to_the_archive_adds_to_its_totals_and_keeps_the_outcomes_that_tasks_name() -> None:
+    closed = [task("a", S.MERGED), task("b", S.SUPERSEDED, superseded_by=("a",)), task("c", S.ABANDONED)]
+    state = board(
+        *closed, task("open", depends_on=("a", "b", "old")), archived=ArchiveSummary(outcomes={"old": S.MERGED})
+    )
+    moved = archiving.move_to_archive(state, closed, ArchiveTotals(statuses={"MERGED": 1}, verdicts={"reject": 2}))
+    assert [one.id for one in moved.tasks] == ["open"]
+    assert moved.archived == ArchiveSummary(
+        counts={"ABANDONED": 1, "MERGED": 2, "SUPERSEDED": 1}, verdicts={"reject": 2},
+        outcomes={"a": S.MERGED, "b": S.MERGED, "old": S.MERGED},
+    )  # fmt: skip
+
+
+def test_a_closed_task_is_as_old_as_its_last_event() -> None:
+    events = (Event(time=later(1), event="add"), Event(time=later(5), event="merge"))
+    assert archiving.closed_at(task(history=events)) == later(5)
+    assert archiving.closed_at(task()) == NOW
+    assert archiving.closed_at(replace(task(), created=None)).year == 1970
+
+
+@pytest.mark.parametrize(
+    ("task_id", "restorable"), [("task-1", True), ("none", False), ("forged", False), ("taken", False)]
+)
+def test_a_task_is_restored_from_a_board_that_explains_it(task_id: str, restorable: bool) -> None:
+    merge = (Event(time=NOW, event="merge"),)
+    state = board(task(), task("forged", history=merge), task("taken", reservation=RESERVED))
+    expected = state.task(task_id) if restorable else None
+    assert forged_status.get_restorable_task(state, task_id) == expected
+
+
+def test_a_restored_claim_is_released_if_its_coder_has_other_work_by_now() -> None:
+    earlier = claimed(board(task(), agents=CREW))[0].tasks[0]
+    forged = replace(earlier, status=S.MERGED)
+    state = board(forged, task("other"), agents=CREW)
+    back = forged_status.restore_task(state, replace(earlier, merging=None), 7, "human:ann", later(5)).tasks[0]
+    assert (back.status, back.assigned_to, back.history[-1]) == (
+        S.CLAIMED,
+        "coder-1",
+        Event(
+            time=later(5), event="restore", agent="human:ann",
+            detail="MERGED was written onto the board; as in revision 7 again",
+        ),
+    )  # fmt: skip
+    busy, _ = claimed(state, "other", "coder-1")
+    freed = forged_status.restore_task(busy, earlier, 7, "human:ann", later(5)).tasks[0]
+    assert (freed.status, freed.assigned_to, freed.history[-1].event) == (S.UNCLAIMED, None, "release")
+    with pytest.raises(claims.Refused) as refusal:
+        forged_status.restore_task(board(task()), task(), 7, "human:ann", NOW)
+    assert str(refusal.value) == "task-1 is UNCLAIMED, and its history says how it got there"
+    assert refusal.value.hint == "liza task show task-1"
+
+
+def test_a_restored_review_keeps_its_reviewer() -> None:
+    before, _, _ = under_review(board(task(), agents=agents("coder-1", "code-reviewer-1")))
+    earlier = before.tasks[0]
+    assert forged_status.restore_command("t") == "liza restore --task t"
+    forged = before.with_task(replace(earlier, status=S.MERGED))
+    assert forged_status.forgery_reason(forged, forged.tasks[0]) == (
+        "nothing in its history led there: the last step was 'claim review'"
+    )
+    assert forged_status.restore_task(forged, earlier, 1, "human:me", NOW).tasks[0].reviewing_by == "code-reviewer-1"
+
+
+def test_the_first_note_of_a_takeover_says_from_whom_and_why() -> None:
+    invocation = Invocation(now=NOW, by="coder-2")
+    assert invocation.run is None
+    lapsed = claims.takeover_reason(LAPSED, "coder-2", NOBODY)
+    assert lapsed == (
+        "taken over from coder-1: its lease expired at 2026-01-01 12:00:00Z, no supervisor of coder-1 runs, "
+        "and no session of it lives"
+    )
+    rejected = task(status=S.REJECTED, **REJECTED)
+    assert claims.takeover_reason(rejected, "coder-1", NOBODY) is None
+    assert claims.takeover_reason(task(), "coder-1", NOBODY) is None
+    assert claims.takeover_reason(rejected, "coder-2", DEAD) == (
+        "taken over from coder-1: no supervisor of coder-1 runs"
+    )
+    assert claims.takeover_reason(replace(rejected, failed_by=("coder-1",)), "coder-2", NOBODY) == (
+        "taken over from coder-1: coder-1 failed it"
+    )
+    assert claims.takeover_reason(rejected, "coder-2", NOBODY) == (
+        "taken over from coder-1: coder-1 did not fix it within config.lease_duration"
+    )
