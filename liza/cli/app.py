@@ -84,6 +84,9 @@ def build_app() -> Any:
     ) -> None:
         """Coordinate AI coding agents that work on one git repository at the same time.
 
+        Begin with `liza demo`, or in a repository: `liza doctor`, `liza init "what you want"`, `liza up`. `liza status`
+        shows what waits for you, each with a command. `liza explain` says what it means.
+
         Each command has --help and --json, and prints its data on stdout.
         """
         if ctx.invoked_subcommand is None:

@@ -65,20 +65,20 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "Start",
         (
-            "init",
             "demo",
             "doctor",
-            "bug-report",
+            "init",
+            "up",
+            "start",
+            "down",
             "programs list",
             "programs check",
             "programs show",
             "programs trust",
             "programs accounts",
-            "up",
-            "start",
             "run",
-            "down",
             "serve",
+            "bug-report",
         ),
     ),
     (
@@ -137,7 +137,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         "Agents' own",
         ("ready", "submit", "verdict", "block", "handoff", "report", "heartbeat", "exit", "hook"),
     ),
-    ("The file", ("archive", "gc", "edit", "config get", "config set", "lock", "restore")),
+    ("The board", ("archive", "gc", "edit", "config get", "config set", "lock", "restore")),
 )
 
 LONG_COMMANDS: Final = frozenset(

@@ -139,7 +139,7 @@ def hold(crew: Crew, task_id: str, reason: str) -> Result:
 
 
 def release(crew: Crew, task_id: str) -> Result:
-    """Let a held task be merged again. Raises Refused."""
+    """End the hold of a task, so that it can be merged. Raises Refused."""
     return _change(crew, task_id, f"{task_id} is not held", merge_queue.release)
 
 

@@ -588,7 +588,7 @@ def test_a_program_that_is_not_installed_stops_up_at_once(crew: Path) -> None:
 
 def test_help_stands_under_headings_and_each_command_has_an_example(tmp_path: Path) -> None:
     text = ok(["--help"], tmp_path)
-    for heading in ("Start:", "Look:", "Steer:", "Agents' own:", "The file:"):
+    for heading in ("Start:", "Look:", "Steer:", "Agents' own:", "The board:"):
         assert heading in text
     assert ok([], tmp_path) == text
     assert "Example:" in ok(["claim", "--help"], tmp_path)

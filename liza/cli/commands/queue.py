@@ -53,7 +53,7 @@ def hold(
 
 @declare_command(app, "release", "liza queue release invoice-model")
 def release(task_id: TaskArgument, as_json: JsonOption = False) -> None:
-    """Let a held task be merged again."""
+    """End the hold of a task, so that it can be merged."""
     from liza.verbs import queue as verbs
 
     printing.print_result(verbs.release(find_crew(), task_id), as_json)

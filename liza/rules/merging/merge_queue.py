@@ -108,7 +108,7 @@ def hold(state: State, task_id: str, reason: str) -> State:
 
 
 def release(state: State, task_id: str) -> State:
-    """Let a held task be merged again. A task that is not held is left as it is. Raises Refused."""
+    """End the hold of a task, so that it can be merged. A task that is not held is left as it is. Raises Refused."""
     return state.with_task(replace(get_task(state, task_id), merge_hold=None))
 
 
