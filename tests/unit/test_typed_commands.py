@@ -82,3 +82,24 @@ def test_a_command_that_does_not_exist_is_found() -> None:
 def test_every_command_that_a_message_names_exists_with_its_options() -> None:
     complaints = [(where, command, text) for where, command in named_commands() if (text := complaint(command))]
     assert complaints == []
+
+
+def page_commands() -> Iterator[tuple[str, str]]:
+    """Page and text of each command in backticks or in a block of code. The changelog names commands of earlier days."""
+    root = ROOT.parent
+    for pattern in ("*.md", "contracts/*.md", "specs/**/*.md", ".liza.example/*.md"):
+        for page in sorted(root.glob(pattern)):
+            if page.name != "CHANGELOG.md":
+                text = page.read_text(encoding="utf-8")
+                commands = re.findall(r"`(liza [a-z][^`\n]*)`", text)
+                for block in re.findall(r"^```.*?\n(.*?)^```", text, re.M | re.S):
+                    commands += re.findall(r"^\s*(?:\$ )?(liza [a-z].*?)(?:\s+#.*)?$", block, re.M)
+                yield from (
+                    (str(page.relative_to(root)), re.split(r" && |; | \| ", command)[0]) for command in commands
+                )
+
+
+def test_every_command_that_a_page_names_exists_with_its_options() -> None:
+    commands = list(page_commands())
+    assert len(commands) > 500
+    assert [(page, command, text) for page, command in commands if (text := complaint(command))] == []

@@ -41,7 +41,7 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be freed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Free space below .liza: compress old run directories and old logs, delete files of dead writers.
+    """Free space below .liza: compress old run directories and old logs, delete files of crashed writers.
 
     A run is old if its agent has 20 newer ones, no open task names it and its session is over. The log of a merge is
     old a day after its last line, once its task is closed; logs up to 4 KB stay. Nothing is deleted that is not saved,

@@ -59,7 +59,10 @@ def set_(
     default: Annotated[bool, typer.Option("--default", help="Set it back to its default.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a setting of the board. Comments on the board stay. Only for people: the change counts as confirmed."""
+    """Change a setting of the board. Comments on the board stay. Only for people: the change counts as confirmed.
+
+    `liza config get` lists the names. A wrong value is answered with those that are allowed.
+    """
     from liza.verbs import config as verbs
 
     if (value is None) is not default:
