@@ -11,7 +11,7 @@ from liza.rules.formatting.counts import count_noun
 
 
 def gc(crew: Crew, dry_run: bool = False) -> Result:
-    """Compress old run directories and logs, and delete files of dead writers. Raises LizaError.
+    """Compress old run directories and logs, and delete files of crashed writers. Raises LizaError.
 
     ``dry_run``: change nothing; the sizes are those before the compression.
     """

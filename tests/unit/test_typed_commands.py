@@ -85,7 +85,7 @@ def test_every_command_that_a_message_names_exists_with_its_options() -> None:
 
 
 def page_commands() -> Iterator[tuple[str, str]]:
-    """Page and text of each command in backticks or in a block of code. The changelog names commands of earlier days."""
+    """Page and text of each command in backticks or in a block of code; not the changelog, which is about the past."""
     root = ROOT.parent
     for pattern in ("*.md", "contracts/*.md", "specs/**/*.md", ".liza.example/*.md"):
         for page in sorted(root.glob(pattern)):

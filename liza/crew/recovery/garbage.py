@@ -1,4 +1,4 @@
-"""What can be freed below `.liza`: old run directories, old logs, temporary files of dead writers.
+"""What can be freed below `.liza`: old run directories, old logs, temporary files of crashed writers.
 
 Run directories and logs are compressed first. What a living process uses stays.
 """
