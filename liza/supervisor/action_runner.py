@@ -30,6 +30,7 @@ from liza.rules.merging import epic_rules
 from liza.rules.model import FailedCheck
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setup_failures
+from liza.rules.reports.narration import LIZA
 from liza.rules.sessions import actions, model_silence
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
 from liza.rules.sessions.session_facts import JobKind
@@ -187,6 +188,9 @@ class ActionRunner:
                 descriptors=(turn,),
             )
             self.memory.job = jobs.start_job(spec, self.post)
+            if state.config.integration_command:
+                # Without this line nothing is shown between the approval and the merge, which can be minutes.
+                self.notify(f"{LIZA}  merge of {subject} runs: {state.config.integration_command}")
 
     def pass_on_merge_turn(self, action: actions.Action) -> None:
         """Wake the other supervisors if a merge is due after this one's merger and ``action`` does not start it.

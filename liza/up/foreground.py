@@ -147,7 +147,20 @@ def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     if others:
         # Another person's `liza up` may have started them: they are not stopped here.
         return f"stopped, but {', '.join(others)} goes on: `liza watch --heal` or another command started it: liza down"
+    step = _landing_step(crew, options)
+    if step is not None:
+        return f"all stopped. Accept the result: {step}"
     return f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.restart_command()}"
+
+
+def _landing_step(crew: Crew, options: UpOptions) -> str | None:
+    """Command that merges what the crew has done, if every task is done; None if not, or if it cannot be read."""
+    try:
+        state = crew.board.read()
+        ahead = find_commits_ahead(crew, state) if is_crew_done(state, options.planners > 0) else None
+    except (LizaError, OSError):
+        return None
+    return ahead.next if ahead is not None and ahead.commits else None
 
 
 class ExitWatch:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from liza.crew.crew import find_crew
+from liza.rules.history_events import HistoryEvent
+from liza.verbs.sentence_task import add_sentence_task
 from tests.journeys.crews import APPROVE, WORK, begun
 
 
@@ -27,6 +32,21 @@ esac
         assert "show-the-due-date merged" in shown
         assert "comes from one sentence of a person" in (crew.notes / "review").read_text()
         assert (crew.paths.specs / "show-the-due-date.md").is_file()
+        assert "Accept the result: liza land --merge" in " ".join(shown.split())
+        # A task that the coder of an earlier start failed is done by another one.
+        ours = find_crew(crew.root)
+        added = add_sentence_task(ours, "Show the total")
+        with ours.change("human", HistoryEvent.EDIT, added.task) as tx:
+            task = tx.state.task("show-the-total")
+            assert task is not None
+            tx.state = tx.state.with_task(replace(task, failed_by=("coder-1",)))
+        assert crew.json("status")["up"] == f"liza up --planners 0 --coders 2 --program {program}"
+        crew.prepare("config", "set", "integration_command", "test -f README.md")
+        shown = crew.liza("start", "Show the total", "--program", program)
+        assert crew.status("show-the-total") == "MERGED"
+        assert "waits for another coder" not in shown
+        begun_merge = shown.index("liza            merge of show-the-total runs: test -f README.md")
+        assert begun_merge < shown.index("show-the-total merged as")
         assert crew.living() == []
     finally:
         crew.clean()

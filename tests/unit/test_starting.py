@@ -8,9 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules.errors import UsageError
-from liza.rules.model import Agent, Goal, State
+from liza.rules.model import Agent, Goal, State, Status
 from liza.rules.reports.up_command import format_up_command, restart_command_for, up_command_for
+from liza.rules.tasks.unclaimable import first_able_coder
 from liza.up.start import UpOptions, parse_programs
+from tests.unit.boards import task
 
 MINE, OTHER = "script:./agent.sh --fast", "codex"
 
@@ -72,6 +74,15 @@ def test_without_an_agent_in_need_the_whole_crew_is_started_as_after_it_was_stop
     assert up_command_for(state) == f"liza up --planners 0 --coders 2 --program '{MINE}'"
     assert up_command_for(state) == restart_command_for(state, ["coder-1", "coder-2", "code-reviewer-1"])
     assert up_command_for(board()) == "liza up"
+
+
+def test_the_command_for_a_crew_whose_coders_have_all_failed_a_task_starts_another_coder() -> None:
+    state = replace(board(coder_1=MINE, code_reviewer_1=MINE), tasks=(task("t", Status.UNCLAIMED),))
+    assert "--coders" not in up_command_for(state)
+    failed = task("t", Status.UNCLAIMED, failed_by=("coder-1",))
+    state = state.with_task(failed)
+    assert up_command_for(state) == f"liza up --planners 0 --coders 2 --program '{MINE}'"
+    assert (first_able_coder(failed), first_able_coder(replace(failed, failed_by=("coder-2",)))) == (2, 1)
 
 
 @pytest.mark.parametrize("word", ["", "coder=", "coder-2=", "="])

@@ -312,6 +312,7 @@ def start(
     """
     from liza.crew.crew import find_crew_or_none
     from liza.rules.reports.sentence_text import check_sentence
+    from liza.rules.tasks.unclaimable import first_able_coder
     from liza.up import start as crews
     from liza.verbs.init import InitOptions
     from liza.verbs.init import init as init_crew
@@ -325,10 +326,17 @@ def start(
         say = _print_nothing if as_json else _print_fact
         init_crew(Path.cwd(), new_crew, say, _permissions_question(as_json))
         crew = find_crew()
-    options = crews.UpOptions(
-        planners=0, program=default_program, programs=programs, terminal=terminal, exit_when_done=True
-    )
     added = add_sentence_task(crew, sentence)
+    task = crew.board.read().task(str(added.task))
+    options = crews.UpOptions(
+        planners=0,
+        # An earlier coder may have failed the task: it is not given to that one again.
+        coders=first_able_coder(task) if task is not None else 1,
+        program=default_program,
+        programs=programs,
+        terminal=terminal,
+        exit_when_done=True,
+    )
     steps = _Steps(as_json)
     steps("", added.message, crew.clock.now())
     if all(map(crew.is_supervised, options.agents())):

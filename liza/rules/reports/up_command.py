@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from liza.rules.model import State
 from liza.rules.paths import ROLES
 from liza.rules.statuses import AgentStatus
+from liza.rules.tasks.unclaimable import failed_by_every_coder
 
 _OPTIONS = {"planner": "--planners", "coder": "--coders", "code-reviewer": "--reviewers"}
 
@@ -21,11 +22,12 @@ def up_command_for(state: State, *agents: str) -> str:
 
     A supervisor that was killed leaves its agent with another status than OFFLINE. Without ``agents``, the command
     starts all agents that had a supervisor: the hint after `down` names those too. A role that never had a supervisor
-    is left out, once any other had one. Each agent gets the program that it ran last, if the board has it.
+    is left out, once any other had one. Each agent gets the program that it ran last, if the board has it. If a task
+    waits for another coder than those of the crew, the command for the whole crew starts one.
     """
     supervised = _supervised(state)
     crew = [name for name in supervised if state.agents[name].status != AgentStatus.OFFLINE]
-    return _format_with_roles(state, agents, [*agents, *crew] if agents else supervised)
+    return _format_with_roles(state, agents, [*agents, *crew] if agents else [*supervised, *_needed_coder(state)])
 
 
 def _format_with_roles(state: State, agents: Collection[str], counted: Collection[str]) -> str:
@@ -58,9 +60,18 @@ def _highest_number(role: str, agents: Iterable[str]) -> int:
 
 def another_coder_command(state: State) -> str:
     """Return the command that starts one coder more than the board names."""
-    number = next(number for number in range(1, len(state.agents) + 2) if f"coder-{number}" not in state.agents)
-    agents = [f"coder-{number}"]
+    agents = [_next_coder(state)]
     return _format_with_roles(state, agents, agents)
+
+
+def _needed_coder(state: State) -> list[str]:
+    """Return the coder that a crew of its present size lacks for some task; empty if it lacks none."""
+    return [_next_coder(state)] if any(failed_by_every_coder(state, task) for task in state.tasks) else []
+
+
+def _next_coder(state: State) -> str:
+    number = next(number for number in range(1, len(state.agents) + 2) if f"coder-{number}" not in state.agents)
+    return f"coder-{number}"
 
 
 def format_up_command(counts: Mapping[str, int | str], programs: Mapping[str, str], *, terminal: bool = False) -> str:

@@ -41,6 +41,11 @@ def failed_by_every_coder(state: State, task: Task) -> bool:
     return bool(coders) and coders <= set(task.failed_by)
 
 
+def first_able_coder(task: Task) -> int:
+    """Return the lowest number of a coder that has not failed the task."""
+    return next(number for number in range(1, len(task.failed_by) + 2) if f"coder-{number}" not in task.failed_by)
+
+
 def waits_for_coder_text(task: Task) -> str:
     """Return the message for a task that every coder of the crew has failed."""
     return f"{task.id} waits for another coder: {', '.join(task.failed_by)} failed it before"
