@@ -182,3 +182,18 @@ def test_the_person_is_asked_about_permissions_after_the_checks_and_not_again_by
     assert find_crew(repo).board.read().config.permissions == "confined"
     ask(InitOptions("A goal"))
     assert asked == ["claude"]
+
+
+def test_a_submodule_on_this_machine_that_git_refuses_names_the_setting_that_allows_it(
+    repo: Path, tmp_path: Path
+) -> None:
+    library = tmp_path / "library"
+    git(tmp_path, "init", "-q", str(library))
+    git(library, "commit", "-q", "--allow-empty", "-m", "first")
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "lib")
+    git(repo, "commit", "-q", "-m", "library")
+    with pytest.raises(Refused, match="transport 'file' not allowed") as refused:
+        init(repo, InitOptions("A goal"))
+    assert refused.value.hint == "git config --global protocol.file.allow always; liza init 'A goal'"
+    subprocess.run(refused.value.hint.partition("; ")[0], shell=True, check=True)
+    init(repo, InitOptions("A goal"))

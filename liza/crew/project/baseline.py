@@ -15,7 +15,7 @@ from liza.repo.runner import Git
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Missing, Refused
 from liza.rules.model import TestProof
-from liza.rules.project import clean_environment, project_kinds, test_proof
+from liza.rules.project import clean_environment, project_kinds, setup_failures, test_proof
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
 from liza.rules.value_classes import Value, replace
@@ -167,7 +167,9 @@ def _report_setup(outcome: commands.CommandOutcome | None, setup: ProjectCommand
         if missing:
             text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup.text}"
             raise Missing(text, 'liza init "…" --setup CMD')
-        raise Refused(f"set-up fails on integration: {setup.text}\n{outcome.tail()}", 'liza init "…" --setup CMD')
+        first = setup_failures.suggest_before_init(outcome.tail())
+        hint = f'{first}; liza init "…"' if first else 'liza init "…" --setup CMD'
+        raise Refused(f"set-up fails on integration: {setup.text}\n{outcome.tail()}", hint)
     say("set-up", f"{setup.text}: {outcome.seconds:.0f} s ok")
 
 

@@ -7,6 +7,7 @@ import shlex
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
+_REFUSED_FILE_URL = lazy_pattern(r"(?m)^fatal: transport 'file' not allowed$")
 _MISSING_COMMIT = lazy_pattern(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
 
 
@@ -24,6 +25,12 @@ class UnpushedSubmodule(Value):
         """Return the command that pushes the commit from the worktree of the task, to a branch named like it."""
         directory = f".worktrees/{task}/{self.path}"
         return shlex.join(["git", "-C", directory, "push", "origin", f"{self.commit}:refs/heads/task/{task}"])
+
+
+def suggest_before_init(output: str) -> str:
+    """Return the command that removes the cause which the output of a set-up names, or an empty text."""
+    # Since 2.38.1 git fetches no submodule from a path of this machine, unless the person allows it.
+    return "git config --global protocol.file.allow always" if _REFUSED_FILE_URL.search(output) else ""
 
 
 def find_unpushed_submodule(output: str) -> UnpushedSubmodule | None:
