@@ -64,10 +64,6 @@ def supervise(
         return _supervise(crew, agent, program, notify, options)
 
 
-_STATUS_EVENTS = {AgentStatus.STARTING: "start", AgentStatus.IDLE: "started", AgentStatus.OFFLINE: "leave"}
-"""Names of the revisions with which a supervisor writes a status of its agent."""
-
-
 class SupervisorOptions(Value):
     """The options of ``supervise``."""
 
@@ -143,7 +139,7 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str, *, terminal: 
         crash_points.point("supervisor", "registered")
         for repair in recover_crew(crew, agent):
             supervisor.notify(repair.message)
-        _set_status(crew, agent, AgentStatus.IDLE, program, tmux=terminal)
+        _end_start(crew, agent)
         exit_action = supervisor.run()
     except Exception as error:
         # If .liza was deleted, write no file: that would create .liza again.
@@ -183,8 +179,8 @@ def _lock_agent(crew: Crew, agent: str) -> Lock:
 
 
 def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str, *, tmux: bool) -> None:
-    """Write the agent's status to the board: STARTING, IDLE or OFFLINE."""
-    with crew.change(agent, _STATUS_EVENTS[status]) as tx:
+    """Write the agent's status (STARTING or OFFLINE) to the board."""
+    with crew.change(agent, "start" if status == AgentStatus.STARTING else "leave") as tx:
         state = claims.ensure_agent(tx.state, agent)
         now = crew.clock.now()
         until = claims.lease_expiry(state, now) if status != AgentStatus.OFFLINE else now
@@ -198,6 +194,17 @@ def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str, *, tm
             lease_expires=until,
         )
         tx.state = state.with_agent(agent, after)
+
+
+def _end_start(crew: Crew, agent: str) -> None:
+    """Make the agent IDLE if it is still STARTING: what it holds may have given it another status.
+
+    A heartbeat, and no revision: nothing follows from it.
+    """
+    with crew.board.heartbeat(agent) as tx:
+        record = tx.state.agents.get(agent)
+        if record is not None and record.status == AgentStatus.STARTING:
+            tx.state = tx.state.with_agent(agent, replace(record, status=AgentStatus.IDLE))
 
 
 def _terminal_name() -> str:
