@@ -1131,6 +1131,7 @@ TABLE: dict[str, Defence] = {
         (
             f"{WORKING}test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged",
             f"{WORKING}test_a_verdict_on_another_commit_lets_nothing_be_merged",
+            "tests/unit/test_merging.py::test_an_approved_task_that_was_dropped_is_not_merged_if_its_status_is_written_back",
         ),
     ),
     "no symbolic ref is followed": Defence(

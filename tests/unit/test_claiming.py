@@ -341,6 +341,8 @@ def test_a_takeover_that_is_not_confirmed_owns_nothing_and_is_not_blocked() -> N
         reserved, "task-1", run, outcome=SessionOutcome.CRASHED, detail="x", moved=False, now=later(302)
     )
     assert crashed is reserved
+    with pytest.raises(NotOwner, match="holds no task"):
+        claims.renew_lease(reserved, run, later(302))
     with pytest.raises(Refused, match=r"task-1 cannot be blocked: coder-2 is taking it as coder-2\.1"):
         coding.block_by_supervisor(reserved, "task-1", "10 tries are used up", later(302))
 

@@ -309,7 +309,7 @@ def renew_lease(state: State, run: str, now: datetime, context_usage: float | No
     percent = record.context_percent if context_usage is None else round(100 * context_usage)
     renewed = state.with_agent(agent, replace(record, heartbeat=now, lease_expires=until, context_percent=percent))
     for task in state.tasks:
-        if task.run == run and task.status is Status.CLAIMED:
+        if task.run == run and task.status is Status.CLAIMED and task.reservation is None:
             return renewed.with_task(replace(task, lease_expires=_later(until, task.lease_expires)))
         if task.review_run == run:
             return renewed.with_task(replace(task, review_lease_expires=_later(until, task.review_lease_expires)))
