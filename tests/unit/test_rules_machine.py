@@ -46,5 +46,6 @@ def test_thousands_of_verbs_agree_with_the_model() -> None:
     run_state_machine_as_test(seed(SEED)(CrewMachine), settings=many)
     if os.environ.get("LIZA_STATISTICS"):
         print(crew_machine.describe_statistics())
-    never = {name for name, _ in crew_machine.PLAYED if not crew_machine.PLAYED[name, "allowed"]}
-    assert EXAMPLES < 500 or never == set(), "each rule is allowed somewhere"
+    allowed = {name for name, result in crew_machine.PLAYED if result == "allowed"}
+    never = known_rules.find_rules() - known_rules.NOT_PLAYED.keys() - allowed
+    assert EXAMPLES < 3000 or never == set(), "each rule is allowed somewhere"

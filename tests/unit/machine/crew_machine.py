@@ -55,6 +55,7 @@ PLAYED: Counter[tuple[str, str]] = Counter()
 """How often each rule was played: (module and name, ``allowed`` or ``refused``)."""
 REACHED: set[Status] = set()
 
+FAILED = (Status.REJECTED, Status.INTEGRATION_FAILED, Status.BLOCKED)
 QUEUE_WORDS = ("hold", "release", "retry", "move")
 SUBMISSIONS = ("", "", "same", "behind", "branch", "dirty", "unrelated")
 coders = st.sampled_from(["coder-1", "coder-2", "coder-3"])
@@ -600,25 +601,27 @@ class CrewMachine(RuleBasedStateMachine):
     # Epics.
 
     @precondition(lambda machine: any(map(machine.model.due, machine.model.epics)))
-    @rule(epic=st.sampled_from(["invoices", "mails"]), step=st.sampled_from(list(EpicStep)), index=indexes)
-    def epic_merge(self, epic: str, step: EpicStep, index: int) -> None:
-        """One step of the merge of an epic with integration; mostly those that follow each other."""
-        if epic not in self.state.epics:
-            return
+    @rule(index=indexes, step=st.sampled_from(list(EpicStep)))
+    def epic_merge(self, index: int, step: EpicStep) -> None:
+        """The next step of the merge of an epic with integration, or all of them, or a failure."""
+        epic = next(filter(self.model.due, self.model.epics))
         merging = self.state.epics[epic].merging
-        args = (EpicJob(epic, step), self.new_commit(), BASE)
         if merging is None or index == 0:
-            self.play(lambda model: model.epic_begin(epic, step.value), epic_rules.begin_merge, *args)
-        elif merging.tested is None and index > 3:
+            due = step if index == 0 else EpicStep(str(self.model.due(epic)))
+            args = (EpicJob(epic, due), self.new_commit(), BASE)
+            self.play(lambda model: model.epic_begin(epic, due.value), epic_rules.begin_merge, *args)
+        elif index < 6:
+            self.epic_merge_fails(epic, index)
+        elif merging.tested is None:
             self.play(lambda model: model.epic_tested(epic), epic_rules.record_tested, epic, True)
-        elif index > 5 and merging.step is EpicStep.UPDATE:
+        elif merging.step is EpicStep.UPDATE:
             self.play(lambda model: model.epic_update(epic), epic_rules.finish_update, epic)
-        elif index > 5:
+        else:
             landed = [task.id for task in targets.tasks_of(self.state, epic) if targets.is_to_land(task)]
             land = (epic, merging.candidate, landed, self.by("liza"))
             self.play(lambda model: model.epic_land(epic, landed), epic_rules.finish_landing, *land)
-        else:
-            self.epic_merge_fails(epic, index)
+        if index > 7 and self.model.due(epic):
+            self.epic_merge(11, step)
 
     def epic_merge_fails(self, epic: str, index: int) -> None:
         failure = MergeFailure(MergeFailureKind.FAILED, "git failed with 128")
@@ -675,7 +678,7 @@ class CrewMachine(RuleBasedStateMachine):
         resolution = Resolution(by=by, timestamp=self.model.now, why=why)
         self.play(lambda model: model.resolve(name, why), board_reports.resolve_report, name, resolution)
 
-    @precondition(has(Status.REJECTED, Status.INTEGRATION_FAILED, Status.BLOCKED))
+    @precondition(lambda machine: bool(machine.state.anomalies) or has(*FAILED)(machine))
     @rule()
     def breaker_is_checked(self) -> None:
         """Which patterns are found is for the tables of test_circuit_breaker. Here: each is open once at a time."""
