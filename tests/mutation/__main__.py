@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.mutation import executed_lines, mutants, trials
+from tests.mutation import executed_lines, mutants, trials, type_checks
 from tests.mutation.generator import mutants_of
 from tests.mutation.mutants import Accepted, Mutant, Result
 
@@ -104,6 +104,9 @@ def run(options: argparse.Namespace, directory: Path) -> dict[Mutant, Result]:
         results[mutant] = result
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{len(results)} of {len(chosen)}")
+    survivors = [mutant for mutant in chosen if results[mutant] is Result.SURVIVED]
+    for mutant in type_checks.refused(ROOT, survivors, texts, STORE / "mypy", directory):
+        results[mutant] = Result.REFUSED
     return {mutant: results[mutant] for mutant in chosen}
 
 
@@ -112,7 +115,7 @@ def main(words: Sequence[str]) -> int:
     directory = Path(tempfile.mkdtemp(prefix="liza-mutation-"))
     try:
         results = run(arguments(words), directory)
-    except trials.TestsFailed as error:
+    except (trials.TestsFailed, type_checks.TypesNotChecked) as error:
         sys.stderr.write(f"{error}\n")
         return USAGE
     finally:

@@ -15,6 +15,7 @@ class Result(enum.Enum):
 
     KILLED = "killed"
     TIMEOUT = "timeout"
+    REFUSED = "refused by mypy"
     SURVIVED = "survived"
     NOT_EXECUTED = "not executed"
     """No test executes the line, so none was run."""
@@ -22,7 +23,7 @@ class Result(enum.Enum):
 
 Change = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 """Path, function, lines before and after."""
-DETECTED = (Result.KILLED, Result.TIMEOUT)
+DETECTED = (Result.KILLED, Result.TIMEOUT, Result.REFUSED)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -388,6 +389,8 @@ def test_a_batch_is_named_by_its_first_task_and_published_at_its_tip() -> None:
     assert single.members[0].merging.tip is None
     assert BATCH.prefix(2) == BATCH
     assert merge_batches.tip_of(MERGING) == MADE
+    three = Batch(members=(*BATCH.members, member("third", "3", "2", tip="3")), branch="integration")
+    assert [one.merging.tip for one in three.prefix(3).members] == ["3", "3", "3"]
 
 
 def test_the_steps_of_a_batch_are_written_to_each_of_its_tasks() -> None:
@@ -488,6 +491,14 @@ def test_only_the_last_200_ended_runs_of_a_gate_count() -> None:
     assert gates.recent_runs(runs[:3], "tests") == tuple(runs[:3])
     assert gates.last_gate_runs([runs[0], others[1], runs[1]], "c") == (runs[1], others[1])
     assert gates.last_gate_runs(runs, "d") == ()
+
+
+def test_a_measurement_is_a_line_whose_words_stay() -> None:
+    lines = [msgspec.json.encode(gate_run(outcome)).decode() for outcome in GateOutcome]
+    start = (
+        '{"time":"2026-01-01T12:00:00Z","gate":"tests","candidate":"c","subject":"t","tasks":1,"seconds":1.0,"outcome":'
+    )
+    assert lines == [f'{start}"{word}"}}' for word in ("running", "green", "red", "timeout")]
 
 
 @pytest.mark.parametrize(

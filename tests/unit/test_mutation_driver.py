@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutation import mutants
+from tests.mutation import mutants, type_checks
 from tests.mutation.definitions import Definitions
 from tests.mutation.mutants import Accepted, Mutant, Result, Score
 
@@ -70,11 +70,18 @@ def test_a_timeout_counts_as_detected_and_a_line_that_no_test_executes_does_not(
     assert Score(0, 0).percent == 100
 
 
+def test_mypy_checks_one_survivor_of_each_module_at_a_time_and_an_error_is_of_its_module() -> None:
+    assert type_checks.rounds_of([PLUS, MINUS, NUMBER]) == [[PLUS, MINUS], [NUMBER]]
+    assert type_checks.rounds_of([]) == []
+    output = "liza/a.py:3: error: No overload  [arg-type]\nliza/a.py:3: note: see\nliza/b.py:1: note: x\n"
+    assert type_checks.refused_paths(output) == {"liza/a.py"}
+
+
 def test_the_report_has_each_survivor_with_its_change() -> None:
     lines = list(mutants.report({PLUS: Result.SURVIVED, NUMBER: Result.KILLED, MINUS: Result.NOT_EXECUTED}))
     assert lines[:3] == ["liza/rules/tasks/a.py:2: survived, in f", "  - return a + 1", "  + return a - 1"]
     assert lines[3] == "liza/rules/b.py:8: not executed, in g"
-    assert lines[-1] == "1 killed, 0 timeout, 1 survived, 1 not executed"
+    assert lines[-1] == "1 killed, 0 timeout, 0 refused by mypy, 1 survived, 1 not executed"
 
 
 MODULE = """\

@@ -170,6 +170,14 @@ def test_reviews_are_taken_by_priority_and_then_the_longest_waiting_first() -> N
     assert order == ["first", "early", "late"]
 
 
+def test_a_task_without_a_time_is_taken_before_all_others() -> None:
+    state = board(task("new"), replace(task("old"), created=None))
+    assert picking.pick_task(state, "coder-1", NOW, NOBODY) == Pick(task=state.tasks[1])
+    waiting = [replace(task(name, S.READY_FOR_REVIEW, **REVIEW), created=None) for name in ("a", "b")]
+    reviewed = board(replace(waiting[0], created=NOW), waiting[1])
+    assert picking.pick_review(reviewed, "code-reviewer-1", DEAD) == Pick(task=waiting[1])
+
+
 @pytest.mark.parametrize(
     ("iteration", "most", "text"),
     [
@@ -262,6 +270,8 @@ def test_a_planner_is_woken_for_each_reason_with_its_facts(state: State, trigger
     )
     assert planning.undo_planning_claim(planned, "planner-1.9") is planned
     assert planning.end_planning(planned, "planner-1.9") is planned
+    counted = replace(planned, planning=replace(planned.planning, count=2))
+    assert planning.undo_planning_claim(counted, run).planning.count == 1
     if trigger.name is not planning.WakeTrigger.SPRINT_COMPLETE:
         twice = planning.claim_planning(planning.end_planning(planned, run), "planner-1", NOW)[0]
         assert twice.planning.count == 2
@@ -414,6 +424,15 @@ def test_a_move_to_the_archive_adds_to_its_totals_and_keeps_the_outcomes_that_ta
         counts={"ABANDONED": 1, "MERGED": 2, "SUPERSEDED": 1}, verdicts={"reject": 2},
         outcomes={"a": S.MERGED, "b": S.MERGED, "old": S.MERGED},
     )  # fmt: skip
+
+
+def test_work_that_nothing_replaced_is_not_merged_and_outcomes_that_are_known_change_nothing() -> None:
+    superseded = task(status=S.SUPERSEDED)
+    assert archiving.outcome_of(superseded, {}) is S.ABANDONED
+    assert archiving.outcome_of(replace(superseded, superseded_by=("a", "b")), {"a": S.MERGED}) is S.ABANDONED
+    state = board(task(depends_on=("a",)), archived=ArchiveSummary(outcomes={"a": S.MERGED}))
+    assert archiving.with_outcomes(state, {"a": S.MERGED, "other": S.MERGED}) is state
+    assert archiving.with_outcomes(state, {"a": S.ABANDONED}).archived.outcomes == {"a": S.ABANDONED}
 
 
 def test_a_closed_task_is_as_old_as_its_last_event() -> None:

@@ -103,3 +103,49 @@ def test_under_the_lock_no_record_is_read() -> None:
     state, _ = claimed(crew(task(history=ADDED), task("task-2", history=ADDED)), "task-1", "coder-3")
     evidence = replace(ONLINE, records=Unreadable())
     assert picking.claimable_now(state, "task-1", "coder-1", later(5), evidence) == "task-2"
+
+
+def test_failed_merges_count_as_rejections_do_and_a_fit_has_three_decimals() -> None:
+    failed = TaskRecord(task="t", outcome=TaskOutcome.MERGED, failed_merges=1, rejections=1, paths=("src/a.py",))
+    assert routing.fit((failed,), "src/") == 0.333
+    assert routing.fit((record("src/a.py"), failed), "src/") == 1.333
+
+
+@pytest.mark.parametrize(
+    ("scope", "areas"),
+    [
+        ("", set()),
+        ("all files", set()),
+        ("./src/, (tests/unit);\nREADME.md.", {"src", "tests/unit", "README.md"}),
+        ("`src/*/a.py` and 'lib/[ab].py', \"x/?\":", {"src", "lib", "x"}),
+        ("src/a.py...", {"src/a.py"}),
+        ("and/or", {"and/or"}),
+        ("/", set()),
+    ],
+)
+def test_a_scope_names_paths_up_to_the_first_wildcard(scope: str, areas: set[str]) -> None:
+    assert routing.scope_areas(scope) == areas
+
+
+@pytest.mark.parametrize(
+    ("fits", "agent", "why"),
+    [
+        ({}, None, ""),
+        ({"coder-1": 0.0}, None, ""),
+        ({"coder-1": 0.5}, "coder-1", "the record of coder-1 fits best: 0.5"),
+        ({"a": 1.0, "b": 2.0, "c": 2.0}, "b", "the record of b fits best: 2 (beside a 1, c 2)"),
+    ],
+)
+def test_of_equal_fits_the_first_counts_and_the_others_are_named(
+    fits: dict[str, float], agent: str | None, why: str
+) -> None:
+    choice = routing.choose(fits, 5.0)
+    assert (choice.agent if choice else None) == agent
+    assert choice is None or (choice.why, choice.seconds) == (why, 5.0)
+
+
+@pytest.mark.parametrize(("passed", "left"), [(0.0, 20.0), (19.5, 0.5), (20.0, 0.0), (21.0, 0.0), (-1.0, 0.0)])
+def test_a_task_is_kept_for_20_seconds(passed: float, left: float) -> None:
+    state = crew()
+    assert routing.preference_seconds(state, state.tasks[0], later(passed)) == left
+    assert routing.preference_seconds(state, task(), later(0)) == 0.0

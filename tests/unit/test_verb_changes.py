@@ -601,6 +601,15 @@ def test_a_new_task_has_its_fields_its_first_event_and_what_it_lacks() -> None:
     assert uncommitted.history[0].detail == "spec b.md is not committed on integration"
 
 
+def test_a_draft_that_was_asked_for_has_no_missing_parts_in_its_history() -> None:
+    state = board(task(status=S.DRAFT, scope=""))
+    wanted = TaskFields(id="task-1", description="other")
+    kept = backlog.edit(state, replace(wanted, draft=True), SPECS).tasks[0]
+    assert (kept.status, kept.history[-1].detail) == (S.DRAFT, None)
+    lacking = backlog.edit(state, wanted, SPECS).tasks[0]
+    assert (lacking.status, lacking.history[-1].detail) == (S.DRAFT, "scope is missing (--scope)")
+
+
 def test_dropping_what_others_need_drops_them_or_frees_them() -> None:
     before = board(
         task(), task("a", depends_on=("task-1", "c")), task("b", depends_on=("a",)), task("c"),

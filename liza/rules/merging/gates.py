@@ -113,7 +113,7 @@ def estimate_batch_seconds(
     measured = [seconds for seconds in times if seconds is not None]
     if len(measured) < len(times):
         return None
-    return max(*measured, sum(measured) / config.queue.parallel, 0.0) if measured else 0.0
+    return max(*measured, sum(measured) / config.queue.parallel) if measured else 0.0
 
 
 def gate_problems(config: Config) -> tuple[str, ...]:
