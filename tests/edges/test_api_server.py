@@ -439,10 +439,18 @@ def test_a_rejection_through_the_api_has_comments_on_lines_of_the_reviewed_commi
     assert run is not None
     reviewer = api.worker(run, "task-1")
     comment = {"path": "task-1.txt", "line": 1, "text": "rounds down"}
-    for wrong in ({"line": 0}, {"path": "a\nb"}, {"path": "a\0b"}, {"text": ""}, {"colour": 1}):
+    invalid, missing = (400, "invalid-request"), (422, "usage")
+    for wrong, answer in (
+        ({"line": 0}, invalid),
+        ({"text": ""}, invalid),
+        ({"colour": 1}, invalid),
+        ({"path": "a\nb"}, missing),
+        ({"path": "a\0b"}, missing),
+        ({"path": "../task-1.txt"}, missing),
+    ):
         body = {"verdict": "reject", "reason": "1. wrong", "comments": [{**comment, **wrong}]}
         reply = reviewer.post("/v1/runs/{run}/verdict", body)
-        assert (reply.status, reply.data["code"]) == (400, "invalid-request"), wrong
+        assert (reply.status, reply.data["code"]) == answer, wrong
     praise = {"verdict": "approve", "reason": "ran it", "comments": [comment]}
     assert reviewer.post("/v1/runs/{run}/verdict", praise).data["code"] == "usage"
     rejection = {"verdict": "reject", "reason": "1. wrong", "comments": [comment]}

@@ -61,7 +61,7 @@ class VerdictComment(WorkerRequest, frozen=True, kw_only=True):
     ``path`` is relative to the root of the repository.
     """
 
-    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4_096, pattern=r"^[^\x00-\x1f]+$")]
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4_096)]
     line: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINE)]
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_COMMENT_TEXT)]
 
