@@ -82,6 +82,19 @@ def test_task_add_asks_a_person_at_a_terminal_for_what_is_missing_and_nothing_el
     assert "Enter leaves" not in at_a_terminal(crew, "task", "add", "--id", "e", "--draft")
 
 
+def test_a_merge_tells_a_person_at_a_terminal_which_tests_it_waits_for_and_a_script_only_the_result(crew: Crew) -> None:
+    crew.prepare("config", "set", "integration_command", "test -f README.md")
+    for task in ("first", "second"):
+        there = crew.work_by_hand(task)
+        crew.prepare("submit", cwd=there)
+        crew.prepare("verdict", "approve", "read it", "--task", task)
+    shown = at_a_terminal(crew, "merge", "first")
+    assert shown.index("testing with: test -f README.md\n") < shown.index("first merged as")
+    done = crew.run("merge", "second")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "testing with: test -f README.md\n" in at_a_terminal(crew, "land", "--merge")
+
+
 def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_accepted(
     crew: Crew, tmp_path: Path
 ) -> None:

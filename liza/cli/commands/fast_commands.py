@@ -5,11 +5,12 @@ The functions return the exit code.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from liza.cli.render import printing
-from liza.crew.crew import find_crew
+from liza.crew.crew import Crew, find_crew
 
 
 def ready(as_json: bool = False) -> int:
@@ -132,9 +133,19 @@ def merge(task_id: str | None = None, supervisor: str | None = None, as_json: bo
     from liza.rules.model import Status
     from liza.verbs.merge import merge as verb
 
-    result = verb(find_crew(), task_id, supervisor)
+    crew = find_crew()
+    if supervisor is None:
+        announce_tests(crew, as_json)
+    result = verb(crew, task_id, supervisor)
     printing.print_result(result, as_json)
     return 1 if result.status == Status.INTEGRATION_FAILED or result.details.get("returned") else 0
+
+
+def announce_tests(crew: Crew, as_json: bool) -> None:
+    """Tell a person at a terminal which tests the command waits for: they can take minutes."""
+    command = crew.board.read().config.integration_command if sys.stderr.isatty() and not as_json else None
+    if command:
+        printing.print_notice(f"testing with: {command}")
 
 
 FAST_FUNCTIONS: Final[dict[str, Callable[..., int]]] = {

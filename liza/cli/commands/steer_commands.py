@@ -122,7 +122,9 @@ def sync(
         return
     from liza.verbs.sync import sync as verb
 
-    printing.print_result(verb(find_crew(), branch, accept_moved=accept_moved), as_json)
+    crew = find_crew()
+    fast_commands.announce_tests(crew, as_json)
+    printing.print_result(verb(crew, branch, accept_moved=accept_moved), as_json)
 
 
 @declare_command(app, "merge", "liza merge invoice-model")
@@ -209,6 +211,7 @@ def land(
         printing.print_result(land_pr(crew, branch, head, origin), as_json)
         return
     if merge:
+        fast_commands.announce_tests(crew, as_json)
         printing.print_result(verbs.land_merge(crew, branch), as_json)
         return
     landing = verbs.describe_landing(crew, branch)
