@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from liza.rules.alarm_kinds import Alarm
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.model import (
     Agent,
     Config,
@@ -394,3 +394,17 @@ def test_three_denials_of_a_run_by_one_rule_raise_an_alarm_that_waits_for_nobody
     ]
     assert "no-push denied coder-1 a tool 3 times; the last: not run: git push" in alarms[0].message
     assert not needs_person(alarms[0])
+
+
+def test_merges_without_a_test_command_name_the_command_that_sets_one() -> None:
+    def untested(**config: Any) -> list[tuple[str, str]]:
+        tasks = (task(status=Status.MERGED, tested=False, merge_commit=COMMIT),)
+        state = State(
+            version=1, revision=1, goal=Goal(id="g", status="IN_PROGRESS"), tasks=tasks, config=Config(**config)
+        )
+        alarms = evaluate_alarms(state, NOW, AlarmFacts())
+        return [(alarm.message, alarm.next) for alarm in alarms if alarm.kind == AlarmKind.UNTESTED_MERGES]
+
+    set_tests = "liza config set integration_command CMD"
+    assert untested() == [("merged without a test: t; set config.integration_command", set_tests)]
+    assert untested(integration_command="make test") == [("merged without a test: t", "liza edit")]

@@ -397,6 +397,9 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
             )
 
 
+_SET_TESTS = "liza config set integration_command CMD"
+
+
 def _untested(state: State) -> Iterator[Alarm]:
     where = test_proof.tested_instead(state.config)
     if where is not None:
@@ -409,11 +412,15 @@ def _untested(state: State) -> Iterator[Alarm]:
     untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
-        wanted = "" if state.config.all_gates else "; set config.integration_command"
-        yield Alarm(AlarmKind.UNTESTED_MERGES, "config", f"merged without a test: {names}{wanted}", "liza edit")
+        message = f"merged without a test: {names}"
+        if state.config.all_gates:
+            yield Alarm(AlarmKind.UNTESTED_MERGES, "config", message, "liza edit")
+        else:
+            wanted = f"{message}; set config.integration_command"
+            yield Alarm(AlarmKind.UNTESTED_MERGES, "config", wanted, _SET_TESTS)
     elif not state.config.all_gates:
         message = "no test command (config.integration_command): merges will be recorded as untested"
-        yield Alarm(AlarmKind.UNTESTED_MERGES, "config", message, "liza edit")
+        yield Alarm(AlarmKind.UNTESTED_MERGES, "config", message, _SET_TESTS)
 
 
 def _at(when: datetime) -> str:
