@@ -5,14 +5,14 @@ from msgspec.structs import replace
 
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
-from liza.rules.model import AlignmentNote, Handoff, MergeInProgress, State
+from liza.rules.model import AlignmentNote, Event, Handoff, MergeInProgress, State, Status, Task
 from liza.rules.reports import goal_text
 from liza.rules.reports.narration import find_news
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.tasks import backlog, coding, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.transitions import Invocation
-from tests.unit.boards import BASE, HEAD, NOW, OTHER, board, claimed, submitted, task, under_review
+from tests.unit.boards import BASE, HEAD, NOW, OTHER, board, claimed, later, submitted, task, under_review
 
 E = HistoryEvent
 FULL = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "x"}
@@ -123,3 +123,117 @@ def test_a_session_that_was_held_up_and_a_draft_that_stays_one_are_told_with_wha
     assert told(draft, edited) == [("ann", "a stays a draft: scope is missing (--scope)")]
     ready = backlog.edit(edited, TaskFields("a", scope="s"), asked)
     assert told(edited, ready) == []
+
+
+def news_of(task_before: Task, *events: Event, **fields: object) -> list[tuple[str, str, bool, str | None]]:
+    before = board(task_before)
+    after = before.with_task(replace(task_before, history=(*task_before.history, *events), **fields))
+    return [(item.who, item.text, item.liza, item.merged) for item in find_news(before, after)]
+
+
+def happened(event: HistoryEvent, detail: str | None = "two\nlines", agent: str | None = "coder-1") -> Event:
+    return Event(time=NOW, event=event, agent=agent, run="coder-1.2", commit=HEAD, detail=detail)
+
+
+SHOWN = HEAD[:10]
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (E.CLAIM, "claimed as coder-1.2, try 3"),
+        (E.RESUME, "goes on as coder-1.2, try 3"),
+        (E.EXTEND, "keeps its lease two lines"),
+        (E.SUBMIT, f"submitted at {SHOWN}"),
+        (E.SUBMIT_AGAIN, f"submitted again at {SHOWN}"),
+        (E.CRASH, "crashed: two lines"),
+        (E.QUOTA, "waits, and stays claimed: two lines"),
+        (E.UNANSWERED, "got no answer, and is tried again: two lines"),
+        (E.CONTEXT_FULL, "goes on in a fresh session: two lines"),
+        (E.TOO_OLD, "goes on in a fresh session: two lines"),
+        (E.UNUSABLE, "cannot go on until a person acts: two lines"),
+        (E.RELEASE_REVIEW, "review given back: two lines"),
+        (E.APPROVE, "approved: two lines"),
+        (E.MERGE_FAILED, "does not merge: two"),
+        (E.LAND, f"landed with its epic invoices as {SHOWN}"),
+        (E.TESTS_MOVED_REFS, "refs moved while its tests ran: two lines"),
+        (E.SUPERSEDE, "superseded by x, y"),
+        (E.DROP, "dropped: two lines"),
+    ],
+)
+def test_a_sentence_has_the_run_the_commit_and_the_reason(event: HistoryEvent, text: str) -> None:
+    before = task("t", iteration=3, epic="invoices", superseded_by=("x", "y"))
+    ((_, told_text, _, _),) = news_of(before, happened(event))
+    assert told_text == f"t {text}"
+
+
+def test_a_task_that_was_dropped_without_a_reason_and_a_merge_without_tests_say_no_more() -> None:
+    assert news_of(task("t"), happened(E.DROP, None))[0][1] == "t dropped"
+    assert news_of(task("t"), happened(E.MERGE))[0][1] == f"t merged as {SHOWN}, untested"
+
+
+def test_a_merge_by_a_supervisor_is_the_crews_and_one_by_a_person_is_the_persons() -> None:
+    assert news_of(task("t"), happened(E.MERGE), tested=True) == [
+        ("coder-1", f"t merged as {SHOWN}, its tests pass", True, "t")
+    ]
+    assert news_of(task("t"), happened(E.MERGE, agent="human:ann"))[0][2:] == (False, "t")
+    assert news_of(task("t"), happened(E.CLAIM))[0][2:] == (False, None)
+    assert news_of(task("t"), happened(E.CLAIM, agent=None))[0][0] == ""
+
+
+@pytest.mark.parametrize("event", [E.SUBMIT, E.SUBMIT_AGAIN])
+def test_a_submission_that_a_person_reviews_has_the_command_for_the_verdict(event: HistoryEvent) -> None:
+    ((_, text, _, _),) = news_of(task("t", review="human"), happened(event))
+    assert text.endswith(f'at {SHOWN}. It waits for your verdict: liza verdict approve --task t "…"')
+
+
+def test_a_question_that_was_answered_since_has_no_command() -> None:
+    asked = {"blocked_questions": ("Which\none?", "When?")}
+    ((_, text, _, _),) = news_of(task("t"), happened(E.BLOCK, "no spec."), **asked)
+    assert text == 't blocked: no spec. It asks: "Which one?" "When?"'
+
+
+def test_a_long_reason_is_cut_to_one_line() -> None:
+    assert news_of(task("t"), happened(E.CRASH, "x" * 160))[0][1] == f"t crashed: {'x' * 160}"
+    assert news_of(task("t"), happened(E.CRASH, "x" * 161))[0][1] == f"t crashed: {'x' * 159}…"
+
+
+def test_news_are_in_the_order_of_time_and_at_the_same_time_in_that_of_the_tasks() -> None:
+    before = board(task("b", history=(happened(E.ADD),)), task("a"))
+    late, early = replace(happened(E.STOP), time=later(2)), replace(happened(E.UNBLOCK), time=later(1))
+    after = before.with_task(replace(before.tasks[0], history=(happened(E.ADD), early, late)))
+    after = after.with_task(replace(after.tasks[1], history=(early,)))
+    assert [text for _, text in told(before, after)] == [
+        "a unblocked",
+        "b unblocked",
+        "b stopped; it is kept for the same coder",
+    ]
+
+
+def test_new_tasks_are_told_by_author_and_without_an_author_under_no_name() -> None:
+    mine, other = happened(E.ADD, None), happened(E.ADD, None, agent=None)
+    after = board(
+        task("a", history=(mine,)),
+        task("b", history=(other,)),
+        task("c", Status.DRAFT, history=(replace(mine, detail="no spec"),), depends_on=("a", "b")),
+        task("odd"),
+    )
+    assert told(board(), after) == [
+        ("coder-1", "2 tasks: a, c (needs a, b) (draft: no spec)"),
+        ("", "1 task: b"),
+    ]
+
+
+def test_a_session_that_ended_is_told_unless_the_same_run_handed_over() -> None:
+    handed = replace(happened(E.HANDOFF), run="coder-1.1")
+    before = task("t", history=(handed,))
+    assert [text for _, text, _, _ in news_of(before, happened(E.ENDED))] == [
+        "t session ended without a closing command: two lines"
+    ]
+    assert news_of(before, replace(happened(E.ENDED), run="coder-1.1")) == []
+
+
+def test_a_goal_that_is_open_again_names_no_command() -> None:
+    before = board()
+    done = replace(before, goal=replace(before.goal, status="COMPLETED"))
+    assert told(done, before) == [("", "the goal is IN_PROGRESS")]

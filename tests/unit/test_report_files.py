@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from liza.rules.reports import report_files
 from liza.rules.reports.report_files import CUT_NOTE, MAX_FILE_SIZE, READ_SIZE, ReportFile
 
@@ -40,3 +42,36 @@ def test_a_report_is_bounded_and_names_what_is_left_out() -> None:
     small = ReportFile("small", b"x")
     assert report_files.bound_report([big, small]) == ([big], ["small"])
     assert report_files.bound_report([small, big]) == ([small], ["big"])
+
+
+def test_a_file_of_the_largest_size_is_whole_and_one_byte_more_is_cut() -> None:
+    whole = report_files.prepare_file("a", b"x" * MAX_FILE_SIZE, "")
+    assert (len(whole.data), whole.is_cut) == (MAX_FILE_SIZE, False)
+    cut = report_files.prepare_file("a", b"x" * (MAX_FILE_SIZE + 1), "")
+    assert (cut.data, cut.is_cut) == (CUT_NOTE.encode() + b"x" * MAX_FILE_SIZE, True)
+    wide = report_files.prepare_file("a", "é".encode() * MAX_FILE_SIZE + b"x", "")
+    assert wide.data.decode() == CUT_NOTE + "é" * (MAX_FILE_SIZE // 2 - 1) + "x", "half of a character is not kept"
+
+
+@pytest.mark.parametrize(
+    ("tail", "kept"),
+    [
+        ("half a line\nb\nc\n", "b\nc\n"),
+        ("a\n-----BEGIN x-----\nq\n-----END x-----\nb\n", "-----BEGIN x-----\nq\n-----END x-----\nb\n"),
+        ("no line end", ""),
+        ("a\nkey\n-----END x-----", ""),
+        ("a\nkey\n-----END x-----\nb\n-----BEGIN y-----\n", "b\n-----BEGIN y-----\n"),
+    ],
+)
+def test_of_the_end_of_a_file_whole_lines_are_kept_and_no_half_of_a_key(tail: str, kept: str) -> None:
+    file = report_files.prepare_file("a", tail.encode(), "", is_tail=True)
+    assert file == ReportFile("a", (CUT_NOTE + kept).encode(), True)
+
+
+def test_files_that_fill_the_report_exactly_fit() -> None:
+    half = report_files.MAX_REPORT_SIZE // 2
+    files = [ReportFile(name, b"x" * half) for name in "ab"]
+    assert report_files.bound_report([*files, ReportFile("c", b"")]) == ([*files, ReportFile("c", b"")], [])
+    assert report_files.bound_report([*files, ReportFile("c", b"x"), ReportFile("d", b"")])[1] == ["c"]
+    assert report_files.MAX_REPORT_SIZE == 6 * 1024 * 1024
+    assert report_files.MAX_FILE_SIZE == 256 * 1024

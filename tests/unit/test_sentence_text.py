@@ -49,3 +49,29 @@ def test_only_an_open_task_of_the_same_sentence_is_continued() -> None:
     assert found is not None
     assert found.id == "b"
     assert sentence_text.find_open_task(state, "z") is None
+
+
+def test_words_of_the_id_end_before_its_limit_and_a_sentence_of_the_longest_length_is_taken() -> None:
+    exact = "a" * 16 + " " + "b" * 15
+    assert sentence_text.choose_task_id(exact, ()) == exact.replace(" ", "-")
+    assert sentence_text.choose_task_id(exact + "b", ()) == "a" * 16
+    assert sentence_text.choose_task_id(exact + "b c", ()) == "a" * 16
+    assert sentence_text.choose_task_id("a", {"a"}) == "a-2"
+    assert sentence_text.check_sentence("x" * 2000) == "x" * 2000
+
+
+@pytest.mark.parametrize(("text", "says"), [("", "empty"), ("x" * 2001, "2001 characters")])
+def test_a_refused_sentence_is_told_by_its_length(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        sentence_text.check_sentence(text)
+    assert str(refused.value) == f"the sentence is {says}; it can have 1 to 2000"
+    assert refused.value.hint == "liza task add --help"
+
+
+def test_the_document_of_a_sentence_begins_with_it_and_each_closed_status_makes_room_for_a_new_task() -> None:
+    assert sentence_text.compose_sentence_spec("Pay").startswith("# Pay\n\n")
+    fields = sentence_text.sentence_fields("a", "Pay")
+    assert (fields.id, fields.description, fields.spec_ref) == ("a", "Pay", ".liza/specs/a.md")
+    assert "this holds: Pay\n" in (fields.done_when or "")
+    for status in (Status.MERGED, Status.ABANDONED, Status.SUPERSEDED):
+        assert sentence_text.find_open_task(board(task("a", status, description="x")), "x") is None

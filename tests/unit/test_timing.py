@@ -48,3 +48,41 @@ def test_what_waits_at_the_same_time_is_counted_once_and_the_goal_ends_when_it_w
     assert timings.goal_seconds(replace(state, goal=reached), at(60)) == 1800
     ended = Sprint(timeline=Timeline(ended=at(40)))
     assert timings.goal_seconds(replace(state, goal=reached, sprint=ended), at(60)) == 2400
+
+
+def test_a_goal_takes_until_its_last_decision_and_without_a_start_nobody_knows() -> None:
+    assert timings.goal_seconds(board(), at(60)) is None
+    goal = Goal(id="goal", description="g", status="IN_PROGRESS")
+    by_sprint = replace(board(), goal=goal, sprint=Sprint(timeline=Timeline(started=at(10), ended=at(20))))
+    assert timings.goal_seconds(by_sprint, at(60)) == 50 * 60, "it is open again: the earlier end does not count"
+    assert timings.goal_seconds(replace(by_sprint, goal=replace(goal, status="COMPLETED")), at(60)) == 10 * 60
+    notes = tuple(AlignmentNote(timestamp=when, event="planner-1.2") for when in (at(30), None, at(40), at(35)))
+    done = replace(goal, status="COMPLETED", created=at(0), alignment_history=notes)
+    assert timings.goal_seconds(replace(board(), goal=done), at(60)) == 40 * 60
+    assert timings.goal_seconds(replace(board(), goal=replace(done, alignment_history=())), at(60)) == 3600
+    assert timings.goal_seconds(replace(board(), goal=replace(done, created=at(50))), at(60)) == 0
+
+
+def test_a_second_question_before_the_answer_starts_no_new_wait_and_an_answer_without_a_question_ends_none() -> None:
+    twice = task("a", Status.UNCLAIMED, (0, "add"), (1, "unblock"), (2, "block"), (5, "block"), (9, "unblock"))
+    assert timings.waiting_spans(twice, at(60)) == [(at(2), at(9))]
+    again = task("b", Status.BLOCKED, (0, "add"), (2, "block"), (9, "unblock"), (20, "block"))
+    assert timings.waiting_spans(again, at(60)) == [(at(2), at(9)), (at(20), at(60))]
+    assert timings.waiting_spans(task("c", Status.UNCLAIMED, (0, "add"), (2, "block")), at(60)) == []
+    assert timings.waiting_spans(task("d", Status.DRAFT, (3, "add"), detail="no spec"), at(60)) == [(at(3), at(60))]
+    assert timings.waiting_spans(task("e", Status.UNCLAIMED), at(60)) == []
+
+
+def test_spans_that_overlap_or_lie_apart_are_added_up_with_those_of_archived_tasks() -> None:
+    outer = task("a", Status.UNCLAIMED, (0, "add"), (10, "block"), (30, "unblock"))
+    inner = task("b", Status.UNCLAIMED, (0, "add"), (12, "block"), (15, "unblock"))
+    archived = [(at(28), at(40)), (at(50), at(51)), (at(0), at(1))]
+    assert timings.waiting_seconds(board(outer, inner), at(60), archived) == (30 + 1 + 1) * 60
+    asks = task("c", Status.BLOCKED, (55, "block"))
+    assert timings.waiting_seconds(board(asks), at(60)) == 5 * 60
+
+
+def test_a_closed_task_that_was_never_claimed_takes_no_time() -> None:
+    dropped = task("a", Status.ABANDONED, (0, "add"), (5, "claim"), (8, "drop"))
+    assert timings.task_times(dropped, at(60)) == timings.TaskTimes(3 * 60, 0, 1)
+    assert timings.task_times(task("b", Status.ABANDONED), at(60)) == timings.TaskTimes(None, 0, 0)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.alarm_kinds import AlarmKind
-from liza.rules.model import Agent, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
+from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.model import Agent, Event, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
 from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
 from liza.rules.reports.waiting import waiting_alarms
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.planning import find_triggers
-from tests.unit.boards import HEAD, NOW, agents, board, task
+from tests.unit.boards import HEAD, NOW, agents, board, later, task
 
 S = Status
 ALL = frozenset({"planner", "coder", "code-reviewer"})
@@ -125,3 +125,48 @@ def test_a_task_that_a_person_reviews_is_an_alarm_with_the_command_also_with_rev
     state = board(for_person(), agents=crewed("coder-1", "code-reviewer-1"))
     assert missing_reviewer(state, set()) == [("needs_verdict", 'liza verdict approve --task t "…"')]
     assert missing_reviewer(board(for_person()), set()) == [("needs_verdict", 'liza verdict approve --task t "…"')]
+
+
+def test_a_crew_that_nobody_continues_says_which_tasks_wait_for_which_role() -> None:
+    waiting = [task(f"t{number}", S.READY_FOR_REVIEW, review_commit=HEAD) for number in range(6)]
+    (alarm,) = waiting_alarms(board(*waiting), NOW, {}, frozenset({"coder"}))
+    assert alarm == Alarm(
+        "no_agent",
+        "goal",
+        "no agent of this crew can continue the open tasks: t0, t1, t2, t3, t4 and 1 more (no reviewer runs)",
+        "liza up",
+    )
+    (fewer,) = waiting_alarms(board(*waiting[:5]), NOW, {}, frozenset({"coder"}))
+    assert fewer.message.endswith(": t0, t1, t2, t3, t4 (no reviewer runs)")
+    (coder,) = waiting_alarms(board(task(), agents=agents("code-reviewer-1")), NOW, {}, frozenset({"code-reviewer"}))
+    assert coder.message.endswith(": task-1 (no coder runs)")
+    (both,) = waiting_alarms(board(task(), waiting[0]), NOW, {}, frozenset())
+    assert both.message.endswith(": task-1 (no coder runs); t0 (no reviewer runs)")
+    (none,) = waiting_alarms(board(), NOW, {}, WORKERS)
+    assert (none.kind, none.about, none.next) == ("no_tasks", "goal", "liza task add --help")
+
+
+def test_a_killed_reviewer_is_told_with_at_most_five_tasks_and_each_verdict_with_the_time_of_its_submission() -> None:
+    def alarms(count: int, *names: str) -> list[Alarm]:
+        submitted = Event(time=later(-9), event="submit")
+        waiting = [
+            task(f"t{number}", S.READY_FOR_REVIEW, review_commit=HEAD, history=(submitted,)) for number in range(count)
+        ]
+        facts = AlarmFacts(evidence=Evidence(offline=frozenset({"code-reviewer-1"})))
+        kinds = (AlarmKind.NEEDS_REVIEWER, AlarmKind.NEEDS_VERDICT)
+        found = evaluate_alarms(board(*waiting, agents=crewed(*names)), NOW, facts)
+        return [alarm for alarm in found if alarm.kind in kinds]
+
+    crew = ("coder-1", "code-reviewer-1")
+    told = [(alarm.about, alarm.message) for count in (1, 5, 6) for alarm in alarms(count, *crew)]
+    assert told == [
+        ("t0", "t0 waits for a review, and no reviewer runs"),
+        ("t0", "t0, t1, t2, t3, t4 wait for a review, and no reviewer runs"),
+        ("t0", "t0, t1, t2, t3, t4 and 1 more wait for a review, and no reviewer runs"),
+    ]
+    (verdict,) = alarms(1, "coder-1")
+    assert (verdict.about, verdict.waiting_since) == ("t0", later(-9))
+    assert verdict.message == (
+        "t0 waits for your verdict, because the crew has no reviewer (liza up --planners 0 --program codex); "
+        "its changes: liza diff t0"
+    )

@@ -134,3 +134,73 @@ def test_areas_and_languages_count_tasks_and_not_files() -> None:
     ]
     assert work_record.count_areas(records) == {"src/shop": 2, ".": 2, "web": 1}
     assert work_record.count_languages(records) == {".py": 2, ".md": 1, ".ts": 1}
+
+
+def test_a_deadlock_is_a_rejected_review_and_a_task_lost_to_failure_has_failed() -> None:
+    stuck = task(("claim", "coder-1"), ("submit", "coder-1"), ("deadlock", "code-reviewer-1"), status=Status.BLOCKED)
+    record = work_record.task_record(stuck, "coder-1", [])
+    assert record is not None
+    assert (record.reviews, record.rejections, record.is_approved_at_once) == (1, 1, False)
+    assert work_record.review_record([stuck, MERGED], "code-reviewer-1") == ReviewRecord(
+        approved=1, rejected=2, failed_merges=1
+    )
+    failed = task(("claim", "coder-1"), ("claim", "coder-2"), failed_by=("coder-1",))
+    first = work_record.task_record(failed, "coder-1", [])
+    assert first is not None
+    assert (first.outcome, first.merge_commit) == (TaskOutcome.FAILED, None)
+
+
+def test_a_merge_that_failed_after_a_rejection_is_charged_to_no_reviewer() -> None:
+    odd = task(
+        ("claim", "coder-1"), ("approve", "code-reviewer-1"), ("reject", "code-reviewer-2"), ("merge failed", "")
+    )
+    assert work_record.review_record([odd], "code-reviewer-1") == ReviewRecord(approved=1)
+    assert work_record.review_record([odd], "code-reviewer-2") == ReviewRecord(rejected=1)
+
+
+def test_a_run_that_resumes_is_a_try_and_sessions_of_other_tasks_and_without_usage_cost_nothing() -> None:
+    resumed = task(("claim", "coder-1"), ("resume", "coder-1"), status=Status.CLAIMED)
+    silent = LedgerEntry(run="coder-1.1", time=START, kind="work", program="p", outcome="x", seconds=1, task="t")
+    elsewhere = LedgerEntry(
+        run="coder-1.2",
+        time=START,
+        kind="work",
+        program="q",
+        outcome="x",
+        seconds=1,
+        task="u",
+        used=TokenUsage(input=9),
+    )
+    record = work_record.task_record(resumed, "coder-1", [silent, elsewhere, session("coder-1.3", 0.00004)])
+    assert record == TaskRecord(
+        task="t", outcome=TaskOutcome.OPEN, tries=2, cost=0.0, tokens=110, programs=("claude", "p")
+    )
+    unpriced = work_record.task_record(resumed, "coder-1", [silent, session("coder-1.3", None)])
+    assert unpriced is not None
+    assert unpriced.cost is None
+
+
+def test_areas_are_two_directories_deep_and_the_twelve_most_changed() -> None:
+    deep = TaskRecord(
+        task="a", outcome=TaskOutcome.MERGED, paths=("a/b/c/d.py", "a/b/e.PY", "a/f.tar.gz", "noext", "b.c/d")
+    )
+    assert work_record.count_areas([deep]) == {"a/b": 1, "a": 1, ".": 1, "b.c": 1}
+    assert work_record.count_languages([deep]) == {".PY": 1, ".gz": 1, ".py": 1}
+    many = [
+        TaskRecord(task=str(number), outcome=TaskOutcome.MERGED, paths=(f"d{min(number, 13)}/x",))
+        for number in range(15)
+    ]
+    assert list(work_record.count_areas(many).items())[:2] == [("d13", 2), ("d0", 1)]
+    assert len(work_record.count_areas(many)) == 12
+
+
+def test_shares_have_three_digits_and_what_is_given_up_counts_as_closed() -> None:
+    records = [TaskRecord(task=str(number), outcome=TaskOutcome.GIVEN_UP) for number in range(6)]
+    records.append(TaskRecord(task="m", outcome=TaskOutcome.MERGED, reviews=2, rejections=1))
+    assert work_record.success_rates(records) == {
+        "approved_at_once": 0.0,
+        "merged": 0.143,
+        "failed": 0.0,
+        "given_up": 0.857,
+        "rejections_per_task": 1.0,
+    }

@@ -1,0 +1,551 @@
+"""What each alarm says and which command it names, as a person reads it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from liza.rules.merging.merge_alarms import AbsentCheckout
+from liza.rules.model import (
+    Config,
+    Discovery,
+    Event,
+    MergeInProgress,
+    PlanningClaim,
+    State,
+    Status,
+    SupervisorExit,
+    Task,
+    TestProof,
+)
+from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms, needs_person
+from liza.rules.reports.drift_alarms import RepositoryDrift, SymbolicRef
+from liza.rules.settings import UnconfirmedSetting
+from liza.rules.tasks import claims
+from liza.rules.tasks.drafts import MissingParts
+from liza.rules.tasks.picking import Evidence
+from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, later, task, with_config
+
+S = Status
+TESTED = Config(integration_command="make test")
+LONG = "word " * 100
+LONG_SHOWN = ("word " * 100)[:159] + "…"
+
+
+def crew(*tasks: Task, **fields: Any) -> State:
+    fields = {"config": TESTED, "agents": agents("coder-1", "coder-2", "code-reviewer-1", runs=9), **fields}
+    return board(*tasks, **fields)
+
+
+def shown(state: State, **facts: Any) -> list[tuple[str, str, str, str]]:
+    alarms = evaluate_alarms(state, NOW, AlarmFacts(**facts))
+    return [(alarm.kind, alarm.about, alarm.message, alarm.next) for alarm in alarms]
+
+
+def held(**fields: Any) -> Task:
+    base = {"assigned_to": "coder-1", "run": "coder-1.1", "worktree": "s1", "base_commit": BASE}
+    return task(status=S.CLAIMED, **{**base, "lease_expires": later(60), **fields})
+
+
+def work(status: Status, **fields: Any) -> Task:
+    return task(
+        status=status,
+        **{"assigned_to": "coder-1", "worktree": "s1", "base_commit": BASE, "review_commit": HEAD, **fields},
+    )
+
+
+def event(name: str, detail: str | None = None) -> Event:
+    return Event(time=NOW, event=name, agent="coder-1", detail=detail)
+
+
+def merged(name: str = "task-1", **fields: Any) -> Task:
+    base = {"review_commit": HEAD, "approved_by": "code-reviewer-1", "merge_commit": HEAD, "tested": False}
+    return task(name, S.MERGED, **{**base, **fields})
+
+
+DEAD = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.1"}))
+OFFLINE = Evidence(offline=frozenset({"coder-1"}))
+ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] = {
+    "a supervisor exited": (
+        crew(task()),
+        {"exits": {"coder-1": SupervisorExit(time=NOW, reason="x" * 400)}},
+        [
+            (
+                "supervisor_left",
+                "coder-1",
+                f"the supervisor of coder-1 left at 2026-01-01 12:00Z: {'x' * 299}…",
+                "liza logs coder-1; liza up",
+            )
+        ],
+    ),
+    "a supervisor exited and named the command that helps": (
+        crew(task()),
+        {"exits": {"coder-1": SupervisorExit(time=NOW, reason="no login", next="codex login")}},
+        [
+            (
+                "supervisor_left",
+                "coder-1",
+                "the supervisor of coder-1 left at 2026-01-01 12:00Z: no login",
+                "codex login; liza up",
+            )
+        ],
+    ),
+    "a session without progress, and usage without a price": (
+        crew(task()),
+        {"no_progress": {"coder-1": f"no progress: {LONG}"}, "unpriced": "codex reports no cost"},
+        [
+            ("no_progress", "coder-1", f"coder-1 makes {f'no progress: {LONG}'[:159]}…", "liza logs coder-1"),
+            ("budget_blind", "budget", "codex reports no cost", "liza edit"),
+        ],
+    ),
+    "a guard file that does not count": (
+        crew(task()),
+        {"guard_notices": (("guards.toml was changed", "liza guard trust"),)},
+        [("guards_untrusted", "guards", "guards.toml was changed", "liza guard trust")],
+    ),
+    "a slot that could not be emptied": (
+        crew(task()),
+        {"stuck_slots": ("/x/s 1",)},
+        [
+            (
+                "slot_set_aside",
+                "/x/s 1",
+                "a worktree could not be emptied (files of another user?); it was replaced, and is kept as /x/s 1",
+                "sudo rm -rf '/x/s 1'",
+            )
+        ],
+    ),
+    "a task that every coder failed": (
+        crew(task(failed_by=("coder-1", "coder-2"))),
+        {},
+        [
+            (
+                "needs_another_coder",
+                "task-1",
+                "task-1 waits for another coder: coder-1, coder-2 failed it before",
+                "liza up --coders 3",
+            )
+        ],
+    ),
+    "a dependency that is lost beside one that is not": (
+        crew(task("a", S.ABANDONED), task("b"), task("c", depends_on=("b", "a"))),
+        {},
+        [
+            (
+                "never_claimable",
+                "c",
+                "c can never be claimed: it depends on a, which is ABANDONED",
+                "liza task edit c --depends b",
+            )
+        ],
+    ),
+    "a killed supervisor": (
+        crew(held()),
+        {"unsupervised": frozenset({"coder-1"})},
+        [
+            (
+                "supervisor_gone",
+                "coder-1",
+                "coder-1 holds task-1, and its supervisor is gone: no process continues that work",
+                "liza up",
+            )
+        ],
+    ),
+    "a status that nothing led to": (
+        crew(work(S.APPROVED, approved_by="code-reviewer-1", history=(event("add"),))),
+        {},
+        [
+            (
+                "unexplained_status",
+                "task-1",
+                "task-1 is APPROVED, and nothing in its history led there: the last step was 'add'",
+                "liza restore --task task-1",
+            )
+        ],
+    ),
+    "a draft that was asked for, without a date": (
+        crew(task(status=S.DRAFT, created=None)),
+        {},
+        [("stale_draft", "task-1", "task-1 is kept a draft", "liza task edit task-1")],
+    ),
+    "a draft that was asked for and lacks two things": (
+        crew(task(status=S.DRAFT)),
+        {"missing_parts": {"task-1": MissingParts(("no scope", "no spec"), "liza task edit task-1 --scope …")}},
+        [
+            (
+                "stale_draft",
+                "task-1",
+                "task-1 is kept a draft since 2026-01-01 12:00Z and lacks: no scope; no spec",
+                "liza task edit task-1 --scope …",
+            )
+        ],
+    ),
+    "six drafts that lack the same": (
+        crew(*(task(name, S.DRAFT, history=(event("add", "no spec"),)) for name in "abcdef")),
+        {"missing_parts": dict.fromkeys("abcdef", MissingParts(("no spec",), "git add spec.md"))},
+        [
+            (
+                "incomplete_draft",
+                "a",
+                "6 tasks are drafts and wait for you (a, b, c, d, e and 1 more): no spec",
+                "git add spec.md",
+            )
+        ],
+    ),
+    "two drafts that lack nothing any more": (
+        crew(*(task(name, S.DRAFT, history=(event("add", "no spec"),)) for name in "ab")),
+        {"missing_parts": dict.fromkeys("ab", MissingParts((), "liza up"))},
+        [("incomplete_draft", "a", "a, b are drafts and lack nothing any more", "liza up")],
+    ),
+    "one draft that lacks two things": (
+        crew(task(status=S.DRAFT, history=(event("add", "no spec"),))),
+        {"missing_parts": {"task-1": MissingParts(("no scope", "no spec"), "liza task edit task-1")}},
+        [
+            (
+                "incomplete_draft",
+                "task-1",
+                "task-1 is a draft and waits for you: no scope; no spec",
+                "liza task edit task-1",
+            )
+        ],
+    ),
+    "a lease that ran out while its supervisor runs": (
+        crew(held(lease_expires=NOW)),
+        {},
+        [
+            (
+                "expired_lease",
+                "task-1",
+                "task-1: the lease of coder-1.1 ran out at 12:00:00Z; its supervisor runs; "
+                "coder-1.1 is at work or hangs",
+                "liza logs coder-1",
+            )
+        ],
+    ),
+    "a lease that ran out of a session that was stopped": (
+        crew(held(lease_expires=NOW, history=(event("claim"), event("stop")))),
+        {"evidence": OFFLINE},
+        [],
+    ),
+    "the lease of a claim that is only reserved": (
+        claims.reserve(crew(held(lease_expires=NOW)), "task-1", claims.Claimant("coder-2", HERE), "s2", NOW, DEAD)[0],
+        {},
+        [],
+    ),
+    "a review lease that ran out": (
+        crew(
+            work(
+                S.READY_FOR_REVIEW,
+                reviewing_by="code-reviewer-1",
+                review_run="code-reviewer-1.2",
+                review_lease_expires=NOW,
+            )
+        ),
+        {},
+        [
+            (
+                "expired_review_lease",
+                "task-1",
+                "task-1: the review lease of code-reviewer-1.2 ran out at 12:00:00Z",
+                "liza logs code-reviewer-1",
+            )
+        ],
+    ),
+    "a review that is within its lease": (
+        crew(
+            work(
+                S.READY_FOR_REVIEW,
+                reviewing_by="code-reviewer-1",
+                review_run="code-reviewer-1.2",
+                review_lease_expires=later(1),
+            )
+        ),
+        {},
+        [],
+    ),
+    "a question": (
+        crew(task(status=S.BLOCKED, blocked_reason="two\nspecs", blocked_questions=("Which?", "When?"))),
+        {},
+        [("blocked", "task-1", "task-1 is blocked (two specs) and asks: Which? / When?", 'liza answer task-1 "…"')],
+    ),
+    "a task that two coders failed": (
+        crew(task(status=S.BLOCKED, failed_by=("coder-1", "coder-2"), blocked_reason="r", blocked_questions=("q",))),
+        {},
+        [
+            (
+                "hypothesis_exhaustion",
+                "task-1",
+                "task-1: coder-1 and coder-2 failed at it; it needs another plan, not another try",
+                "liza task supersede task-1 --file - --because …",
+            )
+        ],
+    ),
+    "a merge that waits for files, and is held": (
+        crew(
+            work(
+                S.APPROVED,
+                approved_by="code-reviewer-1",
+                merging=MergeInProgress(candidate=HEAD, expected=BASE, waiting=("a.py", "b.py")),
+                merge_hold="not on\nFriday",
+                history=(Event(time=NOW, event="approve", agent="code-reviewer-1", commit=HEAD),),
+            )
+        ),
+        {},
+        [
+            (
+                "waiting_for_files",
+                "task-1",
+                "task-1 is tested and waits for files of your checkout: a.py, b.py",
+                "git status",
+            ),
+            ("merge_held", "task-1", "task-1 is approved and held: not on Friday", "liza queue release task-1"),
+        ],
+    ),
+    "a failed merge without a reason": (
+        crew(work(S.INTEGRATION_FAILED)),
+        {},
+        [("integration_failed", "task-1", "task-1 does not merge: see its history", "liza task show task-1")],
+    ),
+    "a failed merge whose coder is offline": (
+        crew(work(S.INTEGRATION_FAILED, history=(event("merge failed", "conflict (log: /l/a.log)\nmore"),))),
+        {"evidence": OFFLINE},
+        [
+            (
+                "orphaned_integration_failed",
+                "task-1",
+                "task-1 does not merge: conflict (log: /l/a.log); coder-1, which has to fix it, is offline",
+                "liza up",
+            ),
+            ("integration_failed", "task-1", "task-1 does not merge: conflict (log: /l/a.log)", "less /l/a.log"),
+        ],
+    ),
+    "rejected work whose coder is offline": (
+        crew(work(S.REJECTED, rejection_reason="r")),
+        {"evidence": OFFLINE},
+        [
+            (
+                "orphaned_rejected",
+                "task-1",
+                "task-1 is REJECTED, and coder-1, which has to fix it, is offline",
+                "liza up",
+            )
+        ],
+    ),
+    "a task near the limit of tries and of rejections": (
+        crew(task(iteration=8, review_cycles_current=5)),
+        {},
+        [
+            (
+                "approaching_limits",
+                "task-1",
+                "task-1 nears its limit: try 8 of at most 10",
+                "liza task show task-1",
+            ),
+            (
+                "approaching_limits",
+                "task-1",
+                "task-1 is at its limit: rejection 5 of at most 5",
+                "liza task show task-1",
+            ),
+        ],
+    ),
+    "a task that a coder failed after rejections": (
+        crew(task(failed_by=("coder-1",), review_cycles_total=3)),
+        {},
+        [
+            (
+                "approaching_limits",
+                "task-1",
+                "task-1 nears its limit: coder-1 failed it, and it was rejected 3 times",
+                "liza task show task-1",
+            )
+        ],
+    ),
+    "a task that a coder failed after two rejections": (
+        crew(task(failed_by=("coder-1",), review_cycles_total=2)),
+        {},
+        [],
+    ),
+    "a task that was merged at its last try": (
+        crew(merged(iteration=10, tested=True)),
+        {},
+        [],
+    ),
+    "a forgotten signal": (
+        crew(task()),
+        {"signals": {"ABORT": NOW - timedelta(minutes=31, seconds=59), "PAUSE": None}},
+        [("stale_abort", "ABORT", "ABORT has been set for 31 minutes", "liza resume")],
+    ),
+    "a misspelt setting": (
+        crew(task()),
+        {"unknown_config": ("integration_comand",)},
+        [
+            (
+                "unknown_config",
+                "config",
+                "config.integration_comand is no setting; did you mean integration_command?",
+                "liza edit",
+            )
+        ],
+    ),
+    "a planning lease that ran out": (
+        crew(task(), planning=PlanningClaim(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=NOW, count=1)),
+        {},
+        [
+            (
+                "expired_planning_lease",
+                "planning",
+                "the planning lease of planner-1.2 ran out at 12:00:00Z",
+                "liza logs planner-1",
+            )
+        ],
+    ),
+    "an urgent discovery without an author": (
+        crew(task(), discovered=(Discovery(id="d1", urgency="immediate", description=LONG),)),
+        {},
+        [
+            (
+                "immediate_discovery",
+                "d1",
+                f"d1 (by unknown) cannot wait: {LONG_SHOWN} (if it can: liza report resolve d1 WHY)",
+                "liza task add --from-discovery d1 --id …",
+            )
+        ],
+    ),
+    "six merges without a test": (
+        crew(*(merged(name) for name in "abcdef")),
+        {},
+        [("untested_merges", "config", "merged without a test: a, b, c, d, e and 1 more", "liza edit")],
+    ),
+    "a merge without a test, and no test command": (
+        crew(merged(), config=Config()),
+        {},
+        [
+            (
+                "untested_merges",
+                "config",
+                "merged without a test: task-1; set config.integration_command",
+                "liza edit",
+            )
+        ],
+    ),
+    "no test command": (
+        crew(task(), config=Config()),
+        {},
+        [
+            (
+                "untested_merges",
+                "config",
+                "no test command (config.integration_command): merges will be recorded as untested",
+                "liza edit",
+            )
+        ],
+    ),
+    "changes outside of Liza": (
+        crew(task()),
+        {
+            "repository": RepositoryDrift(
+                planted=("core.pager=x",),
+                symbolic=(SymbolicRef("refs/liza/a", "refs/liza/a is symbolic", "git symbolic-ref -d refs/liza/a"),),
+                away=(AbsentCheckout("/w t", HEAD, "integration"),),
+                moved="integration was moved by bob",
+            ),
+            "unconfirmed": (UnconfirmedSetting("push", "never", "auto"),),
+        },
+        [
+            (
+                "unconfirmed_setting",
+                "push",
+                "config.push was changed outside of liza to 'auto'; 'never' is used until a person confirms that",
+                "liza doctor --accept push",
+            ),
+            (
+                "planted_configuration",
+                "core.pager=x",
+                "added after init; liza does not run it: core.pager=x",
+                "liza doctor",
+            ),
+            ("symbolic_ref", "refs/liza/a", "refs/liza/a is symbolic", "git symbolic-ref -d refs/liza/a"),
+            (
+                "checkout_away",
+                "/w t",
+                "integration is checked out in /w t, which was missing when tasks were merged: a commit there would "
+                "revert them. When it exists again, the next merge or this command updates it",
+                f"git -C '/w t' read-tree -m -u {HEAD[:12]} HEAD",
+            ),
+            (
+                "integration_moved",
+                "integration",
+                "integration was moved by bob",
+                "git log --first-parent integration",
+            ),
+        ],
+    ),
+    "a moved integration with commands to continue, and settings that nobody confirmed": (
+        crew(task()),
+        {"repository": RepositoryDrift(moved="moved", ways="git reset"), "unconfirmed": None},
+        [
+            (
+                "unconfirmed_setting",
+                "settings",
+                "no setting was ever confirmed by a person: every value under config: is in effect",
+                "liza doctor --accept settings",
+            ),
+            ("integration_moved", "integration", "moved", "git reset"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("state", "facts", "expected"), ROWS.values(), ids=ROWS)
+def test_an_alarm_names_its_cause_and_one_command(
+    state: State, facts: dict[str, Any], expected: list[tuple[str, str, str, str]]
+) -> None:
+    assert shown(state, **facts) == expected
+
+
+def test_a_question_is_told_with_its_time_and_without_questions_by_its_reason() -> None:
+    asked = task(
+        status=S.BLOCKED,
+        blocked_reason=LONG,
+        blocked_questions=(),
+        history=(event("add"), Event(time=later(-9), event="block")),
+    )
+    alarms = evaluate_alarms(crew(asked), NOW, AlarmFacts())
+    (alarm,) = (alarm for alarm in alarms if alarm.kind == "blocked")
+    assert alarm.message == f"task-1 is blocked ({LONG_SHOWN}) and asks: {LONG_SHOWN}"
+    assert alarm.waiting_since == later(-9)
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(29, False), (30, True)])
+def test_drafts_and_signals_are_forgotten_after_half_an_hour(minutes: int, told: bool) -> None:
+    since = NOW - timedelta(minutes=minutes)
+    assert bool(shown(crew(task()), signals={"PAUSE": since})) is told
+    plan = PlanningClaim(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=later(60), count=1)
+    assert bool(shown(crew(task(status=S.DRAFT, created=since), planning=plan))) is told
+
+
+@pytest.mark.parametrize(("rejections", "told"), [(2, False), (3, True)])
+def test_rejections_are_announced_two_before_their_limit(rejections: int, told: bool) -> None:
+    assert bool(shown(crew(task(review_cycles_current=rejections)))) is told
+    assert shown(with_config(crew(task(review_cycles_current=rejections)), max_review_cycles=2)) == []
+
+
+def test_tests_of_another_checkout_stop_merges() -> None:
+    state = crew(task())
+    command = state.config.integration_command
+    proof = TestProof(outcome="elsewhere", why="/shop/src", command=command)
+    ((kind, about, message, step),) = shown(with_config(state, proof=proof))
+    assert (kind, about, step) == ("tests_elsewhere", "config", "liza edit && liza doctor --tests")
+    assert message.startswith("nothing is merged: make test does not test the worktree it runs in, it uses /shop/src;")
+
+
+def test_only_some_alarms_stop_work_until_a_person_acts() -> None:
+    both = crew(task(iteration=8), task("b", S.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
+    alarms = evaluate_alarms(both, NOW, AlarmFacts())
+    assert [(alarm.kind, needs_person(alarm)) for alarm in alarms] == [
+        ("approaching_limits", False),
+        ("blocked", True),
+    ]
