@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from contextlib import chdir
@@ -138,20 +139,22 @@ def test_red_tests_in_a_worktree_that_lacks_an_env_file_name_the_option_that_cop
     assert find_crew(repo).board.read().config.sandbox_copy == (".env.test", ".env")
 
 
-def test_each_command_is_told_before_it_runs(repo: Path) -> None:
+def test_each_command_is_told_before_it_runs_and_its_outcome_as_soon_as_it_ends(repo: Path) -> None:
     (repo / "shop.py").write_text("PRICE = 5\n")
     git(repo, "add", "shop.py")
     git(repo, "commit", "-q", "-m", "shop")
     facts: list[str] = []
     test = "python3 -c 'import shop'"
     init(repo, InitOptions(goal="g", setup="true", test=test), lambda name, text: facts.append(f"{name}: {text}"))
-    begun = [fact for fact in facts if ": running " in fact]
-    assert begun == [
+    about = ("set-up: ", "baseline: ", "proof: ")
+    assert [re.sub(r"\d+ s", "0 s", fact) for fact in facts if fact.startswith(about)] == [
         "set-up: running true",
+        "set-up: true: 0 s ok",
         f"baseline: running {test}",
+        f"baseline: {test}: ok, 0 s",
         f"proof: running {test} again, with sources that fail",
+        "proof: the tests fail when the sources of their own worktree fail",
     ]
-    assert facts.index(begun[1]) > facts.index(begun[0])
 
 
 def test_a_set_up_that_fails_is_told_by_init_also_without_tests(repo: Path) -> None:

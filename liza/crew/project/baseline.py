@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.project import commands, detect, environments, local_files, proof
 from liza.crew.project.project_report import find_worktree_gaps
-from liza.crew.project.proof import ProofStep
+from liza.crew.project.proof import ProofReport, ProofStep
 from liza.repo.runner import Git
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Missing, Refused
@@ -73,16 +73,18 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         hint=suggest_init_command(project, command) if command else "",
     )
 
-    def begin(step: ProofStep) -> None:
-        say(*_describe_step(step, plan))
+    def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
+        if step is ProofStep.SET_UP:
+            _report_setup(outcome, plan, say)
+            return
+        lacking, red_hint = _suspect_files(crew.git, options)
+        notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
+        _report_tests(outcome, replace(plan, red_hint=red_hint), notes, options.accept_red, say)
 
-    result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof, begin=begin)
-    _report_setup(result.setup, setup, say)
+    report = ProofReport(lambda step: say(*_describe_step(step, plan)), end)
+    result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof, report=report)
     if command is None:
         return Baseline(None, setup, keep, TestProof())
-    lacking, red_hint = _suspect_files(crew.git, options)
-    notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
-    _report_tests(result.tests, replace(plan, red_hint=red_hint), notes, options.accept_red, say)
     skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
     return Baseline(command, setup, keep, skipped if options.no_proof else _report_proof(result, plan, say))
 
@@ -159,30 +161,27 @@ def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportF
         say("left out", f"from the environment of tests and sessions: {environments.describe_removed(removed)}")
 
 
-def _report_setup(outcome: commands.CommandOutcome | None, setup: ProjectCommand | None, say: ReportFact) -> None:
-    if outcome is None or setup is None:
-        return
+def _report_setup(outcome: commands.CommandOutcome, plan: proof.ProofPlan, say: ReportFact) -> None:
+    setup = plan.setup or ""
     if not outcome.passed:
-        missing = project_kinds.missing_runner(setup.text, outcome.exit_status, outcome.tail())
+        missing = project_kinds.missing_runner(setup, outcome.exit_status, outcome.tail())
         if missing:
-            text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup.text}"
+            text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup}"
             raise Missing(text, 'liza init "…" --setup CMD')
         first = setup_failures.suggest_before_init(outcome.tail())
         hint = f'{first}; liza init "…"' if first else 'liza init "…" --setup CMD'
-        raise Refused(f"set-up fails on integration: {setup.text}\n{outcome.tail()}", hint)
-    say("set-up", f"{setup.text}: {outcome.seconds:.0f} s ok")
+        raise Refused(f"set-up fails on integration: {setup}\n{outcome.tail()}", hint)
+    say("set-up", f"{setup}: {outcome.seconds:.0f} s ok")
 
 
 def _report_tests(
-    outcome: commands.CommandOutcome | None,
+    outcome: commands.CommandOutcome,
     plan: proof.ProofPlan,
     notes: str,
     accept_red: bool,
     say: ReportFact,
 ) -> None:
     """Report the tests. ``notes``: lines for an error. Raises Missing, Refused."""
-    if outcome is None:
-        return
     if not outcome.passed:
         missing = project_kinds.missing_runner(plan.command, outcome.exit_status, outcome.tail())
         if missing:

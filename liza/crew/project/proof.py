@@ -42,6 +42,16 @@ class ProofStep(Enum):
     BROKEN_TESTS = "tests with failing sources"
 
 
+class ProofReport(Value):
+    """Functions that are called before a step, and after it with its outcome. If ``end`` raises, the proof ends."""
+
+    begin: Callable[[ProofStep], None] = lambda step: None
+    end: Callable[[ProofStep, commands.CommandOutcome], None] = lambda step, outcome: None
+
+
+NO_REPORT = ProofReport()
+
+
 class ProofResult(Value):
     """Results of the set-up and the tests in the slot, and of the run with failing sources.
 
@@ -62,18 +72,18 @@ def run_proof(
     *,
     prove: bool = True,
     always: bool = True,
-    begin: Callable[[ProofStep], None] = lambda step: None,
+    report: ProofReport = NO_REPORT,
 ) -> ProofResult:
     """Set up a throw-away slot at ``commit``, run the tests, make the sources fail, and run them again.
 
     Without ``prove`` the sources are not changed; without ``always`` nothing runs if there is no source to make fail.
-    ``begin`` is called before each step.
-    The caller must hold the merge lock. Logs are ``LOGS/baseline-*.log``. Raises GitFailed, Refused, OSError.
+    The caller must hold the merge lock. Logs are ``LOGS/baseline-*.log``. Raises GitFailed, Refused, OSError, and what
+    ``report`` raises.
     """
     worktrees.discard(PROOF_SLOT)
     worktrees.detach(PROOF_SLOT, commit, "proof")
     try:
-        return _run_in_slot(worktrees, plan, logs, prove and bool(plan.command), always, begin)
+        return _run_in_slot(worktrees, plan, logs, prove and bool(plan.command), always, report)
     finally:
         worktrees.discard(PROOF_SLOT)
 
@@ -84,7 +94,7 @@ def _run_in_slot(
     logs: Path,
     prove: bool,
     always: bool,
-    begin: Callable[[ProofStep], None],
+    report: ProofReport,
 ) -> ProofResult:
     root, slot = worktrees.paths.root, worktrees.paths.slot(PROOF_SLOT)
     git = worktrees.slot_git(PROOF_SLOT)
@@ -95,8 +105,9 @@ def _run_in_slot(
         return ProofResult(outcome=test_proof.judge_proof(ProofObservation(None), str(root), plan.hint))
     setup = None
     if plan.setup:
-        begin(ProofStep.SET_UP)
+        report.begin(ProofStep.SET_UP)
         setup = commands.run_command(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.environment)
+        report.end(ProofStep.SET_UP, setup)
         if not setup.passed:
             return ProofResult(setup)
     if not plan.command:
@@ -105,10 +116,11 @@ def _run_in_slot(
     with import_traces.record_imports(site) as (logging_variables, log):
         variables = logging_variables if broken else {}
         files_before = _untracked(git)
-        begin(ProofStep.TESTS)
+        report.begin(ProofStep.TESTS)
         tests = commands.run_command(
             plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.environment, variables
         )
+        report.end(ProofStep.TESTS, tests)
         if not tests.passed or not prove:
             return ProofResult(setup, tests)
         texts = (plan.command, plan.setup or "", *_task_runner_texts(slot))
@@ -119,7 +131,7 @@ def _run_in_slot(
             for name, text in broken.items():
                 _replace_file(slot, name, text)
             proof_log = logs / "proof-tests.log"
-            begin(ProofStep.BROKEN_TESTS)
+            report.begin(ProofStep.BROKEN_TESTS)
             exit_status = commands.run_command(
                 plan.command, slot, proof_log, plan.limit, root, plan.environment, variables
             ).exit_status
