@@ -32,6 +32,7 @@ from liza.repo.slots import slots_directory
 from liza.repo.slots.pool import Worktrees
 from liza.repo.survey import Survey, survey
 from liza.rules.errors import LizaError, LockTimeout, Missing, Refused, UsageError
+from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_time
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
@@ -161,6 +162,9 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         _init_marker(crew).touch()
         slots_directory.write_record(crew.paths, slots_record)
         _prepare_repository(crew, options, tip, say)
+        if surveyed.dirty_count:
+            count = count_noun(surveyed.dirty_count, "file")
+            say("changes", f"{count} changed and not committed: agents see only committed files")
         if spec is None:
             spec = layout.GOAL_FILE
             (crew.paths.root / spec).write_text(layout.default_goal_text(goal))

@@ -200,3 +200,11 @@ def test_a_submodule_on_this_machine_that_git_refuses_names_the_setting_that_all
     assert refused.value.hint == "git config --global protocol.file.allow always; liza init 'A goal'"
     subprocess.run(refused.value.hint.partition("; ")[0], shell=True, check=True)
     init(repo, InitOptions("A goal"))
+
+
+def test_changes_that_are_not_committed_are_told_because_no_agent_sees_them(repo: Path) -> None:
+    (repo / "README.md").write_text("# Changed\n")
+    (repo / "plan.md").write_text("New\n")
+    facts: dict[str, str] = {}
+    init(repo, InitOptions(goal="g", no_test=True), facts.__setitem__)
+    assert facts["changes"] == "2 files changed and not committed: agents see only committed files"
