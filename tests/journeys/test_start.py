@@ -44,7 +44,7 @@ esac
         crew.prepare("config", "set", "integration_command", "test -f README.md")
         shown = crew.liza("start", "Show the total", "--program", program)
         assert crew.status("show-the-total") == "MERGED"
-        assert "waits for another coder" not in shown
+        assert "the crew waits for you" not in shown
         begun_merge = shown.index("liza            merge of show-the-total runs: test -f README.md")
         assert begun_merge < shown.index("show-the-total merged as")
         assert crew.living() == []
