@@ -346,34 +346,63 @@ class CrewMachine(RuleBasedStateMachine):
         args = (name, claimant, slot, self.model.now, self.evidence())
         self.play(lambda model: model.reserve(name, agent, slot), claims.reserve, *args)
 
-    def confirm_task(self, name: str) -> None:
+    def confirm_task(self, name: str, stale: str | None = None) -> None:
         reservation = self.get(name).reservation
-        run = reservation.run if reservation else "coder-1.99"
+        run = stale or (reservation.run if reservation else "coder-1.99")
         args = (name, run, BASE, self.model.now, self.evidence())
         if self.play(lambda model: model.confirm(name, run), claims.confirm, *args):
             self.model.living |= {run}
 
     @precondition(has(Status.CLAIMED))
-    @rule(index=indexes, agent=coders, confirmed=st.booleans())
-    def coder_is_gone(self, index: int, agent: str, confirmed: bool) -> None:
-        """A coder's machine is off for longer than its lease. Another coder takes the task over."""
+    @rule(index=indexes, agent=coders, confirmed=st.booleans(), offline=mostly, dead=mostly, late=mostly)
+    def coder_is_gone(self, index: int, agent: str, confirmed: bool, offline: bool, dead: bool, late: bool) -> None:
+        """A coder's machine is off for longer than its lease, or it seems so. Another coder takes the task over."""
         name = self.task_at(index)
         task = self.get(name)
-        self.model.offline |= {task.assigned_to or agent}
-        self.model.living -= {task.run or ""}
-        self.model.now += timedelta(seconds=1000)
+        self.model.offline |= {task.assigned_to or agent} if offline else set()
+        self.model.living -= {task.run or ""} if dead else set()
+        self.model.now += timedelta(seconds=1000 if late else 1)
         self.reserve_task(agent, name)
         if confirmed:
             self.confirm_task(name)
+
+    @precondition(has(Status.CLAIMED))
+    @rule(index=indexes, outcome=ends, times=st.integers(1, 6))
+    def sessions_fail(self, index: int, outcome: SessionOutcome, times: int) -> None:
+        """Sessions of one task end in the same way, one after the other."""
+        claimed = [task.id for task in self.state.tasks if task.status is Status.CLAIMED]
+        for _ in range(times):
+            self.fail_session(claimed[index % len(claimed)], outcome)
+
+    def fail_session(self, name: str, outcome: SessionOutcome) -> None:
+        run, event, now = self.get(name).run or "coder-1.99", OUTCOME_RULES[outcome].event.value, self.model.now
+        self.model.living -= {run}
+        end: Entry = {"outcome": outcome, "detail": "it ended", "moved": False, "now": now}
+        self.play(lambda model: model.session_end(name, run, event, False), coding.record_session_end, name, run, **end)
+        self.play(lambda model: model.resume(name, run), claims.resume, name, run, now)
+
+    @precondition(has(Status.APPROVED))
+    @rule(index=indexes, kind=st.sampled_from(list(MergeFailureKind)), times=st.integers(1, 4))
+    def merges_fail(self, index: int, kind: MergeFailureKind, times: int) -> None:
+        """Merges of one task fail in the same way, one after the other."""
+        approved = [task.id for task in self.state.tasks if task.status is Status.APPROVED]
+        for _ in range(times):
+            self.fail_merge(approved[index % len(approved)], kind)
+
+    def fail_merge(self, name: str, kind: MergeFailureKind) -> None:
+        failure = MergeFailure(kind, "git failed with 128", "liza queue")
+        said = self.by("liza", "tests/a.py is red after the merge")
+        self.play(lambda model: model.merge_failed(name, str(kind)), merge_rules.retry_or_fail, name, failure, said)
 
     @rule(agent=agents, index=indexes)
     def reserve(self, agent: str, index: int) -> None:
         self.reserve_task(agent, self.task_at(index))
 
     @precondition(lambda machine: any(task.reservation for task in machine.state.tasks))
-    @rule(index=indexes)
-    def confirm(self, index: int) -> None:
-        self.confirm_task(self.task_at(index))
+    @rule(index=indexes, which=indexes, own=mostly)
+    def confirm(self, index: int, which: int, own: bool) -> None:
+        name = self.task_at(index)
+        self.confirm_task(name, None if own else self.some_run(name, which))
 
     @precondition(lambda machine: any(task.reservation for task in machine.state.tasks))
     @rule(index=indexes, which=indexes)
@@ -572,19 +601,10 @@ class CrewMachine(RuleBasedStateMachine):
         if kind == "conflict":
             self.play(lambda model: model.merge_failed(name, kind), merge_rules.fail_merge, name, said)
             return
-        failure = MergeFailure(MergeFailureKind(kind), "git failed with 128", "liza queue")
-        self.play(
-            lambda model: model.merge_failed(name, str(MergeFailureKind(kind))),
-            merge_rules.retry_or_fail,
-            name,
-            failure,
-            said,
-        )
+        self.fail_merge(name, MergeFailureKind(kind))
 
     @precondition(has(Status.APPROVED))
-    @rule(
-        index=indexes, word=st.sampled_from(["hold", "release", "retry", "move"]), position=st.integers(0, 4), why=texts
-    )
+    @rule(index=indexes, word=st.sampled_from(QUEUE_WORDS), position=st.integers(0, 4), why=texts)
     def queue(self, index: int, word: str, position: int, why: str) -> None:
         name = self.task_at(index)
         moves: dict[str, tuple[Callable[[ReferenceModel], None], Play, tuple[Any, ...]]] = {
@@ -759,6 +779,9 @@ class CrewMachine(RuleBasedStateMachine):
             case Status.CLAIMED:
                 args = (name, task.run or "coder-1.99", "the spec says nothing", ("what?",), self.model.now)
                 self.play(lambda model: model.block(name, args[1], ["what?"]), coding.block, *args)
+            case Status.REJECTED | Status.INTEGRATION_FAILED if not well:
+                limit = (name, "10 tries are used up", self.model.now)
+                self.play(lambda model: model.block_by_supervisor(name), coding.block_by_supervisor, *limit)
             case _:
                 self.claim(agent, name)
 
