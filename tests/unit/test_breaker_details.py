@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import Refused, UsageError
 from liza.rules.governance import board_reports, line_comments, retrospective, sprint_alarms, text_similarity
-from liza.rules.governance.anomaly_kinds import check_anomaly
+from liza.rules.governance.anomaly_kinds import check_anomaly, missing_details
 from liza.rules.governance.breaker_patterns import (
     MAX_EVIDENCE,
     BreakerFinding,
@@ -22,7 +22,7 @@ from liza.rules.governance.breaker_patterns import (
 )
 from liza.rules.governance.breaker_trips import record_findings, resolve_trips
 from liza.rules.governance.open_trips import breaker_alarms, is_worth_a_check, signal_hint, signals_of_trips
-from liza.rules.governance.watched_events import WatchedEvent, collect_events
+from liza.rules.governance.watched_events import WatchedEvent, collect_events, fingerprint
 from liza.rules.model import (
     Anomaly,
     ArchiveSummary,
@@ -315,6 +315,32 @@ def test_similar_texts_reach_the_similarity_and_the_largest_group_counts() -> No
     assert text_similarity.find_largest_group([], 90) == ()
 
 
+def test_a_text_of_twelve_characters_tells_one_error_from_another() -> None:
+    failures = [event("block", number, "x" * 12) for number in range(2)]
+    assert len(findings(*failures, repeated_error=2)) == 1
+    assert findings(*(replace(one, text="x" * 11) for one in failures), repeated_error=2) == ()
+    last = event("block", 5, "tests failed on integration: test_invoice.py:1 KeyError 'tax'")
+    assert findings(*SAME, last, repeated_error=4)[0].detail.endswith("KeyError 'tax'")
+
+
+def test_a_fingerprint_has_the_first_and_the_last_event() -> None:
+    settings = BreakerSettings()
+    prints = {
+        fingerprint(events, settings)
+        for events in (
+            (),
+            (event("merge"),),
+            (event("merge", 1),),
+            (event("merge"), event("merge", 1)),
+            (event("merge"), event("land", 2)),
+        )
+    }
+    assert len(prints) == 5
+    assert fingerprint((), settings).startswith("0 none ")
+    one = event("merge")
+    assert fingerprint((one,), settings).startswith(f"1 {one.evidence} {one.evidence} ")
+
+
 @pytest.mark.parametrize(
     ("text", "location"),
     [
@@ -440,10 +466,9 @@ WHO = Resolution(by="human:ann", timestamp=NOW, why="done")
 def test_a_discovery_is_refused_with_what_it_needs(details: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as refusal:
         board_reports.add_discovery(board(), Discovery(id="", description="x"), details)
-    assert str(refusal.value) == message
-    assert refusal.value.hint in (
-        "liza report --help", 'liza report discovery "what is wrong, and where" --urgency deferred',
-    )  # fmt: skip
+    example = 'liza report discovery "what is wrong, and where" --urgency deferred'
+    hint = "liza report --help" if "colour" in details else example
+    assert (str(refusal.value), refusal.value.hint) == (message, hint)
 
 
 def test_a_discovery_gets_the_next_number_and_its_details() -> None:
@@ -496,3 +521,18 @@ def test_an_anomaly_names_the_details_that_it_lacks() -> None:
     ) as unknown:
         check_anomaly(Anomaly(timestamp=NOW, type="x"))
     assert unknown.value.hint == "liza report --help"
+
+
+@pytest.mark.parametrize(
+    ("kind", "details"),
+    [
+        ("retry_loop", ("count", "error_pattern")),
+        ("trade_off", ("what", "why", "debt_created")),
+        ("external_blocker", ("blocker_service",)),
+        ("assumption_violated", ("assumption", "reality")),
+        ("system_ambiguity", ("protocol_section", "question")),
+        ("workaround", ()),
+    ],
+)
+def test_some_kinds_of_anomalies_need_details(kind: str, details: tuple[str, ...]) -> None:
+    assert missing_details(Anomaly(timestamp=NOW, type=kind)) == details
