@@ -9,13 +9,14 @@ from __future__ import annotations
 from itertools import product
 
 from liza.rules.guards.acts import GuardFacts, join_path
+from liza.rules.guards.shell_syntax import WordPart
 from liza.rules.guards.word_matching import ANY, FILES, MANY, is_known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from liza.rules.guards.shell_syntax import ShellNode, Word, WordPart
+    from liza.rules.guards.shell_syntax import ShellNode, Word
 
 MAX_VALUES = 8  # of a variable
 MAX_VALUE = 1 << 16  # characters of a variable; a longer value is unknown
@@ -92,7 +93,7 @@ def expand(word: Word, scope: Scope, output: Callable[[WordPart, Scope], str]) -
     if braces is not None:
         return [braces]
     choices: list[list[tuple[str, bool]]] = []
-    for index, part in enumerate(word):
+    for index, part in enumerate(_without_classes(word)):
         if part.form == "text":
             text = part.value if part.quoted else _without_wildcards(part.value)
             if index == 0 and not part.quoted and text[:1] == "~":
@@ -144,14 +145,22 @@ def _split(parts: Sequence[tuple[str, bool]]) -> list[str]:
     return words if current is None else [*words, current]
 
 
+def _without_classes(word: Word) -> Word:
+    """Replace ``[…]``, which the shell expands to names of files. A part between the brackets may be quoted."""
+    plain = [index for index, part in enumerate(word) if part.form == "text" and not part.quoted]
+    first = next((index for index in plain if "[" in word[index].value), None)
+    last = next((index for index in reversed(plain) if "]" in word[index].value), None)
+    if first is None or last is None or last < first:
+        return word
+    before, _, inside = word[first].value.partition("[")
+    behind = word[last].value.rpartition("]")[2]
+    if last == first and "]" not in inside:
+        return word
+    return (*word[:first], WordPart("text", f"{before}{FILES}{behind}"), *word[last + 1 :])
+
+
 def _without_wildcards(text: str) -> str:
-    """Replace ``*``, ``?`` and ``[…]``, which the shell expands to names of files."""
-    if "*" not in text and "?" not in text and "[" not in text:
-        return text
-    if "[" in text and "]" in text and text != "[":
-        start, end = text.index("["), text.rindex("]")
-        if start < end:
-            text = text[:start] + FILES + text[end + 1 :]
+    """Replace ``*`` and ``?``, which the shell expands to names of files."""
     return text.replace("*", FILES).replace("?", FILES)
 
 
@@ -173,7 +182,9 @@ def _expand_braces(word: Word) -> list[str] | None:
     if any(part.form != "text" or part.quoted for part in word):
         return [MANY]
     words = _expand_brace_text(plain, 0)
-    return None if words == [plain] else [_without_wildcards(text) for text in words]
+    if words == [plain]:
+        return None
+    return [_without_wildcards(part.value) for text in words for part in _without_classes((WordPart("text", text),))]
 
 
 def _expand_brace_text(text: str, depth: int) -> list[str]:
