@@ -67,6 +67,19 @@ def test_a_class_of_characters_hides_no_path(command: str) -> None:
     assert (verdict.allowed, verdict.rule) == (False, "no-write-in-git")
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["IFS=,; x=git,push; $x", "IFS=:; x=git:push:origin; $x", "IFS=,; $(echo git,push)", "x=git,push; IFS=, ; $x"],
+)
+def test_other_separators_of_words_hide_no_command(command: str) -> None:
+    verdict = guard_session.judge(command)
+    assert (verdict.allowed, verdict.rule) == (False, "no-push")
+
+
+def test_a_quoted_value_is_not_split() -> None:
+    assert acts_of('IFS=,; x=a,b; touch "$x"') == ["own: touch a,b", "write $W/a,b"]
+
+
 LETTERS = st.text("ab/", max_size=6)
 
 

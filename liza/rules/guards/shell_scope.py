@@ -83,6 +83,14 @@ class Scope:
             return (" \t\n", *self.variables.get(name, ()))
         return self.variables.get(name, (MANY,))
 
+    def separated(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Return values that are not quoted; if the script sets IFS, also with spaces in place of its characters."""
+        marks = "".join(self.variables.get("IFS", ()))
+        if not marks:
+            return values
+        spaced = ("".join(" " if character in marks else character for character in value) for value in values)
+        return tuple(dict.fromkeys((*values, *spaced)))
+
 
 def expand(word: Word, scope: Scope, output: Callable[[WordPart, Scope], str]) -> list[list[str]]:
     """Return what the word may become: for each combination of values, a list of words.
@@ -102,9 +110,11 @@ def expand(word: Word, scope: Scope, output: Callable[[WordPart, Scope], str]) -
             is_split = ANY in part.value and not part.quoted
             choices.append([(text.replace(ANY, MANY), False) if is_split else (text, True)])
         elif part.form == "variable":
-            choices.append([(value, part.quoted) for value in scope.values_of(part.value)])
+            values = scope.values_of(part.value)
+            choices.append([(value, part.quoted) for value in (values if part.quoted else scope.separated(values))])
         elif part.form == "output":
-            choices.append([(output(part, scope), part.quoted)])
+            values = (output(part, scope),)
+            choices.append([(value, part.quoted) for value in (values if part.quoted else scope.separated(values))])
         elif part.form == "process":
             choices.append([("/dev/fd/" + ANY, True)])
         else:
