@@ -59,10 +59,15 @@ class _FirstFailure(_Driver):
         items[:] = sorted((item for item in items if item.nodeid in self._order), key=lambda i: self._order[i.nodeid])
 
 
+def module_name(path: str) -> str:
+    """Return the dotted name of a module, by its path in the checkout."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
 def import_rules(root: Path) -> None:
     """Import all modules of the rules: some are imported lazily, and a change needs the function to be there."""
     for path in sorted((root / RULES).rglob("*.py")):
-        importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"))
+        importlib.import_module(module_name(str(path.relative_to(root))))
 
 
 def record(root: Path, files: Sequence[str], processes: int, directory: Path) -> Iterator[Record]:
@@ -128,14 +133,10 @@ class Trials:
                 others.append(mutant)
             else:
                 yield mutant, result_of(status)
-        jobs: list[children.Job[Mutant]] = []
-        for mutant in others:
-            if tests := self._coverage.tests_of_definition(mutant.path, mutant.line):
-                jobs.append(self._module_job(mutant, tests))
-            else:
-                yield mutant, Result.NOT_EXECUTED
+        tests = {mutant: self._coverage.tests_of_definition(mutant.path, mutant.line) for mutant in others}
+        jobs = (self._module_job(mutant, tests[mutant]) for mutant in others)
         for mutant, status in children.run(jobs, self._processes, self._directory / "modules.log"):
-            yield mutant, result_of(status)
+            yield mutant, Result.NOT_EXECUTED if status == PASSED and not tests[mutant] else result_of(status)
 
     def _in_collected(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, int | None]]:
         """Yield each mutant with the exit status of its child; None if its function is not there alone."""
@@ -157,17 +158,18 @@ class Trials:
 
 
 def _try_module(mutant: Mutant, text: str, root: Path, tests: Sequence[str]) -> int:
-    """Import the changed module instead of the one in its file, and run the tests."""
+    """Import the changed module instead of the one in its file, and run the tests. A failed import is a failure."""
     sys.meta_path.insert(0, _ChangedModule(mutant.path, text, root))
+    importlib.import_module(module_name(mutant.path))
     files = sorted({test.partition("::")[0] for test in tests})
-    return int(pytest.main(["-x", *OPTIONS, *files], plugins=[_FirstFailure(tests)]))
+    return int(pytest.main(["-x", *OPTIONS, *files], plugins=[_FirstFailure(tests)])) if files else PASSED
 
 
 class _ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds one module with a changed text."""
 
     def __init__(self, path: str, text: str, root: Path) -> None:
-        self._name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        self._name = module_name(path)
         self._file, self._text = str(root / path), text
 
     def find_spec(
