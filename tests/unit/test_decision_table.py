@@ -481,6 +481,10 @@ LIMITS = LoopLimits(same_calls=3, unchanged_calls=5, unchanged_seconds=60)
             Stuck("no progress: 10 tool calls in 2 min without a change in the worktree", True),
         ),
         (
+            LIMITS, Progress(last_call=call(1), calls_since_change=5, changed_at=0.0), 3660.0,
+            Stuck("no progress: 5 tool calls in 61 min without a change in the worktree", False),
+        ),
+        (
             replace(LIMITS, unchanged_calls=0), Progress(last_call=call(1), calls_since_change=99, changed_at=0.0),
             900.0, None,
         ),
@@ -520,6 +524,15 @@ def test_a_model_that_does_not_answer_has_a_time_for_each_kind(
     assert model_silence.seconds_to_end(model, 300.0) == pytest.approx(left)
     assert model_silence.is_reported(model, 300.0) is told
     assert model_silence.describe_reason(model) == text
+
+
+def test_facts_that_nobody_gathered_say_that_nothing_happened() -> None:
+    facts = SessionFacts(run=RUN, state=SessionState.LIVING)
+    assert (facts.idle.seconds, facts.idle.reminders, facts.ages.start, facts.ages.heartbeat) == (0.0, 0, 0.0, 0.0)
+    assert (facts.start.timeout, facts.loop.stuck, facts.model.silence, facts.end_reported) == (60.0, None, None, None)
+    flags = (facts.start.is_ready, facts.idle.is_waiting, facts.loop.warned, facts.has_terminal, facts.is_turn_over)
+    assert flags == (False,) * 5
+    assert situation(board()).merging.may_start
 
 
 def test_silence_is_told_after_a_minute_or_a_fifth_of_a_shorter_limit() -> None:
