@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -68,6 +69,7 @@ def _start(job: Job[T], directory: Path, log: Path) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
+        sys.stdout.flush()
         os._exit(status)
 
 
