@@ -12,6 +12,7 @@ from liza.rules.landing.backup_rules import (
     TaskTips,
     backup_alarms,
     find_due,
+    find_unpushed,
     retry_delay,
     seconds_to_retry,
 )
@@ -119,3 +120,48 @@ def test_the_result_of_each_branch_is_read_from_what_git_prints() -> None:
         "refs/heads/task/b": rejected,
         "refs/heads/task/c": None,
     }
+
+
+def test_an_alarm_names_five_tasks_without_secrets_and_only_those_on_the_board() -> None:
+    state = board(Status.READY_FOR_REVIEW)
+    names = ("t", *"abcdef")
+    tasks = tuple(replace(state.tasks[0], id=name) for name in names)
+    failure = replace(FAILED, tasks=(*names[:6], "gone"), reason=f"no: ghp_{'a' * 36}", next=f"x ghp_{'a' * 36}")
+    (alarm,) = backup_alarms(replace(state, tasks=tasks), failure)
+    assert (alarm.kind, alarm.about, alarm.next) == ("push_failed", "origin", "x [redacted: GitHub token]")
+    assert alarm.message == (
+        "no backup of t, a, b, c, d and 1 more at origin since 2026-01-01 00:00Z: no: [redacted: GitHub token]"
+    )
+    (fewer,) = backup_alarms(replace(state, tasks=tasks), replace(FAILED, tasks=names[:5]))
+    assert fewer.message.startswith("no backup of t, a, b, c, d at origin")
+
+
+@pytest.mark.parametrize(
+    ("status", "tip", "pushed", "is_told"),
+    [
+        (Status.CLAIMED, "tip", None, True),
+        (Status.CLAIMED, "tip", "tip", False),
+        (Status.CLAIMED, "base", None, False),
+        (Status.CLAIMED, None, None, False),
+        (Status.MERGED, "tip", None, False),
+    ],
+)
+def test_a_branch_is_unpushed_while_its_own_commits_are_nowhere_else(
+    status: Status, tip: str | None, pushed: str | None, is_told: bool
+) -> None:
+    tips = TaskTips({"t": tip} if tip else {}, {"t": pushed} if pushed else {}, {})
+    assert find_unpushed(board(status), tips) == (("t",) if is_told else ())
+
+
+def test_a_delay_runs_from_the_last_failure_and_is_bounded() -> None:
+    assert [retry_delay(count) for count in (-1, 4, 5, 6)] == [0, 240, 480, 960]
+    assert seconds_to_retry(replace(FAILED, last=NOW - timedelta(seconds=10), count=2), NOW) == 50
+    assert seconds_to_retry(replace(FAILED, last=NOW - timedelta(seconds=90)), NOW) == 0
+
+
+def test_a_claimed_task_without_a_history_is_not_at_rest() -> None:
+    state = board(Status.CLAIMED)
+    new = replace(state, tasks=(replace(state.tasks[0], history=()),))
+    assert find_due(new, TaskTips({"t": "tip"}, {}, {}), None, NOW) == ()
+    for event in ("stop", "held up", "quota", "ended"):
+        assert find_due(board(Status.CLAIMED, event), TaskTips({"t": "tip"}, {}, {}), None, NOW) == ("t",)

@@ -13,6 +13,7 @@ from liza.rules.landing.issue_text import Issue, complete_fields, compose_issue_
 from liza.rules.landing.push_rules import PushFacts, PushFailure, PushStep, classify_failure, decide_push
 from liza.rules.landing.remote_urls import (
     Forge,
+    RemoteRepository,
     find_forge_repository,
     find_request_address,
     hide_credentials,
@@ -148,3 +149,57 @@ def test_every_line_of_an_issue_is_quoted_and_what_a_person_gives_counts_first()
     for wrong in ("gh:", "gh:0", "gh:7 --web", "7", "gl:7"):
         with pytest.raises(UsageError):
             parse_issue_source(wrong)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://github.com:8080//acme/shop/", "github.com/acme/shop"),
+        ("git://github.com/acme/shop.git/", "github.com/acme/shop"),
+        ("github.com:/acme/shop", "github.com/acme/shop"),
+        ("ftp://github.com/acme/shop", None),
+        ("https://github.com/shop", None),
+        ("git@github.com:shop", None),
+        ("https://git hub.com/acme/shop", None),
+    ],
+)
+def test_each_form_of_a_url_names_the_same_repository(url: str, name: str | None) -> None:
+    repository = parse_remote_url(url)
+    assert (repository.full_name if repository else None) == name
+
+
+@pytest.mark.parametrize(
+    ("host", "forge"), [("GitHub.com", Forge.GITHUB), ("my-gitlab.example", Forge.GITLAB), ("git.example", None)]
+)
+def test_a_host_says_which_program_opens_pull_requests(host: str, forge: Forge | None) -> None:
+    assert RemoteRepository(host, "a/b").forge is forge
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "fatal: could not read Password for 'https://x'",
+        "remote: Invalid credentials",
+        "remote: Invalid username or password",
+        "fatal: Authentication failed",
+        "Host key verification failed.",
+        "remote: Access denied",
+        "error: 401",
+    ],
+)
+def test_each_way_to_ask_for_a_login_is_recognised(output: str) -> None:
+    assert classify_failure(output) is PushFailure.LOGIN
+
+
+@pytest.mark.parametrize("reason", ["stale info", "fetch first", "non-fast-forward"])
+def test_a_branch_that_moved_is_told_apart_from_a_push_that_was_rejected(reason: str) -> None:
+    assert classify_failure(f"! [rejected] a -> a ({reason})") is PushFailure.MOVED
+    assert classify_failure("! [rejected] a -> a (other)") is PushFailure.REJECTED
+    assert classify_failure("remote: error: denied by policy 500") is PushFailure.REJECTED
+    assert classify_failure("error 4031") is PushFailure.UNREACHABLE
+
+
+def test_an_issue_source_and_the_web_address_end_where_the_text_goes_on() -> None:
+    assert find_request_address('see "http://a/b" or http://c') == "http://a/b"
+    assert find_request_address("<https://a/b>") == "https://a/b"
+    assert hide_credentials("https://me@a/ and git@b:c") == "https://a/ and git@b:c"

@@ -66,3 +66,56 @@ def test_an_address_that_nobody_accepted_is_named_with_one_command(
 @pytest.mark.parametrize("record", [None, [], {}, {"urls": "x"}, {"urls": [1]}, {"urls": ["x"], "settings": 3}])
 def test_a_damaged_record_accepts_nothing(record: object) -> None:
     assert parse_accepted(record) is None
+
+
+def refusal(accepted: PushAddress | None, present: PushAddress) -> tuple[str, str]:
+    error = find_change(accepted, present, "liza land --pr")
+    assert error is not None
+    return error.message, error.hint
+
+
+def test_a_refused_address_is_named_with_what_was_accepted_before() -> None:
+    new, old = make_address(["/new it"], []), make_address(["/old"], [])
+    accept = "liza land --pr --origin '/new it'"
+    assert refusal(None, new) == ("no person has accepted the address of origin, which is /new it", accept)
+    assert refusal(old, new) == ("origin is at /new it now, and a person has accepted /old", accept)
+    assert refusal(PushAddress(urls=()), new) == ("origin is at /new it now, and a person has accepted ", accept)
+    two = make_address(["/new it", "/b"], [])
+    assert refusal(make_address(["/new it", "/a"], []), two) == (
+        "the URLs of origin are /new it and /b now, and a person has accepted /new it and /a",
+        accept,
+    )
+
+
+def test_a_changed_setting_is_named_and_the_first_of_several() -> None:
+    plain = make_address(["/a"], [])
+    both = make_address(["/a"], [("http.sslverify", "false"), ("http.proxy", "p"), ("HTTP.x.proxy", "q")])
+    accept = "liza push --origin /a"
+    error = find_change(both, plain, "liza push")
+    assert error is not None
+    assert (error.message, error.hint) == (
+        "git configuration HTTP.x.proxy was removed after a person accepted /a",
+        accept,
+    )
+    error = find_change(plain, make_address(["/a"], [("http.my proxy", "p"), ("user.http.x", "q")]), "liza push")
+    assert error is not None
+    assert (error.message, error.hint) == (
+        "git configuration http.my proxy was set after a person accepted the address of origin; "
+        f"it decides how git reaches /a. To keep it: {accept}",
+        "git config --unset-all 'http.my proxy'",
+    )
+
+
+def test_each_value_of_a_setting_counts_and_the_values_are_not_kept() -> None:
+    one, two = make_address(["/a"], [("http.x", "1")]), make_address(["/a"], [("http.x", "1"), ("http.x", "2")])
+    joined = make_address(["/a"], [("http.x", "12")])
+    assert len({address.settings["http.x"] for address in (one, two, joined)}) == 3
+    assert all(len(address.settings["http.x"]) == 64 for address in (one, two, joined))
+    assert make_address(["/a"], [("http.x", "\udc80"), ("httpx.y", "1")]).settings.keys() == {"http.x"}
+
+
+def test_a_record_of_an_accepted_address_is_read_as_it_was_written() -> None:
+    assert parse_accepted({"urls": ["/a", "/b"], "settings": {"http.x": "1"}}) == PushAddress(
+        urls=("/a", "/b"), settings={"http.x": "1"}
+    )
+    assert parse_accepted({"urls": ["/a"]}) == PushAddress(urls=("/a",))

@@ -247,3 +247,94 @@ def test_failures_in_a_row_raise_one_alarm_about_the_open_pull_request_only() ->
 )
 def test_the_number_of_a_pull_request_is_at_the_end_of_its_url(url: str, number: int) -> None:
     assert find_request_number(url) == number
+
+
+def test_an_alarm_of_an_unread_pull_request_has_a_command_also_if_the_error_has_none() -> None:
+    failure = SyncFailure(number=7, failures=3, message="timed out", hint="")
+    (alarm,) = sync_alarms(board(), failure)
+    assert (alarm.about, alarm.next) == ("pull_request", "liza sync --pr")
+    assert (poll_rules.MAX_POLL_SECONDS, poll_rules.ALARM_AFTER) == (900.0, 3)
+
+
+def test_a_check_is_known_by_commit_run_and_name_in_one_line() -> None:
+    other = replace(check(name=" ci /\n test "), commit=C1, run="9 a", job="b\nc")
+    assert request_feedback.check_key(C2, other) == f"check {C1} 9a/bc ci / test"
+    long = replace(check(), run="9", job="x" * 300)
+    assert request_feedback.check_key(C2, long) == f"check {C2} 9/{'x' * 198} ci / test"
+    spaced = memory((f"check {C1} 8/1 a name with spaces", "t"), is_open="t")
+    (found,) = plan(check(name="a name with  spaces"), seen=spaced).checks
+    assert (found.step, found.task) == (CheckStep.TASK_OPEN, "t")
+
+
+def test_the_newest_task_of_a_check_covers_it_and_an_open_one_before_one_that_is_not_pushed() -> None:
+    both = memory((OLDER, "a"), (OLDER.replace("8/1", "8/2"), "b"))
+    seen = replace(both, open=frozenset({"a", "b"}))
+    assert plan(check(), seen=seen).checks[0].task == "b"
+    mixed = replace(both, open=frozenset({"a"}), not_pushed=frozenset({"b"}))
+    assert plan(check(), seen=mixed).checks[0].task == "a"
+    known = plan(check(), seen=memory((SAME, "t"))).checks[0]
+    assert (known.step, known.task, known.keys) == (CheckStep.REMEMBERED, "t", (SAME,))
+
+
+def test_of_two_runs_of_a_check_both_must_be_known() -> None:
+    two = (check(1, run="9"), check(2, run="10"))
+    first = f"check {C2} 9/1 ci / test"
+    assert plan(*two, seen=memory((first, "t"))).checks[0].step is CheckStep.NEW
+    both = memory((first, "t"), (f"check {C2} 10/2 ci / test", "u"))
+    known = plan(*two, seen=both).checks[0]
+    assert (known.step, known.task, known.check.job) == (CheckStep.REMEMBERED, "u", "2")
+
+
+def test_checks_are_in_the_order_of_their_names() -> None:
+    assert [red.check.name for red in plan(check(1, name="b"), check(2, name="a")).checks] == ["a", "b"]
+    assert all(plan(check(result=result)).checks for result in ("FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"))
+
+
+def test_a_comment_that_a_person_takes_leaves_those_of_others_in_the_list() -> None:
+    stranger, wanted = comment(1, association="NONE"), comment(2, association="NONE")
+    chosen = of(stranger, wanted, wanted=wanted.id)
+    assert (chosen.threads, chosen.listed) == (((wanted,),), (stranger,))
+    empty = comment(3, body="", association="NONE")
+    assert of(empty, wanted=empty.id).threads == ((empty,),)
+    assert of(comment(4, body=" "), comment(5, association="NONE", body="")) == FeedbackPlan((), (), ())
+    with pytest.raises(UnknownId) as refused:
+        of(wanted="issuecomment-9")
+    assert refused.value.hint == "liza sync --pr"
+
+
+def test_only_new_results_of_open_tasks_are_remembered_beside_the_new_tasks() -> None:
+    seen = memory((OLDER, "t"), not_pushed="t")
+    state = board(taken=seen.taken)
+    after = request_feedback.remember(state, plan(check(), seen=seen), [("n", ["k", OLDER])])
+    assert [(row.key, row.task) for row in after.pull_request.taken] == [(OLDER, "t"), ("k", "n")]
+
+
+def test_results_without_an_open_task_are_forgotten_with_another_pull_request_of_the_same_number() -> None:
+    rows = (TakenFeedback(key=OLDER, task="a"), TakenFeedback(key=SAME, task="b"))
+    state = board(taken=rows)
+    moved = request_feedback.track_request(state, replace(REQUEST, repository="github.com/acme/other"), C2)
+    assert [row.task for row in moved.pull_request.taken] == ["b"]
+    assert moved.pull_request.repository == "github.com/acme/other"
+
+
+def test_merge_commits_and_open_tasks_are_those_of_all_successors() -> None:
+    rows = (TakenFeedback(key=OLDER, task="a"), TakenFeedback(key=SAME, task="x"))
+    old = Task(id="a", status=Status.SUPERSEDED, superseded_by=("b", "c", "gone"))
+    done = Task(id="b", status=Status.MERGED, merge_commit=C1)
+    other = Task(id="c", status=Status.MERGED, merge_commit=C2)
+    state = board(old, done, other, taken=rows)
+    assert request_feedback.find_merge_commits(state) == {"a": (C1, C2)}
+    assert request_feedback.find_open_tasks(state) == frozenset()
+    unmerged = board(Task(id="a", status=Status.ABANDONED, merge_commit=C1), taken=rows)
+    assert request_feedback.find_merge_commits(unmerged) == {}
+    assert request_feedback.find_open_tasks(unmerged) == frozenset()
+    working = board(old, done, Task(id="c", status=Status.BLOCKED), taken=rows)
+    assert request_feedback.find_open_tasks(working) == {"a"}
+
+
+def test_exactly_as_many_threads_as_fit_leave_none() -> None:
+    talk = tuple(comment(number) for number in range(20))
+    assert of(*talk).left_threads == 0
+    assert len(of(*talk).threads) == 20
+    many = tuple(check(number, name=f"job {number}") for number in range(5))
+    assert plan(*many).left_checks == 0
