@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +24,17 @@ from liza.rules.acp.session_steps import (
 )
 from liza.rules.acp.stream_text import format_stream_line
 from liza.rules.acp.tool_requests import MAX_CALLS, ToolBook, ToolPaths
-from liza.rules.acp.turn_results import FailureSign, TurnContent, TurnEnd, classify_error, judge_answer, judge_error
-from liza.rules.acp.usage_counts import UsageCounts, UsageScope, share_of_turn
+from liza.rules.acp.turn_results import (
+    FailureSign,
+    TurnContent,
+    TurnEnd,
+    TurnFailure,
+    TurnResult,
+    classify_error,
+    judge_answer,
+    judge_error,
+)
+from liza.rules.acp.usage_counts import UsageCounts, UsageScope, add_counts, share_of_turn
 from liza.rules.sessions.session_ends import SilenceKind
 
 STEPS = [
@@ -214,3 +225,250 @@ SHOWN = [
 @pytest.mark.parametrize(("line", "shown"), SHOWN)
 def test_a_line_of_the_sidecar_as_text(line: str, shown: str | None) -> None:
     assert format_stream_line(line) == shown
+
+
+def failed(message: str) -> FailSession:
+    return FailSession(SilenceKind.BROKEN, message)
+
+
+@pytest.mark.parametrize(
+    ("facts", "step"),
+    [
+        (AcpFacts(turn=TurnFacts(silent=299.5)), AwaitNews(0.5)),
+        (AcpFacts(turn=TurnFacts(silent=300.0)), failed("no update of a running turn for 300 s")),
+        (AcpFacts(turn=TurnFacts(silent=2.0), silence_limit=1.0), failed("no update of a running turn for 2 s")),
+        (AcpFacts(turn=TurnFacts(cancelled=15.0)), failed("it did not end a cancelled turn within 15 s")),
+        (AcpFacts(turn=TurnFacts(cancelled=14.5, silent=400.0)), AwaitNews(0.5)),
+        (AcpFacts(turn=TurnFacts(), is_urgent=True), AwaitNews(300.0)),
+        (AcpFacts(turn=TurnFacts(denials=3), is_closed=True), AwaitNews(300.0)),
+        (AcpFacts(refusals=1, is_unread=True), TellRefusals()),
+    ],
+)
+def test_a_turn_waits_only_as_long_as_its_limits(facts: AcpFacts, step: object) -> None:
+    assert next_session_step(facts) == step
+
+
+@pytest.mark.parametrize(
+    ("option", "allowed", "chosen"),
+    [
+        ({"optionId": "a", "kind": "allow_once"}, True, "a"),
+        ({"optionId": "a", "kind": "allow_once"}, False, None),
+        ({"optionId": "a", "kind": "reject_once"}, False, "a"),
+        ({"optionId": 1, "kind": "allow_once"}, True, None),
+    ],
+)
+def test_an_option_counts_by_its_kind_and_a_textual_id(option: object, allowed: bool, chosen: str | None) -> None:
+    assert choose_option([option], allowed=allowed) == chosen
+    assert compose_outcome("a") == {"outcome": {"outcome": "selected", "optionId": "a"}}
+
+
+def described(paths: ToolPaths, **call: object) -> tuple[str, dict]:
+    book = ToolBook(paths)
+    request = book.describe(book.add({"toolCallId": "a", **call}))
+    return request.tool, request.input
+
+
+@pytest.mark.parametrize(
+    ("kind", "tool"),
+    [
+        ("execute", "shell"),
+        ("edit", "write"),
+        ("delete", "write"),
+        ("move", "write"),
+        ("read", "read"),
+        ("search", "read"),
+        ("fetch", "fetch"),
+        ("think", "other"),
+    ],
+)
+def test_each_kind_of_the_protocol_has_its_word(kind: str, tool: str) -> None:
+    assert described(ToolPaths(), kind=kind)[0] == tool
+
+
+def test_the_command_and_the_file_are_where_the_row_of_the_program_says() -> None:
+    usual = ToolPaths()
+    assert described(usual, kind="execute", rawInput={"command": "ls", "path": "/a"}) == (
+        "shell",
+        {"command": "ls", "path": "/a"},
+    )
+    assert described(usual, kind="read", rawInput={"path": "/b"}, locations=[{"path": "/c"}])[1] == {"path": "/b"}
+    assert described(usual, kind="edit", locations=[{"line": 1}, {"path": ""}, {"path": "/c"}])[1] == {"path": "/c"}
+    assert described(usual, kind="edit", locations={"path": "/c"}) == ("write", {})
+    assert described(usual, kind="edit", content=[{"path": "/d"}])[1] == {"path": "/d"}
+    own = ToolPaths(command=("rawInput.cmd.0", "rawInput.line", "title"), file=("rawInput.target",))
+    assert described(own, kind="execute", title="t", rawInput={"line": "make"})[1]["command"] == "make"
+    assert described(own, kind="read", title="t", rawInput={"target": "/e"})[1]["path"] == "/e"
+    assert described(own, kind="read", title="t") == ("read", {})
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["bash", "-c", "a | b"], "a | b"),
+        (["bash", "-x", "a | b"], "bash -x 'a | b'"),
+        (["bash", "-c", "a", "b c"], "bash -c a 'b c'"),
+        (["ls"], "ls"),
+        ([], None),
+        (["ls", 1], None),
+    ],
+)
+def test_words_of_a_command_are_one_line(words: list, command: str | None) -> None:
+    tool, values = described(ToolPaths(), kind="execute", rawInput={"command": words})
+    assert tool == "shell"
+    assert values.get("command") == (words if command is None else command)
+
+
+def test_a_call_has_the_newest_status_and_result_until_it_is_closed() -> None:
+    book = ToolBook(ToolPaths())
+    assert (book.has_open_call(), book.status("a"), book.output("a")) == (False, "", None)
+    book.add({"toolCallId": "a", "status": "in_progress", "content": [1]})
+    assert (book.has_open_call(), book.status("a"), book.output("a")) == (True, "in_progress", [1])
+    book.add({"toolCallId": "a", "status": "failed", "rawOutput": 0})
+    assert (book.status("a"), book.output("a")) == ("failed", 0)
+    book.add({"toolCallId": "b"})
+    book.close("a")
+    assert (book.has_open_call(), book.status("a")) == (True, "")
+    book.close("gone")
+    book.forget_all()
+    assert not book.has_open_call()
+    assert book.add({}) == ""
+
+
+def test_as_many_calls_are_remembered_as_the_limit_allows() -> None:
+    book = ToolBook(ToolPaths())
+    for number in range(MAX_CALLS):
+        book.add({"toolCallId": str(number), "kind": "read"})
+    assert book.describe("0").tool == "read"
+    book.add({"toolCallId": "one more", "kind": "read"})
+    assert [book.describe(name).tool for name in ("0", "1", "one more")] == ["other", "read", "read"]
+    assert MAX_CALLS == 512
+
+
+SIGN = [FailureSign("server", r"^E: (?P<words>.*)"), FailureSign("login", r"^E: 401.*")]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        ({"code": -32000, "message": " log\nin ", "data": {"x": 1}}, SilenceKind.LOGIN, "log in"),
+        ({"code": -32000, "message": "x" * 500}, SilenceKind.LOGIN, "x" * 400),
+        ({"message": "a", "data": {"details": "b"}}, SilenceKind.BROKEN, "a: b"),
+        ({"message": "a", "data": {"details": 3}}, SilenceKind.BROKEN, 'a: {"details": 3}'),
+        ({"message": "a", "data": "b\nc"}, SilenceKind.BROKEN, "a: b c"),
+        ({"message": "a", "data": {}}, SilenceKind.BROKEN, "a"),
+        ({"message": "a", "data": ""}, SilenceKind.BROKEN, "a"),
+        ({"code": 429, "message": "a"}, SilenceKind.QUOTA, "a"),
+        ({"code": -429, "message": "a"}, SilenceKind.BROKEN, "a"),
+        ({"code": "429", "message": "a"}, SilenceKind.BROKEN, "a"),
+        ({"message": "x" * 500}, SilenceKind.BROKEN, "x" * 400),
+        ({"message": "a\nE: wait  a bit\nmore"}, SilenceKind.SERVER, "wait a bit"),
+        ({"message": "a\nE: 401 \n no"}, SilenceKind.LOGIN, "E: 401 no"),
+        ("rate limit and 503", SilenceKind.QUOTA, "rate limit and 503"),
+        ("log in, 503", SilenceKind.LOGIN, "log in, 503"),
+        ("overloaded", SilenceKind.SERVER, "overloaded"),
+        ("1401 5031", SilenceKind.BROKEN, "1401 5031"),
+    ],
+)
+def test_the_message_of_an_error_is_one_line_of_what_the_program_told(
+    error: object, kind: SilenceKind, message: str
+) -> None:
+    failure = classify_error(error, SIGN)
+    assert (failure.kind, failure.message) == (kind, message)
+
+
+@pytest.mark.parametrize(
+    "text", ["Quota", "usage limit", "Too many requests", "rate-limit", "RATE LIMIT", "ratelimit", "HTTP 429"]
+)
+def test_a_usage_limit_is_recognised_in_each_form(text: str) -> None:
+    assert classify_error(text).kind is SilenceKind.QUOTA
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "403",
+        "not authenticated",
+        "unauthorised",
+        "Unauthorized",
+        "bad api_key",
+        "apikey",
+        "please login",
+        "credentials",
+    ],
+)
+def test_a_refused_login_is_recognised_in_each_form(text: str) -> None:
+    assert classify_error(text).kind is SilenceKind.LOGIN
+
+
+@pytest.mark.parametrize("text", ["502", "Server error", "high demand", "Unavailable"])
+def test_a_fault_of_the_server_is_recognised_in_each_form(text: str) -> None:
+    assert classify_error(text).kind is SilenceKind.SERVER
+
+
+def test_a_result_keeps_the_reason_of_the_program_and_what_failed() -> None:
+    empty = judge_answer("end_turn", TurnContent(), ())
+    assert empty == TurnResult(
+        TurnEnd.FAILED, "end_turn", TurnFailure(SilenceKind.BROKEN, "the turn ended without an answer")
+    )
+    assert judge_answer("max_tokens", TEXT, ()) == TurnResult(TurnEnd.OVER, "max_tokens")
+    assert judge_answer("cancelled", TEXT, SIGNS) == TurnResult(TurnEnd.CANCELLED, "cancelled")
+    assert judge_error("x", TEXT, ()) == TurnResult(TurnEnd.FAILED, failure=TurnFailure(SilenceKind.BROKEN, "x"))
+
+
+def test_counts_are_added_and_a_price_that_nobody_told_stays_unknown() -> None:
+    assert add_counts(UsageCounts(1, 2, 3, 0.5), UsageCounts(10, 20, 30)) == UsageCounts(11, 22, 33, 0.5)
+    assert add_counts(UsageCounts(), UsageCounts()).cost is None
+    assert add_counts(UsageCounts(cost=0.5), UsageCounts(cost=0.25)).cost == 0.75
+    assert [UsageCounts(*counts).is_empty for counts in ((0, 9, 0), (1,), (0, 0, 1), (0, 0, 0, 0.1))] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reported", "earlier", "share"),
+    [
+        (UsageCounts(10, 5, 4, 1.5), UsageCounts(6, 2, 1, 0.5), UsageCounts(4, 3, 3, 1.0)),
+        (UsageCounts(10, 1, 4), UsageCounts(6, 2, 1, 0.5), UsageCounts(4, 0, 3)),
+        (UsageCounts(10, 1, 4, 0.25), UsageCounts(10, 1, 4, 0.5), UsageCounts(0, 0, 0, 0.0)),
+        (UsageCounts(10, 1, 4, 0.25), UsageCounts(10, 1, 4), UsageCounts(0, 0, 0, 0.25)),
+        (UsageCounts(10, 1, 3), UsageCounts(9, 1, 4), UsageCounts(10, 1, 3)),
+    ],
+)
+def test_the_share_of_a_turn_is_what_was_added(reported: UsageCounts, earlier: UsageCounts, share: UsageCounts) -> None:
+    assert share_of_turn(reported, earlier, UsageScope.SESSION) == share
+    assert share_of_turn(reported, earlier, UsageScope.REQUEST) == reported
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('{"type":"session","program":"codex","session_id":"s1"}', "── codex, conversation s1 ──"),
+        (
+            '{"type":"session","program":"codex","session_id":"s1","loaded":true}',
+            "── codex, conversation s1, loaded ──",
+        ),
+        ('{"type":"prompt","source":"brief","text":" a "}', "\n> a"),
+        ('{"type":"prompt","text":"a\\n\\nb"}', "\n> a\n> \n> b"),
+        ('{"type":"thought","text":" hm "}', "(hm)"),
+        ('{"type":"tool_call","tool":"write","title":"t","input":{"path":"/a"}}', "[write] /a"),
+        ('{"type":"tool_call","tool":"fetch","title":"t","input":"x"}', "[fetch] t"),
+        ('{"type":"tool_call","tool":"fetch"}', "[fetch] fetch"),
+        ('{"type":"tool_result","status":"completed","ms":2,"output":null}', "    completed, 2 ms"),
+        ('{"type":"exit","code":3}', "── the program exited with 3 ──"),
+        ('{"type":"notice","text":"n"}', "· n"),
+        ("[1]", "[1]"),
+        ("{" * 100_000, "{" * 100_000),
+    ],
+)
+def test_each_line_of_a_session_has_its_form(line: str, shown: str) -> None:
+    assert format_stream_line(line) == shown
+
+
+@pytest.mark.parametrize(("rows", "last"), [(10, "    row"), (11, "    …")])
+def test_ten_rows_of_a_result_are_shown(rows: int, last: str) -> None:
+    line = json.dumps({"type": "tool_result", "status": "completed", "ms": 1, "output": "row\n" * rows})
+    shown = str(format_stream_line(line)).split("\n")
+    assert (len(shown), shown[-1]) == (1 + rows, last)
