@@ -166,3 +166,56 @@ def test_a_limit_that_is_reported_for_years_lasts_a_month_at_most() -> None:
     assert record.until == NOW + account_rules.MAX_LIMIT
     week = NOW + timedelta(days=7)
     assert account_rules.after_limit(AccountRecord(), NOW, "429", week, 5.0).until == week
+
+
+@pytest.mark.parametrize(
+    ("record", "word"),
+    [
+        (AccountRecord(), "usable"),
+        (OVER, "usable"),
+        (LIMITED, "limited"),
+        (REFUSED, "set aside"),
+        (AccountRecord(obstacle=Obstacle.SOURCE, until=LATER), "not readable"),
+    ],
+)
+def test_the_state_of_an_account_is_a_word(record: AccountRecord, word: str) -> None:
+    assert account_rules.describe_record(record, NOW) == word
+
+
+def test_each_end_of_a_session_leaves_its_record() -> None:
+    assert account_rules.after_unreadable(USED, NOW, "locked") == AccountRecord(
+        last_used=NOW, uses=1, obstacle=Obstacle.SOURCE, reason="locked", since=NOW,
+        until=NOW + timedelta(minutes=1), failures=1,
+    )  # fmt: skip
+    assert account_rules.after_refusal(LIMITED, NOW, "401") == AccountRecord(
+        obstacle=Obstacle.LOGIN, reason="401", since=NOW, failures=2
+    )
+    limited = account_rules.after_limit(LIMITED, NOW, "429", LATER, 5.0)
+    assert (limited.reason, limited.until, limited.failures) == ("429", LATER, 2)
+    assert account_rules.after_start(LIMITED, NOW) == AccountRecord(last_used=NOW, uses=1, failures=1)
+    assert account_rules.cleared(AccountRecord(last_used=NOW, uses=3, failures=2)) == AccountRecord(
+        last_used=NOW, uses=3
+    )
+    past = account_rules.after_limit(AccountRecord(), NOW, "429", NOW, 5.0)
+    assert past.until == NOW + timedelta(seconds=5)
+    assert account_rules.after_limit(AccountRecord(), NOW, "429", NOW + timedelta(days=99), 5.0).until == (
+        NOW + timedelta(days=32)
+    )
+
+
+def test_a_credential_is_renewed_five_minutes_before_its_end_and_a_short_one_a_fifth_of_its_life() -> None:
+    def left(life: int, read_before: int = 0) -> float | None:
+        end = NOW + timedelta(seconds=life)
+        return account_rules.seconds_to_renewal(Lifetime(NOW - timedelta(seconds=read_before), end), NOW)
+
+    assert left(3600) == 3300
+    assert left(1500) == 1200
+    assert left(100) == 80
+    assert left(-10) == -10
+    assert account_rules.seconds_to_renewal(Lifetime(NOW), NOW) is None
+    assert account_rules.rotation_reason(AccountRecord(), Lifetime(EARLIER, NOW), NOW) == "the credential expires"
+
+
+def test_the_words_of_the_accounts_file_are_fixed() -> None:
+    assert list(AccountOrder) == ["listed", "spread"]
+    assert list(Obstacle) == ["limit", "login", "source"]

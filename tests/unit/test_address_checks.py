@@ -39,3 +39,24 @@ def test_a_path_too_long_for_an_address_is_told(size: int, told: bool) -> None:
     path = Path("/" + "é" * 20 + "x" * (size - 50) + "/api.sock")
     assert len(str(path).encode()) == size
     assert bool(describe_long_address(path)) is told
+
+
+def test_a_fault_is_told_with_what_others_could_do() -> None:
+    def texts(**change: object) -> list[str]:
+        return [fault.text for fault in find_address_faults(replace(WELL, **change))]
+
+    assert texts(socket_mode=None) == ["/p/.liza/run/api.sock is gone, and its server, process 7, runs"]
+    assert texts(socket_mode=stat.S_IFREG) == ["/p/.liza/run/api.sock is not a socket any more"]
+    assert texts(silence="refused") == ["the server, process 7, does not answer: refused"]
+    assert texts(socket_mode=stat.S_IFSOCK | 0o606, port=None) == [
+        "/p/.liza/run/api.sock has the mode 0606, so other users may reach it; it is 0600",
+        "the record of its port is gone or damaged",
+    ]
+    assert texts(directory_mode=None) == []
+    assert texts(directory_mode=stat.S_IFDIR | 0o701) == [
+        "/p/.liza/run has the mode 0701, so other users may reach it; it is 0700"
+    ]
+    assert describe_long_address(Path(f"/{'x' * 120}/api.sock")) == (
+        f"the path of its socket has 130 bytes and an address at most 107: connect to api.sock from /{'x' * 120}, "
+        "or to the port"
+    )

@@ -123,3 +123,14 @@ def test_each_mode_has_its_sections_in_the_order_of_the_brief_and_none_that_is_e
         SectionType.CHECKPOINT,
         SectionType.DIRECTIVE,
     ]
+
+
+def test_a_section_is_one_text_and_a_compacted_session_gets_no_mail_twice() -> None:
+    assert TextSection(SectionType.ROLE, ("a", "", "b")).text == "a\n\nb"
+    sections = tuple(TextSection(kind, (kind,)) for kind in SectionType)
+    assert [section.type for section in select_sections(sections, ContextMode.COMPACT)] == [
+        SectionType.ROLE,
+        SectionType.WORK,
+        SectionType.CHECKPOINT,
+        SectionType.DIRECTIVE,
+    ]

@@ -55,3 +55,27 @@ def test_the_worst_fact_decides_and_is_named(facts: dict[str, Any], status: Heal
 )
 def test_a_run_without_a_report_works(state: LifecycleEvent | None, is_over: bool, expected: WorkerState) -> None:
     assert worker_state(state, is_over=is_over) is expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "status", "error"),
+    [
+        ({"silence": SilenceKind.BROKEN, "silence_text": "b", "question": "q"}, UNHEALTHY, "b"),
+        ({"silence": SilenceKind.QUOTA, "silence_text": "limit", "question": "q"}, DEGRADED, "limit"),
+        ({"question": "q", "stuck": "s"}, DEGRADED, "its program asks a person: q"),
+        ({"stuck": "s", "reported": DEGRADED}, DEGRADED, "s"),
+        ({"reported": DEGRADED, "unmeasured": "x"}, DEGRADED, "its runtime reports a limit"),
+        ({"reported": UNHEALTHY, "reported_error": "no disk"}, UNHEALTHY, "no disk"),
+        ({"context_usage": 1.0}, HEALTHY, None),
+        ({"context_usage": 0.9, "handoff_at": 0.8, "unmeasured": "x"}, DEGRADED, "90% of its context window is used"),
+        ({"over": "o", "reported": UNHEALTHY, "reported_error": "r"}, UNHEALTHY, "o"),
+    ],
+)
+def test_of_several_facts_the_worse_is_told_first(facts: dict[str, Any], status: HealthStatus, error: str) -> None:
+    assert judge_run(RunFacts(**facts)) == Health(status, error)
+
+
+def test_a_run_that_stops_and_one_that_is_ready_are_told_apart() -> None:
+    assert worker_state(LifecycleEvent.STOPPING, is_over=False) is WorkerState.STOPPING
+    assert worker_state(LifecycleEvent.READY, is_over=False) is WorkerState.IDLE
+    assert worker_state(None, is_over=True) is WorkerState.STOPPING

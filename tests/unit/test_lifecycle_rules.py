@@ -13,10 +13,13 @@ from liza.rules.errors import FutureTime, UsageError
 from liza.rules.worker_api.lifecycle_rules import (
     MAX_CLOCK_LEAD,
     NEXT_EVENTS,
+    READY_EVENTS,
+    WAITING_STATES,
     LifecycleEvent,
     ReportedState,
     check_year,
     judge_event,
+    parse_state,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -113,3 +116,41 @@ def test_each_accepted_time_can_be_shown_in_each_time_zone(time: datetime) -> No
     check_year(time)
     for hours in (-14, 0, 14):
         time.astimezone(timezone(timedelta(hours=hours)))
+
+
+@pytest.mark.parametrize("phase", ["", "Ready", "unknown"])
+def test_a_stored_phase_that_is_no_state_is_none(phase: str) -> None:
+    assert parse_state(phase) is None
+    assert [parse_state(event.value) for event in E] == list(E)
+
+
+def test_a_refused_event_is_told_with_its_times() -> None:
+    idle = ReportedState(E.IDLE, NOW)
+    assert judge_event(idle, E.IDLE, later(1), later(1)).reason == (
+        "repeated: the run is idle since 2026-01-01T12:00:00+00:00"
+    )
+    assert judge_event(idle, E.BUSY, later(-1), NOW).reason == (
+        "late: 2026-01-01T11:59:59+00:00 is before the event idle at 2026-01-01T12:00:00+00:00"
+    )
+    assert judge_event(idle, E.READY, NOW, NOW).reason == "no transition: a run that is idle does not become ready"
+    with pytest.raises(FutureTime) as refused:
+        judge_event(None, E.READY, later(61), NOW)
+    assert str(refused.value) == "the timestamp 2026-01-01T12:01:01+00:00 is 61 s in the future; the limit is 60 s"
+    assert refused.value.hint == "date -u"
+    with pytest.raises(UsageError) as refused_year:
+        check_year(datetime(9999, 1, 1, tzinfo=UTC))
+    assert refused_year.value.hint == "date -u"
+
+
+def test_which_events_may_follow_each_state() -> None:
+    every = set(E)
+    assert {
+        None: every,
+        E.STARTED: every - {E.STARTED},
+        E.READY: every - {E.STARTED, E.READY},
+        E.BUSY: {E.IDLE, E.STOPPING, E.STOPPED},
+        E.IDLE: {E.BUSY, E.STOPPING, E.STOPPED},
+        E.STOPPING: {E.STOPPED},
+        E.STOPPED: set(),
+    } == NEXT_EVENTS
+    assert ({E.READY, E.BUSY, E.IDLE}, {E.READY, E.IDLE}) == (READY_EVENTS, WAITING_STATES)

@@ -15,7 +15,7 @@ from liza.rules.model import Config, NotifySettings
 from liza.rules.notices import notice_rules as rules
 from liza.rules.notices.notice_rules import NoticeRecord
 from liza.rules.notices.quiet_hours import parse_quiet_hours
-from liza.rules.notices.target_names import target_label, target_problem
+from liza.rules.notices.target_names import board_problems, hide_addresses, target_label, target_problem
 from liza.rules.settings import UnconfirmedSetting
 from tests.unit.boards import board
 
@@ -205,3 +205,120 @@ def test_the_board_has_no_address_and_what_is_shown_of_one_is_its_scheme() -> No
 def test_only_a_person_says_where_alarms_are_sent_and_what_is_run() -> None:
     planted = Config(notify=NotifySettings(targets=("env:HOME",), exec="curl evil"))
     assert settings.effective_config(planted, {}).notify == NotifySettings()
+
+
+def test_delays_triple_up_to_five_minutes() -> None:
+    assert [rules.retry_delay(failures) for failures in (1, 2, 3, 4, 5)] == [10.0, 30.0, 90.0, 270.0, 300.0]
+    assert rules.retry_delay(2, 1.0) == 3.0
+
+
+def test_a_failure_is_recorded_with_its_reason_and_the_last_one_sets_the_alarms_aside() -> None:
+    plan = rules.plan_notices([alarm("a"), alarm("b")], (), NEW, NOW, is_quiet=False)
+    assert plan.due == (("blocked", "a"), ("blocked", "b"))
+    half = rules.record_delivery(plan.record, plan.notices[0])
+    failed = rules.record_failure_of(plan, half, "no\nanswer ghp_" + "a" * 36, NOW, 10.0)
+    assert failed == NoticeRecord(
+        label="desktop",
+        sent=(("blocked", "a"),),
+        failures=1,
+        reason="no answer [redacted: GitHub token]",
+        failed_at=NOW,
+        next_try=NOW + timedelta(seconds=10),
+    )
+    last = rules.record_failure_of(plan, rules.replace(failed, failures=4), "no", NOW, 10.0)
+    assert (last.failures, last.next_try, last.set_aside) == (5, None, (("blocked", "b"),))
+    assert rules.without_failure(last) == NoticeRecord(label="desktop", sent=(("blocked", "a"),))
+    again = rules.plan_notices([alarm("a"), alarm("b"), alarm("c")], (), last, NOW, is_quiet=False)
+    assert (again.record.failures, [notice.about for notice in again.notices]) == (0, ["b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("failures", "label", "message", "step"),
+    [
+        (1, "desktop", "desktop, once: r; it is tried again", "liza watch --notify desktop --try"),
+        (4, "file:/a b", "file:/a b, 4 times in a row: r; it is tried again", "liza watch --notify 'file:/a b' --try"),
+        (5, "exec", "exec, 5 times in a row: r; they are sent with the next new one", "liza watch --exec … --try"),
+    ],
+)
+def test_the_alarm_of_a_failing_target_has_the_command_that_tries_it(
+    failures: int, label: str, message: str, step: str
+) -> None:
+    failure = rules.failure_alarm(NoticeRecord(label=label, failures=failures, reason="r"))
+    assert failure == Alarm("notices_failed", label, f"alarms could not be sent to {message}", step)
+    assert rules.failure_alarm(NoticeRecord(label=label)) is None
+
+
+def test_a_delivered_notice_is_not_held_or_set_aside_any_more() -> None:
+    key, other = ("blocked", "a"), ("blocked", "b")
+    record = NoticeRecord(label="l", sent=(("blocked", "z"),), held=(key, other), set_aside=(key, other), failures=3)
+    assert rules.record_delivery(record, rules.build_notice(alarm("a"))) == NoticeRecord(
+        label="l", sent=(key, ("blocked", "z")), held=(other,), set_aside=(other,)
+    )
+
+
+def test_a_notice_and_a_digest_have_the_command_that_answers_them() -> None:
+    notice = rules.build_notice(alarm("a"))
+    assert (notice.kind, notice.about, notice.text) == ("blocked", "a", "it asks\nNext: liza answer a")
+    assert notice.keys == (("blocked", "a"),)
+    assert [(row.about, row.next) for row in notice.alarms] == [("a", "liza answer a")]
+    digest = rules.build_digest([alarm("a"), alarm("b", message="m" * 300)])
+    assert digest.text == (
+        "2 alarms wait for you:\n- it asks; next: liza answer a\n"
+        f"- {'m' * 239}…; next: liza answer b\nNext: liza status"
+    )
+    assert (digest.kind, digest.about) == ("digest", "crew")
+    full = rules.build_digest([alarm(str(number)) for number in range(20)])
+    assert len(full.alarms) == 20
+    assert "more" not in full.message
+    more = rules.build_digest([alarm(str(number)) for number in range(21)])
+    assert (len(more.alarms), more.message.splitlines()[-1]) == (20, "- and 1 more")
+    long = rules.build_notice(Alarm("k", "x" * 300, "m", "y" * 400))
+    assert (len(long.about), len(long.next)) == (240, 300)
+
+
+def test_words_that_call_a_whole_chat_are_broken_and_others_kept() -> None:
+    text = "@here @channel @everyone @heretic <@U1> <#C1> <!x> a <b"
+    assert rules.clean_text(text, 200) == (
+        "@\u200bhere @\u200bchannel @\u200beveryone @heretic <\u200b@U1> <\u200b#C1> <\u200b!x> a <b"
+    )
+    assert [rules.clean_text(text, 5) for text in ("abcde", "abcdef", " a\t\nb ")] == ["abcde", "abcd…", "a b"]
+
+
+def test_of_two_alarms_with_one_key_the_first_is_sent_once() -> None:
+    plan = rules.plan_notices([alarm("a", message="1"), alarm("a", message="2")], (), NEW, NOW, is_quiet=False)
+    assert [notice.message for notice in plan.notices] == ["1"]
+
+
+def test_a_target_that_failed_is_tried_at_its_time_and_not_before() -> None:
+    record = rules.replace(NEW, failures=1, next_try=NOW)
+    assert len(rules.plan_notices([alarm("a")], (), record, NOW, is_quiet=False).notices) == 1
+    assert rules.plan_notices([alarm("a")], (), record, NOW - timedelta(seconds=1), is_quiet=False).record == record
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("env:1A", "env: needs the name of an environment variable"),
+        ("env:", "env: needs the name of an environment variable"),
+        ("env:_a9", None),
+        ("file:a", "file: needs an absolute path"),
+        ("file:/a\0", "file: needs an absolute path"),
+        ("mail", "not desktop, env:NAME, file:PATH or a URL"),
+        ("a+b.c-1://x", None),
+        ("1a://x", "not desktop, env:NAME, file:PATH or a URL"),
+    ],
+)
+def test_a_wrong_target_is_told_without_its_text(target: str, problem: str | None) -> None:
+    assert target_problem(target) == problem
+
+
+def test_the_board_names_what_it_must_not_have() -> None:
+    assert list(board_problems(("desktop", "https://x/y", "env:", "env:A"))) == [
+        ("https://…", "a URL, which the history of the board would keep"),
+        ("…", "env: needs the name of an environment variable"),
+    ]
+    assert hide_addresses({"targets": ["https://x/y", "desktop"], "exec": "e"}) == {
+        "targets": ["https://…", "desktop"],
+        "exec": "e",
+    }
+    assert [hide_addresses(odd) for odd in (None, {"targets": "x"}, {})] == [None, {"targets": "x"}, {}]

@@ -171,3 +171,9 @@ class Delivery(RuleBasedStateMachine):
 
 TestDelivery = Delivery.TestCase
 TestDelivery.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+@pytest.mark.parametrize("name", ["003l", "l", "1_l", ""])
+def test_an_id_without_a_letter_of_its_own_tells_nothing(name: str) -> None:
+    assert may_have_priority(name, DURING_TURN)
+    assert not may_have_priority("1-l", DURING_TURN)
