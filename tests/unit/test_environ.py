@@ -69,3 +69,68 @@ def test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first() 
     )
     assert env["PATH"] == "/opt/liza/bin:/usr/bin"
     assert "VIRTUAL_ENV" not in env
+
+
+def test_what_was_removed_is_told_with_its_value_and_the_reason() -> None:
+    place = "/envs/shop"
+    outside = {
+        "PATH": f"bin:{ROOT}/bin:{place}/bin:/usr/bin",
+        "VIRTUAL_ENV": place,
+        "PYTHONPATH": "",
+        "CONDA_PREFIX_2": "/c",
+        "LD_LIBRARY_PATH": f"{ROOT}/lib",
+        "PERL5LIB": f"/p:{ROOT}/perl",
+    }
+    clean = clean_variables(outside, ROOT)
+    selects, inside = "it selects where modules are found", "it is inside your checkout"
+    assert [(one.name, one.value, one.why) for one in clean.removed] == [
+        ("VIRTUAL_ENV", place, selects),
+        ("CONDA_PREFIX_2", "/c", selects),
+        ("LD_LIBRARY_PATH", f"{ROOT}/lib", inside),
+        ("PERL5LIB", f"{ROOT}/perl", inside),
+        ("PATH", "bin", "it is relative: in a worktree it leads to files of an agent"),
+        ("PATH", f"{ROOT}/bin", inside),
+        ("PATH", f"{place}/bin", "it belongs to the activated environment"),
+    ]
+    assert clean.variables == {"PATH": "/usr/bin", "PERL5LIB": "/p"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "VIRTUAL_ENV_PROMPT", "CONDA_DEFAULT_ENV", "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL", "UV_PROJECT_ENVIRONMENT",
+        "POETRY_ACTIVE", "PIPENV_ACTIVE",
+    ],
+)  # fmt: skip
+def test_each_variable_that_selects_an_environment_is_removed(name: str) -> None:
+    assert clean_variables({name: "x", "OTHER": "y"}, ROOT).variables == {"OTHER": "y"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH",
+        "PERL5LIB", "RUBYLIB", "CLASSPATH", "GOPATH", "GOWORK", "CARGO_TARGET_DIR", "BUNDLE_GEMFILE",
+    ],
+)  # fmt: skip
+def test_each_search_path_loses_its_entries_in_the_checkout(name: str) -> None:
+    assert clean_variables({name: f"/x:{ROOT}"}, ROOT).variables == {name: "/x"}
+
+
+@pytest.mark.parametrize("directory", ["/usr/local", "/usr", "/"])
+def test_programs_of_the_system_stay_on_the_path(directory: str) -> None:
+    path = f"{directory.rstrip('/')}/bin:{directory.rstrip('/')}/sbin"
+    assert clean_variables({"VIRTUAL_ENV": directory, "PATH": path}, ROOT).variables == {"PATH": path}
+
+
+def test_an_environment_counts_as_active_only_if_its_programs_are_on_the_path() -> None:
+    assert active_environment({"VIRTUAL_ENV": "/e/", "PATH": "/x:/e/./bin"}) == "/e"
+    assert active_environment({"CONDA_PREFIX": "/c", "VIRTUAL_ENV": "/e", "PATH": "/c/bin"}) == "/c"
+    assert active_environment({"VIRTUAL_ENV": "e", "PATH": "e/bin"}) is None
+    assert active_environment({"VIRTUAL_ENV": "/e", "PATH": "/x"}) is None
+    assert active_environment({"VIRTUAL_ENV": "/e"}) is None
+
+
+def test_without_a_path_the_environment_of_the_board_comes_before_the_usual_directories() -> None:
+    assert clean_variables({}, ROOT, "/e").variables == {"PATH": "/e/bin:/usr/local/bin:/usr/bin:/bin"}
+    assert clean_variables({}, ROOT).variables == {}

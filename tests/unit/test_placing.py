@@ -12,6 +12,7 @@ from liza.rules.project.slots_location import (
     SlotsMark,
     SlotsRecord,
     directory_objection,
+    foreign_reason,
     is_own_directory,
     propose_directories,
     refuse_line_break,
@@ -107,3 +108,38 @@ def test_a_repository_that_has_no_name_has_its_worktrees_below_the_users_state()
         directory_objection(Path("/"), DirectoryFacts(found, found.parent, True, True, True, True, None, None))
         is not None
     )
+
+
+def test_nine_directories_beside_the_repository_are_proposed() -> None:
+    found = list(propose_directories(ROOT, Path("/s")))
+    assert [path.name for path in found[:-1]] == [
+        "shop.worktrees",
+        *(f"shop.worktrees-{number}" for number in range(2, 10)),
+    ]
+    assert found[-1].name.startswith("shop-")
+    assert len(found[-1].name) == len("shop-") + 12
+
+
+@pytest.mark.parametrize(
+    ("record", "path", "directory", "mark", "own", "reason"),
+    [
+        (PLACED, BESIDE, False, None, True, "it is not a directory"),
+        (None, BESIDE, True, None, False, None),
+        (PLACED, Path("/other"), True, None, False, None),
+        (PLACED, BESIDE, True, None, True, None),
+        (PLACED, BESIDE, True, None, False, "it contains other files and no worktree of this crew"),
+        (PLACED, BESIDE, True, SlotsMark(ROOT, "one"), False, None),
+        (PLACED, BESIDE, True, SlotsMark(Path("/srv"), "two"), True, "it belongs to the crew of /srv"),
+    ],
+)
+def test_a_directory_that_is_not_this_crews_is_told(
+    record: SlotsRecord | None, path: Path, directory: bool, mark: SlotsMark | None, own: bool, reason: str | None
+) -> None:
+    assert foreign_reason(record, path, directory, mark, own) == reason
+
+
+def test_the_refusal_of_a_line_break_shows_the_path() -> None:
+    with pytest.raises(Refused) as refused:
+        refuse_line_break(Path("/a\\\n"))
+    assert str(refused.value) == "the path of the repository contains a line break: '/a\\\\\\n'"
+    assert refused.value.hint == "mv $'/a\\\\\\n' '/a\\-'"

@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.project.project_kinds import ProjectFiles, detect_project, missing_module, missing_runner
+from liza.rules.project.project_kinds import (
+    Project,
+    ProjectCommand,
+    ProjectFiles,
+    detect_project,
+    missing_module,
+    missing_runner,
+    use_venv,
+    worktree_commands,
+)
 
 PYTEST = {"tool": {"pytest": {"ini_options": {}}}, "build-system": {"requires": ["setuptools"]}}
 EXTRA = {**PYTEST, "project": {"name": "invo", "optional-dependencies": {"docs": ["x"], "dev": ["pytest>=8"]}}}
@@ -155,3 +164,234 @@ def test_extras_and_groups_that_are_no_lists_name_no_tests(odd: object) -> None:
     own = detect_project(ProjectFiles(files=frozenset({"pyproject.toml"}), pyproject=pyproject)).worktree_setup
     assert own is not None
     assert own.text.endswith("install -q pytest")
+
+
+def project(files: str, **facts: object) -> Project:
+    return detect_project(ProjectFiles(files=frozenset(files.split()), **facts))  # type: ignore[arg-type]
+
+
+def command(text: str, *source_files: str) -> ProjectCommand:
+    return ProjectCommand(text, source_files)
+
+
+@pytest.mark.parametrize(
+    ("files", "facts", "expected"),
+    [
+        ("pom.xml", {}, Project(command("mvn -q test", "pom.xml"))),
+        ("gradlew", {}, Project(command("./gradlew test", "gradlew"))),
+        ("mix.exs", {}, Project(command("mix test", "mix.exs"))),
+        ("Cargo.toml go.mod", {}, Project(command("cargo test", "Cargo.toml"))),
+        (
+            "package.json npm-shrinkwrap.json",
+            {"package_json": NODE},
+            Project(command("npm test", "package.json"), command("npm ci", "package.json", "npm-shrinkwrap.json")),
+        ),
+        (
+            "package.json bun.lock",
+            {"package_json": NODE},
+            Project(
+                command("bun run test", "package.json"),
+                command("bun install --frozen-lockfile", "package.json", "bun.lock"),
+            ),
+        ),
+        ("package-lock.json", {"package_json": NODE}, Project()),
+        ("package.json", {"package_json": {"scripts": 5}}, Project()),
+        (
+            "package.json",
+            {"package_json": {"scripts": {"test": "x"}, "workspaces": ["a"]}},
+            Project(command("npm test", "package.json"), command("npm install --no-package-lock", "package.json")),
+        ),
+        (
+            "Pipfile.lock",
+            {"python_tests": True},
+            Project(
+                command("pipenv run python -m unittest discover -s tests -q", "tests/"),
+                command("pipenv sync --dev", "Pipfile.lock"),
+            ),
+        ),
+        ("uv.lock", {}, Project(None, command("uv sync", "uv.lock"))),
+        (
+            "pyproject.toml poetry.lock",
+            {"pyproject": EXTRA},
+            Project(
+                command("poetry run pytest -q", "pyproject.toml"),
+                command("poetry install --extras dev", "poetry.lock", "pyproject.toml"),
+            ),
+        ),
+        (
+            "pyproject.toml pdm.lock",
+            {"pyproject": EXTRA},
+            Project(
+                command("pdm run pytest -q", "pyproject.toml"),
+                command("pdm install -G dev", "pdm.lock", "pyproject.toml"),
+            ),
+        ),
+        (
+            "Makefile Cargo.toml",
+            {"makefile": "retest:\n\ttest:\n"},
+            Project(command("cargo test", "Cargo.toml")),
+        ),
+        (
+            "Makefile package.json",
+            {"makefile": "test:", "package_json": {"dependencies": {"x": "1"}}},
+            Project(command("make test", "Makefile"), command("npm install --no-package-lock", "package.json")),
+        ),
+        (
+            "",
+            {"python_tests": True},
+            Project(command("python3 -m unittest discover -s tests -q", "tests/")),
+        ),
+        (
+            "pytest.ini",
+            {},
+            Project(
+                command("python3 -m pytest -q", "pytest"),
+                None,
+                command("python3 -m venv .venv && .venv/bin/pip install -q pytest"),
+                command(".venv/bin/python -m pytest -q", "pytest"),
+            ),
+        ),
+        (
+            "setup.py setup.cfg",
+            {"python_tests": True},
+            Project(
+                command("python3 -m unittest discover -s tests -q", "tests/"),
+                None,
+                command("python3 -m venv .venv && .venv/bin/pip install -q -e .", "setup.py", "setup.cfg"),
+                command(".venv/bin/python -m unittest discover -s tests -q", "tests/"),
+            ),
+        ),
+    ],
+)
+def test_a_project_is_detected_with_the_files_whose_change_repeats_the_set_up(
+    files: str, facts: dict[str, object], expected: Project
+) -> None:
+    assert project(files, **facts) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "uses_pytest"),
+    [
+        ({"files": frozenset({"conftest.py"})}, True),
+        ({"files": frozenset({"tests/conftest.py"})}, True),
+        ({"requirements": "[tool:pytest]\n"}, True),
+        ({"requirements": "a\n [pytest]\n"}, False),
+        ({"requirements": "  pytest>=8\n"}, True),
+        ({"requirements": "my-pytest\n"}, False),
+        ({"pyproject": {"tool": {"poetry": {"group": {"dev": {"pytest": "*"}}}}}}, True),
+        ({"pyproject": {"tool": "pytest"}}, False),
+        ({"pyproject": {"project": {"dependencies": ["pytest"]}}}, True),
+        ({"pyproject": {"dependency-groups": {"dev": ["pytest"]}}}, True),
+        ({"pyproject": {"tool": {"ruff": {}}}}, False),
+    ],
+)
+def test_pytest_is_used_where_the_project_mentions_it(facts: dict[str, object], uses_pytest: bool) -> None:
+    found = detect_project(ProjectFiles(**facts)).test  # type: ignore[arg-type]
+    assert (found is not None and "pytest" in found.text) is uses_pytest
+
+
+@pytest.mark.parametrize(
+    ("extras", "chosen"),
+    [
+        ({"docs": ["x"], "check": ["pytest-cov"]}, "'.[check]'"),
+        ({"all": ["x"], "dev": ["y"]}, "'.[dev]'"),
+        ({"testing": ["x"], "all": ["y"]}, "'.[testing]'"),
+        ({"tests": ["x"]}, "'.[tests]'"),
+        ({"test": ["x"]}, "'.[test]'"),
+        ({"all": ["x"]}, "'.[all]'"),
+        ({"docs": ["x"]}, ". pytest"),
+    ],
+)
+def test_the_extra_with_the_tests_is_installed(extras: dict[str, list[str]], chosen: str) -> None:
+    setup = project(
+        "pytest.ini pyproject.toml", pyproject={"project": {"optional-dependencies": extras}}
+    ).worktree_setup
+    assert setup is not None
+    assert setup.text.endswith(f"install -q -e {chosen}")
+    assert setup.source_files == ("pyproject.toml",)
+
+
+def test_submodules_come_first_in_both_set_ups_and_alone_where_there_is_no_other() -> None:
+    own = project("pyproject.toml", pyproject=EXTRA, submodules=("sub",))
+    fetch = "git submodule update --init --recursive"
+    assert own.setup == command(fetch, ".gitmodules", "sub")
+    assert own.worktree_setup is not None
+    assert own.worktree_setup.text.startswith(f"{fetch} && python3 -m venv .venv")
+    assert own.worktree_test == command(".venv/bin/python -m pytest -q", "pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("python3 -m pytest -q", ".venv/bin/python -m pytest -q"),
+        ("/usr/bin/python3.12 t.py", ".venv/bin/python t.py"),
+        ("pytest", ".venv/bin/pytest"),
+        ("tox -e py", ".venv/bin/tox -e py"),
+        ("nox", ".venv/bin/nox"),
+        ("pytest-3 x", 'PATH="$PWD/.venv/bin:$PATH" pytest-3 x'),
+        ("make test", 'PATH="$PWD/.venv/bin:$PATH" make test'),
+    ],
+)
+def test_a_command_uses_the_programs_of_the_worktree(text: str, own: str) -> None:
+    assert use_venv(command(text, "f")) == command(own, "f")
+    assert use_venv(None) is None
+    found = project("pyproject.toml", pyproject=EXTRA)
+    assert found.worktree_setup is not None
+    assert worktree_commands(found, text) == (found.worktree_setup.text, own)
+    assert worktree_commands(Project(), text) is None
+
+
+def test_parts_with_an_environment_in_each_worktree_are_set_up_together() -> None:
+    parts = {
+        "b": ProjectFiles(files=frozenset(["pytest.ini"])),
+        "a": ProjectFiles(files=frozenset(["package.json", "yarn.lock"]), package_json=NODE),
+        "none": ProjectFiles(files=frozenset(["uv.lock"])),
+    }
+    whole = detect_project(ProjectFiles(files=frozenset(["uv.lock"])), parts)
+    yarn = "(cd a && yarn install --frozen-lockfile)"
+    assert whole == Project(
+        command("(cd a && yarn test) && (cd b && python3 -m pytest -q)", "a/package.json", "b/pytest"),
+        command(f"uv sync && {yarn}", "uv.lock", "a/package.json", "a/yarn.lock"),
+        command(
+            f"{yarn} && (cd b && python3 -m venv .venv && .venv/bin/pip install -q pytest)",
+            "a/package.json",
+            "a/yarn.lock",
+        ),
+        command("(cd a && yarn test) && (cd b && .venv/bin/python -m pytest -q)", "a/package.json", "b/pytest"),
+    )
+    plain = detect_project(ProjectFiles(), {"a": parts["a"]})
+    assert (plain.worktree_setup, plain.worktree_test) == (None, None)
+    assert detect_project(ProjectFiles(files=frozenset(["go.mod"])), parts) == project("go.mod")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "tail", "missing"),
+    [
+        ("python -m pytest -q", 1, "No module named pytest", "the module pytest"),
+        ("python -m pytest-x", 1, "No module named 'six'", None),
+        ("x", 127, "bash: line 1: jest: command not found", "jest"),
+        ("x", 127, "jest: not found", "jest"),
+        ("x", 127, "sh: 2: ./a: No such file or directory", "./a"),
+        ("x", 1, "error: failed to spawn: 'ruff'", "ruff"),
+        ("x", 1, "command not found: tox", "tox"),
+        ("x", 1, "make: npm: No such file or directory", "npm"),
+        ("x", 2, "sh: 1: npm: not found\nmake: *** Error 127", "npm"),
+        ("x", 127, "", "its program"),
+        ("x", 1, "", None),
+        ("x", None, "", None),
+    ],
+)
+def test_a_missing_program_or_module_is_named(text: str, code: int | None, tail: str, missing: str | None) -> None:
+    assert missing_runner(text, code, tail) == missing
+
+
+@pytest.mark.parametrize(
+    ("tail", "module"),
+    [
+        ("Error: Cannot find package 'vite'", "vite"),
+        ("Cannot find module '/abs/x'", None),
+        ("ModuleNotFoundError: No module named ''", None),
+    ],
+)
+def test_a_missing_import_is_named_unless_it_is_a_path(tail: str, module: str | None) -> None:
+    assert missing_module(tail) == module

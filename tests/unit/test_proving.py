@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from liza.rules.model import Config, TestProof
 from liza.rules.project import test_proof
-from liza.rules.project.breakage import BREAKAGE_MARK, broken_source
+from liza.rules.project.breakage import BREAKAGE_MARK, broken_source, is_test
 from liza.rules.project.test_proof import (
     NotProved,
     ProofObservation,
@@ -191,3 +191,183 @@ def test_a_proof_that_has_run_and_proved_nothing_does_not_advise_to_run_it_again
     proof: TestProof, command: str
 ) -> None:
     assert test_proof.unproved_command(Config(integration_command="t", proof=proof)) == command
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "text"),
+    [
+        (".py .pyx", f'raise RuntimeError("{BREAKAGE_MARK}")\n'),
+        (".js .mjs .cjs .jsx .ts .mts .cts .tsx", f'throw new Error("{BREAKAGE_MARK}");\n'),
+        (".sh .bash .zsh", f"echo '{BREAKAGE_MARK}' >&2\nexit 97\n"),
+        (".pl .pm", f'die "{BREAKAGE_MARK}";\n'),
+        (".rb .ex .exs", f'raise "{BREAKAGE_MARK}"\n'),
+        (".php", f"<?php throw new Exception('{BREAKAGE_MARK}');\n"),
+        (".lua", f'error("{BREAKAGE_MARK}")\n'),
+        (".rs", f'compile_error!("{BREAKAGE_MARK}");\n'),
+        (".c .h .cc .cpp .cxx .hpp .m", f"#error {BREAKAGE_MARK}\n"),
+        (".go .java .kt .scala .cs .swift .zig .hs .ml .dart", f"{BREAKAGE_MARK}\n"),
+    ],
+)
+def test_each_language_has_a_source_that_fails(suffixes: str, text: str) -> None:
+    assert {broken_source(f"src/a{suffix}", "") for suffix in suffixes.split()} == {text}
+
+
+@pytest.mark.parametrize(
+    ("first_line", "end"),
+    [
+        *((f"#!/bin/{shell}", "exit 97\n") for shell in ("sh", "bash", "dash", "zsh", "ksh")),
+        *((f"#!/usr/bin/{python}", '")\n') for python in ("python", "python2", "python3", "python3.12")),
+        ("#!/usr/bin/env node", '");\n'),
+        ("#!/usr/bin/env -S A=b bun -x", '");\n'),
+        ("#!/usr/bin/perl -w", '";\n'),
+        ("#!/usr/bin/ruby", f'raise "{BREAKAGE_MARK}"\n'),
+    ],
+)
+def test_a_program_without_a_suffix_is_known_by_its_first_line(first_line: str, end: str) -> None:
+    text = str(broken_source("bin/tool", first_line))
+    assert text.startswith(f"{first_line}\n")
+    assert text.endswith(end)
+
+
+@pytest.mark.parametrize("first_line", ["#!/usr/bin/tclsh", "#!", "#!/usr/bin/env", "python3", "#!/usr/bin/env -i"])
+def test_a_file_of_another_program_is_no_source(first_line: str) -> None:
+    assert broken_source("bin/tool", first_line) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            f"{directory}/a.py"
+            for directory in ["test", "tests", "__tests__", "spec", "specs", "testing", "e2e", "testdata", "fixtures"]
+        ),
+        "__mocks__/a.js",
+        "a/tests/b/c.py",
+        ".github/a.py",
+        ".hidden.py",
+        "test.py",
+        "tests.py",
+        "conftest.py",
+        "test_a.py",
+        "test-a.py",
+        "run_tests.sh",
+        "run-test",
+        "runtests.py",
+        "a_test.go",
+        "a_spec.rb",
+        "a.test.ts",
+        "a.cy.js",
+        "a.stories.tsx",
+        "ATest.java",
+        "ATests.cs",
+        "setup.py",
+        "noxfile.py",
+        "fabfile.py",
+        "manage.py",
+        "build.rs",
+        "Gruntfile.js",
+        "webpack.common.js",
+        "vite.config.mts",
+        "types.d.ts",
+        ".eslintrc.cjs",
+        "a.rc.js",
+        "docs/conf.py",
+    ],
+)
+def test_tests_and_files_of_tools_stay_as_they_are(name: str) -> None:
+    assert is_test(name)
+
+
+@pytest.mark.parametrize("name", ["conf.py", "contest.py", "latest/a.py", "a/docs/conf.py", "attest_a.py", "spec.py"])
+def test_a_source_whose_name_is_similar_is_no_test(name: str) -> None:
+    assert not is_test(name)
+
+
+@pytest.mark.parametrize(
+    ("mentioned", "is_replaced"),
+    [
+        ("check.sh", False),
+        ("sh ./check.sh", False),
+        ("make && check.sh --all", False),
+        ("sh ci/check.sh", True),
+        ("my-check.sh", True),
+        ("check.shx", True),
+        ("check.sh/x", True),
+        ("checkxsh", True),
+    ],
+)
+def test_a_script_that_starts_the_tests_stays_as_it_is(mentioned: str, is_replaced: bool) -> None:
+    assert (broken_source("check.sh", "", mentioned) is not None) is is_replaced
+
+
+COPY = test_proof.TestsAnotherCheckout
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome"),
+    [
+        (
+            ProofObservation(exit_status=1, broken=SOURCES, checkout=("a", "b", "c", "d"), programs=("p", "q")),
+            COPY(("a, b, c and 1 more in your checkout /me/invo (by p, q)",), "cure"),
+        ),
+        (
+            ProofObservation(exit_status=None, broken=SOURCES, copies=("a", "b", "c"), programs=("p",)),
+            COPY(("the installed a, b, c (by p)",), "cure"),
+        ),
+        (ProofObservation(exit_status=1, broken=SOURCES, lines_with_path=("Makefile:3",)), Proved()),
+        (
+            ProofObservation(exit_status=1, broken=SOURCES, namesakes=("/x/sums.py",)),
+            NotProved("the tests load /x/sums.py, which has the name of a module of the project and is none of it"),
+        ),
+        (
+            ProofObservation(exit_status=1, broken=SOURCES, namesakes=("/x/sums.py", "/y/sums.py")),
+            NotProved(
+                "the tests load /x/sums.py, /y/sums.py, which have names of modules of the project and are none of it"
+            ),
+        ),
+        (ProofObservation(exit_status=1, broken=SOURCES, untraced=("why", "so")), NotProved("why, so")),
+        (
+            ProofObservation(exit_status=0, broken=SOURCES[:1]),
+            NotProved("the only source file was made to fail and the tests stayed green: they do not run them"),
+        ),
+        (ProofObservation(exit_status=1, broken=SOURCES), Proved()),
+    ],
+)
+def test_the_outcome_of_a_proof_says_on_which_evidence(seen: ProofObservation, outcome: ProofOutcome) -> None:
+    assert judge_proof(seen, "/me/invo", "cure") == outcome
+
+
+@pytest.mark.parametrize(
+    ("outcome", "stored"),
+    [
+        (Proved(), TestProof(outcome="proved", command="c", setup="s")),
+        (NotProved("r"), TestProof(outcome="unproved", command="c", setup="s", why="r")),
+        (COPY(("a", "b"), "cure"), TestProof(outcome="elsewhere", command="c", setup="s", why="a; b")),
+    ],
+)
+def test_an_outcome_is_stored_with_its_command_and_set_up(outcome: ProofOutcome, stored: TestProof) -> None:
+    assert to_test_proof(outcome, "c", "s") == stored
+    assert to_test_proof(outcome, "c", None) == replace(stored, setup="")
+
+
+def test_reasons_that_were_not_recorded_are_named_as_such() -> None:
+    config = Config(integration_command="t", proof=TestProof(outcome="elsewhere", command="t"))
+    assert test_proof.tested_instead(config) == "another checkout"
+    assert unproved_reason(config) == "no reason is recorded"
+    assert test_proof.unproved_command(config) == "liza doctor --tests"
+    skipped = replace(config, proof=TestProof(outcome="skipped", command="t"))
+    assert test_proof.tested_instead(skipped) is None
+    assert not is_proof_due(replace(Config(), proof=TestProof(outcome="proved")))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_document"),
+    [
+        ("a/b.markdown", True), ("a.adoc", True), ("a.org", True), ("a.tex", True), ("docs/CHANGELOG", True),
+        ("COPYING", True), ("README", True), ("CHANGES", True), ("AUTHORS", True), ("NEWS", True), ("notes.txt", True),
+        ("constraints-dev.txt", False), ("CMakeLists.txt", False), ("requirements/dev.txt", False),
+        ("LICENSE.py", False), ("a.mdx", False), ("x/requirements.txt", False),
+    ],
+)  # fmt: skip
+def test_a_file_that_tools_read_is_no_documentation(name: str, is_document: bool) -> None:
+    assert test_proof.is_documentation(name) is is_document

@@ -94,3 +94,33 @@ def test_all_settings_are_listed_by_names_that_can_be_read_and_changed() -> None
 def test_a_setting_that_is_not_in_effect_shows_both_values() -> None:
     row = setting_values.get_setting(Config(), Config(queue=QueueSettings(batch=2)), "queue.batch")
     assert (row.value, row.on_board, row.unconfirmed) == (20, 2, True)
+
+
+def test_a_list_typed_with_empty_parts_and_a_nested_default_are_read() -> None:
+    state = setting_values.change_setting(board(), "sandbox_copy", "a,, b ,")
+    assert state.config.sandbox_copy == ("a", "b")
+    assert setting_values.change_setting(state, "sandbox_copy", None).config == board().config
+    nested = setting_values.get_setting(Config(), Config(), "queue")
+    assert nested.value["batch"] == 20
+    assert nested.name == "queue"
+    own = Config(programs={"coder": "codex"})
+    assert setting_values.get_setting(own, own, "programs.coder").value == "codex"
+    assert setting_values.get_setting(own, own, "programs.planner").value is None
+
+
+def test_a_refused_setting_names_the_command_that_shows_it() -> None:
+    def hint(name: str, text: str) -> str:
+        with pytest.raises((UsageError, Refused)) as refused:
+            setting_values.change_setting(board(), name, text)
+        return refused.value.hint
+
+    assert hint("queue.batch", "0") == "liza config get queue.batch"
+    assert hint("queue.batch", "x") == "liza config get queue.batch"
+    assert hint("queue.bach", "5") == "liza config get"
+    assert hint("rooting", "5") == "liza config get"
+    assert hint("proof", "x") == "liza doctor --tests"
+
+
+def test_faults_that_the_board_had_before_do_not_refuse_another_setting() -> None:
+    state = with_config(board(), queue=QueueSettings(batch=0))
+    assert setting_values.change_setting(state, "push", "auto").config.push == "auto"

@@ -31,3 +31,9 @@ def test_a_commit_that_git_could_not_fetch_is_named_with_the_command_that_pushes
 
 def test_another_failure_of_the_set_up_names_no_submodule() -> None:
     assert find_unpushed_submodule("npm error code E404\nfatal: repository 'x' does not exist\n") is None
+
+
+def test_the_reason_names_the_commit_and_the_submodule() -> None:
+    unpushed = find_unpushed_submodule(f"Fetched in submodule path 'a', but it did not contain {COMMIT}")
+    assert unpushed is not None
+    assert unpushed.reason == "commit a067044fee of submodule a was not pushed to the submodule's repository"

@@ -15,6 +15,7 @@ from liza.rules.project.slot_states import (
     SlotState,
     find_user_task,
     needs_no_slot,
+    release_command,
     slot_status,
     slot_variables,
 )
@@ -68,3 +69,42 @@ def test_no_two_slots_share_a_port_and_all_are_below_those_that_linux_gives_out(
     assert first[0] > 1024
     assert first[-1] + PORTS_PER_SLOT <= 32768
     assert slot_variables("s3")["LIZA_SLOT"] == "s3"
+
+
+@pytest.mark.parametrize(
+    ("slot", "port"),
+    [
+        ("s0", 21000),
+        ("s1", 21020),
+        ("s199", 24980),
+        ("s200", 21000),
+        ("coder-1", 25020),
+        ("code-reviewer-2", 27040),
+        ("planner-1", 29020),
+        ("merge", 30000),
+        ("merge-3", 30060),
+        ("merge-49", 30000),
+        ("proof", 30980),
+        ("proof-7", 30980),
+        ("other", 30980),
+    ],
+)
+def test_the_ports_of_a_slot_follow_from_its_name(slot: str, port: int) -> None:
+    """Services that a set-up has started keep their ports after an update of Liza."""
+    assert slot_variables(slot) == {"LIZA_SLOT": slot, "LIZA_PORT_BASE": str(port)}
+
+
+def test_a_slot_that_is_being_claimed_belongs_to_its_task() -> None:
+    claimer: dict[str, Any] = {"agent": "coder-1", "run": "coder-1.2", "host": "", "boot": "", "pid": 1, "start": "1"}
+    reserved = Reservation(**claimer, slot="s7", expires=datetime(2026, 1, 1, tzinfo=UTC))
+    waiting = Task(id="t", status=Status.UNCLAIMED, reservation=reserved)
+    assert find_user_task(board(waiting), "s7") == waiting
+    assert find_user_task(board(waiting), "s1") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "command"),
+    [(Status.CLAIMED, "liza task release t"), (Status.READY_FOR_REVIEW, "liza task show t")],
+)
+def test_a_held_slot_is_freed_by_the_command_of_its_task(status: Status, command: str) -> None:
+    assert release_command(Task(id="t", status=status)) == command
