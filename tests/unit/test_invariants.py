@@ -9,14 +9,22 @@ from liza.rules import invariants
 from liza.rules.derived import update_derived_fields
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import (
+    URGENCIES,
     Agent,
     Anomaly,
+    ArchiveSummary,
+    BreakerSettings,
+    BreakerTrip,
     Budget,
     CircuitBreaker,
     Config,
     Discovery,
     Goal,
     MergeInProgress,
+    NotifySettings,
+    QueueSettings,
+    SlotLimits,
+    Sprint,
     State,
     Status,
     TakenFeedback,
@@ -155,3 +163,224 @@ def test_a_change_that_no_arrow_explains_is_judged() -> None:
     assert find_illegal_changes(before, before) == ()
     born = board(task("new", S.APPROVED))
     assert "it is new" in find_illegal_changes(board(), born)[0].expected
+
+
+def violations(state: State) -> list[tuple[str, str, str, str]]:
+    return [(one.entry, one.field, one.actual, one.expected) for one in invariants.check_board(state)]
+
+
+def _config(**fields: Any) -> State:
+    return replace(board(), config=Config(**fields))
+
+
+TASK_ID = "{!r} is not a task id: letters, digits, '-' and '_', at most 64, first a letter or digit"
+WANTED_SESSION = "1 or more, or null"
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (_one(priority=10), ("task-1", "priority", "10", "1 to 9")),
+        (_one(idle_sessions=-1), ("task-1", "idle_sessions", "-1", "0 or more")),
+        (_one(reviews_without_verdict=-1), ("task-1", "reviews_without_verdict", "-1", "0 or more")),
+        (_one(review_cycles_current=-1), ("task-1", "review_cycles_current", "-1", "0 or more")),
+        (_one(review_cycles_total=-2), ("task-1", "review_cycles_total", "-2", "0 or more")),
+        (_one(scope="\udc80"), ("task-1", "scope", "a surrogate without its pair", "text that UTF-8 can encode")),
+        (_one(done_when=""), ("task-1", "done_when", "missing", "a value, because it is UNCLAIMED")),
+        (_one(epic="a b"), ("task-1", "epic", "'a b'", TASK_ID.format("a b"))),
+        (_one(target="a b"), ("task-1", "target", "'a b'", "the name of a branch, without an epic")),
+        (_one(epic="e", target="x"), ("task-1", "target", "'x'", "the name of a branch, without an epic")),
+        (
+            _one(merging=MergeInProgress(candidate=BASE, expected=BASE)),
+            ("task-1", "merging", BASE, "none, because it is UNCLAIMED"),
+        ),
+        (
+            _one(status=S.ABANDONED, worktree="s1"),
+            ("task-1", "worktree", "s1", "none, because it is ABANDONED"),
+        ),
+        (
+            _one(assigned_to="coder-1", approved_by="coder-1"),
+            ("task-1", "approved_by", "coder-1", "an agent other than its author"),
+        ),
+        (
+            _one(depends_on=("x",)),
+            ("task-1", "depends_on", "x", "a task that is on the board or in the archive"),
+        ),
+        (_one(run="coder-2.1"), ("task-1", "run", "coder-2.1", "a run that its agent's run counter has reached")),
+        (board(task("a"), task("a")), ("a", "id", "a duplicate", "one task with that id")),
+        (
+            board(agents={"coder-1": Agent(role="planner", status="IDLE")}),
+            ("coder-1", "role", "planner", "coder, one of planner, coder, code-reviewer"),
+        ),
+        (
+            board(agents={"coder-1": Agent(role="coder", status="IDLE", runs=-1)}),
+            ("coder-1", "runs", "-1", "0 or more"),
+        ),
+        (
+            board(agents={"coder-1": Agent(role="coder", status="REVIEWING")}),
+            ("coder-1", "status", "REVIEWING", "another status, because it holds no task, review or planning"),
+        ),
+        (_config(archive_after=-1), ("config", "archive_after", "-1", "0 or more")),
+        (_config(pull_request_interval=-1), ("config", "pull_request_interval", "-1", "0 or more")),
+        (_config(session_max=0), ("config", "session_max", "0", WANTED_SESSION)),
+        (_config(queue=QueueSettings(batch=0)), ("config", "queue.batch", "0", "1 or more")),
+        (_config(queue=QueueSettings(parallel=0)), ("config", "queue.parallel", "0", "1 or more")),
+        (_config(queue=QueueSettings(retries=-1)), ("config", "queue.retries", "-1", "0 or more")),
+        (_config(slots=SlotLimits(max=0)), ("config", "slots.max", "0", "1 or more, or no such line")),
+        (_limited(seconds_per_task=0), ("config", "budget.seconds_per_task", "0", "more than 0, or no such line")),
+        (
+            _config(permissions="bypas"),
+            ("config", "permissions", "bypas", "one of confined, bypass; did you mean bypass?"),
+        ),
+        (
+            _config(merge_clean="x"),
+            ("config", "merge_clean", "x", "one of always, after_red, never"),
+        ),
+        (
+            _config(notify=NotifySettings(quiet="9" * 50)),
+            ("config", "notify.quiet", "9" * 40, "hours such as 22:00-07:00"),
+        ),
+        (
+            _config(notify=NotifySettings(targets=("env:",))),
+            (
+                "config",
+                "notify.targets",
+                "… (env: needs the name of an environment variable)",
+                "desktop, env:NAME or file:PATH",
+            ),
+        ),
+        (_config(breaker=BreakerSettings(window=-1)), ("config", "breaker.window", "-1", "0 or more")),
+        (
+            _config(breaker=BreakerSettings(cost_without_merge=float("nan"))),
+            ("config", "breaker.cost_without_merge", "nan", "0 or more"),
+        ),
+        (_config(breaker=BreakerSettings(similarity=101)), ("config", "breaker.similarity", "101", "0 to 100")),
+        (
+            _config(breaker=BreakerSettings(integration_failures=101)),
+            ("config", "breaker.integration_failures", "101", "0 to 100"),
+        ),
+        (
+            _config(breaker=BreakerSettings(severity={"no_merges": "hal"})),
+            ("config", "breaker.severity.no_merges", "hal", "one of warn, checkpoint, halt; did you mean halt?"),
+        ),
+        (
+            replace(board(), archived=ArchiveSummary(counts={"MERGED": -1})),
+            ("archived", "MERGED", "-1", "0 or more"),
+        ),
+        (
+            replace(board(), archived=ArchiveSummary(verdicts={"approve": -1})),
+            ("archived", "approve", "-1", "0 or more"),
+        ),
+        (
+            replace(board(), archived=ArchiveSummary(counts={"CLAIMED": 1})),
+            ("archived", "counts", "CLAIMED", "only statuses of closed tasks"),
+        ),
+        (
+            replace(board(), archived=ArchiveSummary(outcomes={"a": S.SUPERSEDED})),
+            ("archived", "outcomes.a", "SUPERSEDED", "MERGED or ABANDONED"),
+        ),
+        (
+            replace(board(), pull_request=TrackedRequest(number=-1)),
+            ("pull_request", "number", "-1", "0 or more"),
+        ),
+        (
+            replace(board(), pull_request=TrackedRequest(taken=(TakenFeedback(key="k", task="u"), TAKEN, TAKEN))),
+            ("pull_request", "taken", "twice comment x", "each key once"),
+        ),
+        (
+            replace(board(), pull_request=TrackedRequest(state="OPE")),
+            ("pull_request", "state", "OPE", "one of OPEN, CLOSED, MERGED; did you mean OPEN?"),
+        ),
+        (
+            board(circuit_breaker=CircuitBreaker(history=(BreakerTrip(time=NOW, trigger="no_merges", severity="x"),))),
+            ("circuit_breaker", "history.no_merges", "x", "one of warn, checkpoint, halt"),
+        ),
+        (
+            board(discovered=(Discovery(id="d-1", urgency="later"),)),
+            ("d-1", "urgency", "later", f"one of {', '.join(URGENCIES)}"),
+        ),
+        (
+            replace(board(), sprint=Sprint(status="DONE")),
+            ("sprint", "status", "DONE", "one of IN_PROGRESS, CHECKPOINT, COMPLETED, ABORTED"),
+        ),
+    ],
+)
+def test_a_violation_tells_the_value_and_what_is_allowed(state: State, expected: tuple[str, str, str, str]) -> None:
+    assert violations(state) == [expected]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        _one(priority=1),
+        _one(priority=9),
+        _one(target="release/1"),
+        _one(epic="invoices"),
+        _one(run="coder-1.9"),
+        board(task(status=S.DRAFT, description="", done_when="", scope="", spec_ref="")),
+        _config(
+            session_max=1,
+            archive_after=0,
+            pull_request_interval=0,
+            queue=QueueSettings(batch=1, parallel=1, retries=0),
+            slots=SlotLimits(max=1),
+            budget=Budget(money_per_task=0.01),
+            breaker=BreakerSettings(window=0, similarity=100, integration_failures=100, severity={"no_merges": "halt"}),
+            notify=NotifySettings(targets=("desktop",), quiet="22:00-07:00"),
+        ),
+        replace(
+            board(task(depends_on=("a",))), archived=ArchiveSummary(counts={"MERGED": 0}, outcomes={"a": S.MERGED})
+        ),
+        board(agents={"coder-1": Agent(role="coder", status="HANDOFF")}),
+        replace(board(), pull_request=TrackedRequest(taken=(TAKEN, TakenFeedback(key="comment y", task="t")))),
+    ],
+)
+def test_values_at_their_limits_are_allowed(state: State) -> None:
+    assert violations(state) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        (S.CLAIMED, "assigned_to worktree base_commit lease_expires"),
+        (S.READY_FOR_REVIEW, "assigned_to worktree base_commit review_commit"),
+        (S.APPROVED, "assigned_to review_commit approved_by"),
+        (S.REJECTED, "assigned_to worktree review_commit rejection_reason"),
+        (S.INTEGRATION_FAILED, "assigned_to worktree review_commit"),
+        (S.BLOCKED, "blocked_reason blocked_questions"),
+        (S.MERGED, "merge_commit approved_by review_commit"),
+        (S.SUPERSEDED, "superseded_by rescope_reason"),
+    ],
+)
+def test_each_status_needs_its_fields(status: Status, fields: str) -> None:
+    assert violations(_one(status=status)) == [
+        ("task-1", field, "missing", f"a value, because it is {status}") for field in fields.split()
+    ]
+
+
+def test_a_review_belongs_to_a_task_that_waits_for_one_and_to_another_agent() -> None:
+    reviewed = _one(reviewing_by="coder-1", assigned_to="coder-1")
+    assert violations(reviewed) == [
+        ("task-1", "reviewing_by", "coder-1", "none, because it is UNCLAIMED"),
+        ("task-1", "reviewing_by", "coder-1", "an agent other than its author"),
+        ("task-1", "review_run", "missing", "a value, because it is under review"),
+        ("task-1", "review_lease_expires", "missing", "a value, because it is under review"),
+    ]
+
+
+def test_what_two_tasks_share_is_told_with_both() -> None:
+    held = {"assigned_to": "coder-1", "worktree": "s1", "base_commit": BASE, "lease_expires": NOW, "run": "coder-1.1"}
+    two = board(task("a", S.CLAIMED, **held), task("b", S.CLAIMED, **held), agents=agents("coder-1", runs=1))
+    assert violations(two) == [
+        ("b", "worktree", "s1, which a has too", "a value of its own"),
+        ("b", "assigned_to", "coder-1, which a has too", "a value of its own"),
+    ]
+
+
+def test_a_cycle_through_a_task_is_found_with_its_path() -> None:
+    tasks = (task("a", depends_on=("b", "c")), task("b"), task("c", depends_on=("d",)), task("d", depends_on=("a",)))
+    assert invariants.find_cycle(board(*tasks), "a") == ("a", "c", "d", "a")
+    assert invariants.find_cycle(board(*tasks), "b") == ()
+    loop = board(task("x", depends_on=("a",)), *tasks)
+    assert invariants.find_cycle(loop, "x") == ()
+    assert ("a", "depends_on", "a → c → d → a", "no dependency cycle") in violations(board(*tasks))
