@@ -331,3 +331,13 @@ def test_what_a_task_of_a_target_branch_depends_on_is_not_archived_before_it_is_
     assert picking.unmet_dependencies(state, second) == ()
     closed = board(first, replace(second, status=Status.ABANDONED))
     assert {moved.id for moved in archiving.find_archivable(closed, frozenset())} == {"first", "second"}
+
+
+def test_a_task_whose_successor_has_not_landed_is_not_archived_as_merged() -> None:
+    """Its dependents outside of the epic would start without the work."""
+    old = task("old", Status.SUPERSEDED, superseded_by=("new",), rescope_reason="too large")
+    state = board(old, merged("new", epic="shop"), task("waiting", depends_on=("old",)))
+    assert archiving.find_archivable(state, frozenset()) == ()
+    assert picking.unmet_dependencies(state, state.tasks[2]) == ("old",)
+    landed = state.with_task(replace(state.tasks[1], landed=TIP))
+    assert {moved.id for moved in archiving.find_archivable(landed, frozenset())} == {"old", "new"}

@@ -38,8 +38,9 @@ def newest_runs(state: State) -> tuple[str, ...]:
 def find_archivable(state: State, open_runs: frozenset[str], keep: int = 0) -> tuple[Task, ...]:
     """Return the closed tasks that can leave the board, the first closed first, without the ``keep`` newest.
 
-    A superseded task stays while a successor is open, a task of an epic until that has landed, and every task while a
-    session that worked on it is not concluded (``open_runs``): its supervisor reads the task's history to judge it.
+    A task of an epic stays until that has landed, a superseded task while a successor is open or has not landed, and
+    every task while a session that worked on it is not concluded (``open_runs``): its supervisor reads the task's
+    history to judge it.
     What an open task with a target depends on stays, too: the archive does not say into which branch a task was merged.
     """
     closed = [task for task in state.tasks if task.status in FINAL_STATUSES and not targets.is_to_land(task)]
@@ -146,13 +147,13 @@ def resolve_outcomes(tasks: Iterable[Task], before: Mapping[str, Status]) -> dic
 
 
 def _are_successors_closed(by_id: Mapping[str, Task], task: Task) -> bool:
-    """Return whether all successors of a superseded task are closed, at any distance."""
+    """Return whether all successors of a superseded task are closed, and landed with their epics, at any distance."""
     seen, waiting = {task.id}, list(task.superseded_by)
     while waiting:
         other = by_id.get(waiting.pop())
         if other is None or other.id in seen:
             continue
-        if other.status not in FINAL_STATUSES:
+        if other.status not in FINAL_STATUSES or targets.is_to_land(other):
             return False
         seen.add(other.id)
         waiting += other.superseded_by

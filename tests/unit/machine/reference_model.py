@@ -615,12 +615,13 @@ class ReferenceModel:
         return {name for name, task in self.tasks.items() if task["status"] in FINAL and self.may_leave(name, task)}
 
     def may_leave(self, name: str, task: Entry) -> bool:
-        is_to_land = task["status"] == "MERGED" and task["epic"] and not task["landed"]
-        is_replaced = all(self.tasks.get(leaf, {"status": "MERGED"})["status"] in FINAL for leaf in self.leaves(name))
+        leaves = [self.tasks.get(leaf, ABSENT) for leaf in self.leaves(name)]
+        is_closed = all(leaf["status"] in (None, *FINAL) for leaf in leaves)
+        is_to_land = any(leaf["status"] == "MERGED" and leaf["epic"] and not leaf["landed"] for leaf in leaves)
         names_living_run = any(run in self.living for _, run in task["done"])
         open_deps = [other["deps"] for other in self.tasks.values() if other["status"] not in FINAL and other["target"]]
         is_needed = any(name in set().union(*map(self.replacements, deps)) for deps in open_deps)
-        return not is_to_land and is_replaced and not names_living_run and not is_needed
+        return is_closed and not is_to_land and not names_living_run and not is_needed
 
     def archive(self, names: Iterable[str]) -> None:
         names = set(names)
