@@ -472,3 +472,7 @@ def test_ten_rows_of_a_result_are_shown(rows: int, last: str) -> None:
     line = json.dumps({"type": "tool_result", "status": "completed", "ms": 1, "output": "row\n" * rows})
     shown = str(format_stream_line(line)).split("\n")
     assert (len(shown), shown[-1]) == (1 + rows, last)
+
+
+def test_rows_of_programs_name_the_scope_of_their_figures_with_these_words() -> None:
+    assert list(UsageScope) == ["turn", "session", "request"]

@@ -549,3 +549,14 @@ def test_only_some_alarms_stop_work_until_a_person_acts() -> None:
         ("approaching_limits", False),
         ("blocked", True),
     ]
+
+
+def test_a_killed_reviewer_is_told_also_if_the_lease_of_the_coder_has_passed() -> None:
+    review = {
+        "reviewing_by": "code-reviewer-1",
+        "review_run": "code-reviewer-1.2",
+        "review_lease_expires": later(60),
+        "lease_expires": NOW,
+    }
+    found = shown(crew(work(S.READY_FOR_REVIEW, **review)), unsupervised=frozenset({"code-reviewer-1"}))
+    assert [(kind, about) for kind, about, _, _ in found] == [("supervisor_gone", "code-reviewer-1")]

@@ -134,3 +134,8 @@ def test_a_section_is_one_text_and_a_compacted_session_gets_no_mail_twice() -> N
         SectionType.CHECKPOINT,
         SectionType.DIRECTIVE,
     ]
+
+
+def test_runtimes_know_sections_and_modes_by_these_names() -> None:
+    assert list(SectionType) == ["role", "work", "mail", "checkpoint", "directive"]
+    assert list(ContextMode) == ["full", "compact", "resume"]

@@ -75,6 +75,12 @@ def test_the_set_up_and_the_test_command_go_together(
             ".venv/bin/python -m pytest -q",
         ),
         (
+            "requirements.txt",
+            {"requirements": "pytest\n"},
+            "-r requirements.txt pytest",
+            ".venv/bin/python -m pytest -q",
+        ),
+        (
             "pyproject.toml Makefile",
             {"pyproject": EXTRA, "makefile": "test:\n\tpytest\n"},
             "-e '.[dev]'",

@@ -168,7 +168,7 @@ def test_documentation_is_read_by_no_test() -> None:
 def test_a_project_is_known_by_the_names_in_its_build_files() -> None:
     files = {
         "pyproject.toml": '[project]\nname = "My_Invo.x"\n[tool.poetry]\nname = "other"\n',
-        "api/setup.cfg": "[metadata]\nname = api\n",
+        "api/setup.cfg": "[metadata]\nversion = 1\nname = api\n",
         "b/setup.py": "setup(name='b-c', version='1')\n",
         "c/pyproject.toml": "[tool.x]\nname = 1\n",
     }

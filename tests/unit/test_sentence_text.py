@@ -73,5 +73,6 @@ def test_the_document_of_a_sentence_begins_with_it_and_each_closed_status_makes_
     fields = sentence_text.sentence_fields("a", "Pay")
     assert (fields.id, fields.description, fields.spec_ref) == ("a", "Pay", ".liza/specs/a.md")
     assert "this holds: Pay\n" in (fields.done_when or "")
+    assert fields.scope
     for status in (Status.MERGED, Status.ABANDONED, Status.SUPERSEDED):
         assert sentence_text.find_open_task(board(task("a", status, description="x")), "x") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from liza.rules.sessions.spending import TokenUsage, ToolTotal
@@ -99,3 +100,21 @@ def test_what_a_session_used_is_not_negative_and_only_grows(used: TokenUsage, po
     assert is_possible(used) is possible
     assert is_at_least(used, USED) is grown
     assert is_at_least(used, TokenUsage()) is possible
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"input_tokens": -1},
+        {"output_tokens": (1 << 53) + 1},
+        {"cost_usd": -0.1},
+        {"cost_usd": 1e10},
+        {"model": "m" * 201},
+        {"tokens": 1},
+    ],
+)
+def test_figures_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(wrong, TurnUsage)
+    most = {"input_tokens": 1 << 53, "cost_usd": 1e9, "model": "m" * 200}
+    assert msgspec.convert(most, TurnUsage).input_tokens == 1 << 53

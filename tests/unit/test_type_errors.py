@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from liza.rules.formatting.suggestions import closest_match
-from liza.rules.formatting.type_errors import describe_decode_error, find_problem
+from liza.rules.formatting.type_errors import TypeProblem, describe_decode_error, find_problem
 from liza.rules.model import Config, State, Status, Task
+from liza.rules.worker_api.telemetry_rules import Count
 
 TASK = {"id": "t1", "status": "DRAFT", "description": "d", "created": "2026-01-01T00:00:00Z"}
 
@@ -61,3 +62,31 @@ def test_the_closest_word_is_found_in_any_case_and_returned_as_it_is_written() -
     assert closest_match("merged", Status) == Status.MERGED
     assert closest_match("Claim", ["claim", "CLAIMED"]) == "claim"
     assert closest_match("xyz", Status) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "problem"),
+    [
+        (Strict, {"mode": "a\nb"}, "mode is 'a\\nb', expected one of "),
+        (bytes, 5, "it is a whole number, expected bytes"),
+        (int | None, "x", "it is a text, expected a whole number or nothing"),
+        (bool, [], "it is a list, expected true or false"),
+        (float, {}, "it is a mapping, expected a number"),
+        (list[int], 1.5, "it is a number, expected a list"),
+        (str, None, "it is nothing, expected a text"),
+        (Strict, {"zzz": 1}, "zzz is unknown, expected one of name, mode"),
+        (dict[str, Strict], {"a": {"nmae": 1}}, "expected one of name, mode; did you mean name?"),
+        (Count, -1, "it is Expected `int` >= 0, expected a value that can be read"),
+    ],
+)
+def test_each_kind_of_a_wrong_value_has_its_words(kind: Any, plain: Any, problem: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as error:
+        msgspec.convert(plain, kind)
+    assert problem in describe_decode_error(error.value, kind)
+
+
+def test_a_problem_without_a_path_is_told_as_it_is() -> None:
+    assert str(TypeProblem("", "a", "b")) == "it is a, expected b"
+    assert str(TypeProblem("p", "a", "b")) == "p is a, expected b"
+    assert describe_decode_error(ValueError("Bad text"), int) == "bad text"
+    assert describe_decode_error(ValueError(""), int) == ""

@@ -105,3 +105,7 @@ def test_counts_of_one_are_left_out(
     counts: dict[str, int | str], programs: dict[str, str], terminal: bool, command: str
 ) -> None:
     assert format_up_command(counts, programs, terminal=terminal) == command
+
+
+def test_an_agent_of_no_role_gets_no_program() -> None:
+    assert up_command_for(crew(tester_1="x", coder_1="codex")) == ("liza up --planners 0 --reviewers 0 --program codex")

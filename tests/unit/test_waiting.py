@@ -170,3 +170,10 @@ def test_a_killed_reviewer_is_told_with_at_most_five_tasks_and_each_verdict_with
         "t0 waits for your verdict, because the crew has no reviewer (liza up --planners 0 --program codex); "
         "its changes: liza diff t0"
     )
+
+
+def test_without_any_supervisor_an_approved_task_waits_for_no_role() -> None:
+    approved = task("t", S.APPROVED, review_commit=HEAD, approved_by="code-reviewer-1")
+    (alarm,) = waiting_alarms(board(approved), NOW, {}, frozenset())
+    assert (alarm.kind, alarm.about, alarm.next) == ("no_agent", "goal", "liza status")
+    assert alarm.message == "no agent of this crew can continue the open tasks"
