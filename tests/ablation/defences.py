@@ -56,6 +56,7 @@ GARBAGE = "tests/edges/test_gc.py::"
 OWN = "tests/edges/test_defence_"
 SERVER = "tests/edges/test_api_server.py::"
 BY_HAND = "tests/journeys/test_run_by_hand.py::"
+CHECKOUT = "tests/edges/test_checkout_brief.py::"
 SERVED = "tests/journeys/test_api_in_a_crew.py::"
 TELEMETRY = "tests/edges/test_telemetry.py::"
 STREAM = "tests/edges/test_prompt_stream.py::"
@@ -81,6 +82,10 @@ class Defence:
 def gives(value: Any) -> Switch:
     """Instead: something that does nothing and gives ``value``."""
     return lambda was: lambda *words, **named: value
+
+
+def _as_nothing(was: tuple[str, ...]) -> tuple[str, ...]:
+    return ()
 
 
 def _holds_nothing(was: Callable[..., Any]) -> Any:
@@ -1743,6 +1748,21 @@ TABLE: dict[str, Defence] = {
         "the context of a killed program does not stay in the person's checkout",
         {"liza.crew.briefs.checkout_brief:remove_abandoned": gives(())},
         (f"{BY_HAND}test_what_a_killed_run_leaves_in_a_checkout_is_removed_when_its_program_has_ended[command0]",),
+    ),
+    "one writer of a checkout": Defence(
+        "the recovery of one command does not remove the context that another one is writing",
+        {"liza.crew.briefs.checkout_brief:_changing_checkout": gives(nullcontext())},
+        (f"{CHECKOUT}test_while_one_command_writes_the_file_another_one_waits",),
+    ),
+    "sparse checkouts": Defence(
+        "a file that a person's sparse checkout leaves out is not deleted for git",
+        {"liza.repo.hiding.brief_filter:is_left_out": gives(False)},
+        (f"{CHECKOUT}test_a_file_that_could_not_be_restored_is_not_written[sparse]",),
+    ),
+    "links into the crew": Defence(
+        "a link to the board in place of an instructions file is not written through",
+        {"liza.programs.brief.instructions_file:_CREW_DIRECTORIES": _as_nothing},
+        (f"{CHECKOUT}test_a_file_that_could_not_be_restored_is_not_written[board]",),
     ),
     "failed checks of strangers": Defence(
         "a run that does not hold a task writes nothing into its hand-off",

@@ -159,6 +159,9 @@ def test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a
     assert crew.run("run", "tidy", cwd=slot).returncode == 1
     assert "unknown program 'tydi'" in crew.run("run", "tydi").stderr
     assert "is missing" in crew.run("run", "script:./none").stderr
+    (crew.notes / "tidy").write_text("#!/no/such/shell\n")
+    assert "tidy cannot be started: No such file" in crew.liza("run", "tidy", code=5)
+    assert not (crew.root / "AGENTS.md").exists()
 
 
 def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -37,6 +38,14 @@ def place_block(
     run = site.directory.run
     brief_filter.bind_filter(site.repository, (*names, *others), run)
     only_names = replace(preset, instructions=tuple(names))
+    # Git would take the new file for the tracked one, and its removal for a deletion.
+    new = only_names.new_instructions_file
+    if (
+        new
+        and not any(os.path.lexists(site.worktree / name) for name in names)
+        and brief_filter.is_left_out(site.git, new)
+    ):
+        return BlockPlacement(None, f"the sparse checkout leaves {new} out")
     placement = instructions_file.write_block(site.worktree, only_names, site.directory, block)
     if placement.file is None or placement.file in names:
         return placement

@@ -2,15 +2,16 @@
 
 Each program has a directory ``.liza/by-hand/by-hand-1.PID`` with what was written where, and a lock that the program
 inherits. A killed command leaves the directory; ``remove_abandoned`` removes the block as soon as nothing holds the
-lock. Git never sees the block: decision 6.
+lock. Git never sees the block: decision 6. Agents can write ``.liza``: an entry that cannot be a program's directory is
+ignored, and one that fails is left to the person without stopping a command.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from liza.crew.briefs.block_files import BlockSite, hide_from_git, place_block
@@ -23,13 +24,16 @@ from liza.programs.brief.instructions_file import BlockPlacement
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
 from liza.repo.hiding import brief_filter
+from liza.rules.errors import LizaError
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
-from liza.system import atomic, crash_points
+from liza.system import atomic, crash_points, untrusted_files
 from liza.system.file_lock import Lock
 
 _AGENT = "by-hand-1"
 """The block's name has the form of a run, or git's filter would keep it. It is the run of no agent."""
+_RUN_NAME = lazy_pattern(rf"{_AGENT}\.[1-9][0-9]{{0,9}}")
 _LOCK_FILE = "lock"
 
 
@@ -55,40 +59,77 @@ class CheckoutBrief(Value):
 
 
 @contextmanager
-def written(crew: Crew, preset: Preset) -> Iterator[CheckoutBrief]:
-    """Write the context into the checkout's instructions file; remove it at the end. Raises LizaError, OSError."""
-    remove_abandoned(crew)
+def written(crew: Crew, preset: Preset, notify: Callable[[str], None]) -> Iterator[CheckoutBrief]:
+    """Write the context into the checkout's instructions file; remove it at the end.
+
+    ``notify`` gets a line for each earlier context that cannot be removed. Raises NotRegularFile, LizaError, OSError.
+    """
     directory = CheckoutRunDir(crew.paths, f"{_AGENT}.{os.getpid()}")
-    for path in (directory.path.parent, directory.path):
-        atomic.make_directory(crew.paths.root, path)
-    lock = Lock(directory.path / _LOCK_FILE)
-    with lock.acquire(timeout=0):
+    with _changing_checkout(crew):
+        if directory.path.parent.is_symlink():
+            raise untrusted_files.not_regular_error(directory.path.parent)
+        for path in (directory.path.parent, directory.path):
+            atomic.make_directory(crew.paths.root, path)
+        for name, reason in _remove_abandoned(crew, but=directory.run)[1].items():
+            notify(f"! the context of {name}, which has ended, was not removed: {reason}")
+        lock = Lock(directory.path / _LOCK_FILE)
+        lock.acquire(timeout=0)
+    try:
         try:
-            yield CheckoutBrief(_place(crew, preset, directory), lock.descriptor)
+            with _changing_checkout(crew):
+                brief = CheckoutBrief(_place(crew, preset, directory), lock.descriptor)
+            yield brief
         finally:
-            _remove(crew, directory)
+            with _changing_checkout(crew):
+                _remove(crew, directory)
+    finally:
+        lock.release()
 
 
 def remove_abandoned(crew: Crew) -> tuple[str, ...]:
-    """Remove the blocks of programs that have ended without that; return their names. Raises LizaError, OSError."""
-    removed = []
+    """Remove the blocks of programs that have ended without that; return their names. Raises LizaError, OSError.
+
+    One that cannot be removed is left, and stops none of the others: the next ``liza run`` says why.
+    """
+    if not _list_names(crew.paths):
+        return ()
+    with _changing_checkout(crew):
+        return _remove_abandoned(crew)[0]
+
+
+def _remove_abandoned(crew: Crew, but: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the names of the removed ones, and why others were not."""
+    removed, failed = [], {}
     for name in _list_names(crew.paths):
-        directory = CheckoutRunDir(crew.paths, name)
-        lock = Lock(directory.path / _LOCK_FILE)
-        if not lock.try_acquire():
+        if name == but:
             continue
+        directory = CheckoutRunDir(crew.paths, name)
         try:
-            _remove(crew, directory)
-        finally:
-            lock.release()
-        removed.append(name)
-    return tuple(removed)
+            lock = Lock(directory.path / _LOCK_FILE)
+            if not lock.try_acquire():
+                continue
+            try:
+                _remove(crew, directory)
+            finally:
+                lock.release()
+            removed.append(name)
+        except (LizaError, OSError) as error:
+            failed[name] = str(error)
+    return tuple(removed), failed
+
+
+def _changing_checkout(crew: Crew) -> AbstractContextManager[object]:
+    """Let one command at a time write the checkout's file: two of them would fail on the lock of git's index."""
+    return Lock(crew.paths.locks / "by-hand.lock").acquire()
 
 
 def remove_all(crew: Crew) -> None:
     """Remove the blocks of all programs, also of living ones, which have read them. Raises LizaError, OSError."""
-    for name in _list_names(crew.paths):
-        _remove(crew, CheckoutRunDir(crew.paths, name))
+    if not _list_names(crew.paths):
+        return
+    with _changing_checkout(crew):
+        for name in _list_names(crew.paths):
+            _remove(crew, CheckoutRunDir(crew.paths, name))
 
 
 def is_checkout_run(run: str) -> bool:
@@ -102,7 +143,10 @@ def _place(crew: Crew, preset: Preset, directory: CheckoutRunDir) -> BlockPlacem
     context = GeneralContext(crew.board.read(), directory.run, current_person(), crew.clock.now(), root, liza_path())
     names = brief_filter.find_bindable(git, preset.instructions)
     site = BlockSite(git, git, root, directory)
-    placement = place_block(site, preset, compose_general_block(context), names)
+    try:
+        placement = place_block(site, preset, compose_general_block(context), names)
+    except OSError as error:  # a checkout or a file that is read-only: the program can do without
+        return BlockPlacement(None, f"{error.filename2 or error.filename} cannot be written: {error.strerror}")
     crash_points.point("checkout-brief", "written")
     if placement.file is not None:
         hide_from_git(site, (placement.file,))
@@ -126,5 +170,12 @@ def _directory(paths: Paths) -> Path:
 
 
 def _list_names(paths: Paths) -> list[str]:
+    """Return the names of the programs' directories. A planted link, or another name, is no program's."""
     directory = _directory(paths)
-    return sorted(path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else []
+    if directory.is_symlink() or not directory.is_dir():
+        return []
+    return sorted(
+        path.name
+        for path in directory.iterdir()
+        if path.is_dir() and not path.is_symlink() and _RUN_NAME.fullmatch(path.name)
+    )

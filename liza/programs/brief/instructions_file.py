@@ -18,6 +18,7 @@ from liza.system import atomic
 
 NEW_FILE_MODE = 0o644
 MAX_FILE_SIZE = 1 << 23  # bytes
+_CREW_DIRECTORIES = (".liza", ".worktrees")  # at the top of a person's checkout
 
 
 class BlockPlacement(Value):
@@ -48,6 +49,9 @@ def write_block(worktree: Path, preset: Preset, run_dir: RunDir, block: str) -> 
     except _UnsuitableInstructions as error:
         return BlockPlacement(None, str(error))
     relative = str(target.relative_to(worktree))
+    if target.exists() and target.stat().st_nlink > 1:
+        # The file is replaced by a rename, which would part it from its other names.
+        return BlockPlacement(None, f"{name} has other names (hard links)")
     old = target.read_bytes() if target.exists() else None
     created = old is None or (not strip_blocks(old) and strip_blocks(old) != old and _was_created(run_dir, relative))
     run_dir.write_brief_location(BriefLocation(file=relative, created=created))
@@ -105,6 +109,8 @@ def _resolve_target(worktree: Path, name: str) -> Path:
         raise _UnsuitableInstructions(f"{name} is a link that leads out of the worktree, to {target}")
     if ".git" in target.relative_to(worktree).parts:
         raise _UnsuitableInstructions(f"{name} is a link into git's own files")
+    if target.relative_to(worktree).parts[0] in _CREW_DIRECTORIES:
+        raise _UnsuitableInstructions(f"{name} is a link into Liza's own files")
     if not target.parent.is_dir():
         raise _UnsuitableInstructions(
             f"{target.parent.relative_to(worktree)}, the directory of {name}, is not a directory"

@@ -17,7 +17,7 @@ from liza.repo.hiding import _filter, marked_sections
 from liza.repo.hiding.exclude import info_file
 from liza.repo.runner import Git
 from liza.repo.survey import find_operation
-from liza.rules.errors import Refused
+from liza.rules.errors import GitFailed, Refused
 
 FILTER_NAME = "liza-brief"
 FILTER_KEY = f"filter.{FILTER_NAME}.clean"
@@ -129,7 +129,9 @@ def refresh_index_entry(git: Git, name: str) -> bool:
     """Refresh the index entry of a file with a block. Otherwise every status would read and filter the file again.
 
     Only done if the index has exactly the file without the block and no merge, rebase or cherry-pick is in progress: in
-    any other case ``git add`` would stage or resolve a person's work. Return whether it was done. Raises GitFailed.
+    any other case ``git add`` would stage or resolve a person's work. Not done for an empty file, which ``git add -N``
+    may have announced, nor while another git command holds the lock of the index. Return whether it was done. Raises
+    GitFailed if the index cannot be read.
     """
     rows = git.names("--literal-pathspecs", "ls-files", "-s", "-z", "--", name)
     if len(rows) != 1 or find_operation(git.git_dir or git_dirs(git)[0]):
@@ -137,10 +139,19 @@ def refresh_index_entry(git: Git, name: str) -> bool:
     mode, stored, rest = rows[0].split(" ", 2)
     if not mode.startswith("100") or not rest.startswith("0\t") or not (git.directory / name).is_file():
         return False
-    if git.out("hash-object", "--", name) != stored:
+    if not read_without_blocks(git.directory / name) or git.out("hash-object", "--", name) != stored:
         return False
-    git.out("--literal-pathspecs", "add", "--", name)
+    try:
+        git.out("--literal-pathspecs", "add", "--", name)
+    except GitFailed:
+        return False
     return True
+
+
+def is_left_out(git: Git, name: str) -> bool:
+    """Return whether git tracks ``name`` and a sparse checkout leaves it out of this worktree. Raises GitFailed."""
+    rows = git.names("--literal-pathspecs", "ls-files", "-t", "-z", "--", name)
+    return any(row.startswith("S ") for row in rows)
 
 
 def _escape_name(name: str) -> str:

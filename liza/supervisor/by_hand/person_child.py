@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -9,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from liza.rules.errors import ProgramMissing
 
 SIGNAL_BASE = 128
 """A shell reports the end of a program by signal N as exit status 128 + N."""
@@ -29,11 +32,15 @@ def run_child(
     """Run the program until it ends; return its exit status, as a shell would report it.
 
     It has the caller's terminal, or the caller's pipes; ``stdin_text`` is its whole input instead. It inherits
-    ``descriptors``. ``started`` gets its pid. Raises OSError if it cannot be started.
+    ``descriptors``. ``started`` gets its pid. Raises ProgramMissing if it cannot be started.
     """
     stdin = None if stdin_text is None else subprocess.PIPE
     with _passing_signals() as pass_to:
-        child = subprocess.Popen(argv, cwd=directory, env=dict(env), stdin=stdin, pass_fds=tuple(descriptors))
+        try:
+            child = subprocess.Popen(argv, cwd=directory, env=dict(env), stdin=stdin, pass_fds=tuple(descriptors))
+        except OSError as error:  # such as a script whose interpreter does not exist, or arguments that are too long
+            hint = f"ls -l {shlex.quote(argv[0])}"
+            raise ProgramMissing(f"{argv[0]} cannot be started: {error.strerror}", hint) from error
         pass_to(child)
         started(child.pid)
         if child.stdin is not None and stdin_text is not None:

@@ -21,6 +21,7 @@ from liza.supervisor.by_hand import slot_session
 from liza.supervisor.by_hand.person_child import run_child
 from liza.supervisor.by_hand.slot_session import SlotSession
 from liza.supervisor.launch import Launcher
+from liza.system import files
 
 _TYPED = "liza run"
 
@@ -38,15 +39,15 @@ def run_program(
     """Run the program until it ends, in the caller's terminal or with the caller's pipes; return its exit status.
 
     Raises Refused inside a session, in a slot without a task, and if a supervisor runs the slot's agent; UsageError for
-    an unknown program; ProgramMissing; LizaError.
+    an unknown program; ProgramMissing; WriteFailed; LizaError.
     """
     require_person(crew, planner=False)
     preset = _resolve(crew, request)
     preset_table.require_executable(preset)
     slots = crew.paths.slots.resolve()
-    if cwd.resolve().is_relative_to(slots):
-        return _run_in_slot(crew, preset, request.args, environ, cwd, notify)
-    return _run_in_checkout(crew, preset, request.args, environ, cwd, notify)
+    run = _run_in_slot if cwd.resolve().is_relative_to(slots) else _run_in_checkout
+    with files.convert_os_errors():
+        return run(crew, preset, request.args, environ, cwd, notify)
 
 
 def _resolve(crew: Crew, request: RunRequest) -> Preset:
@@ -116,7 +117,7 @@ def _run_in_checkout(
     env = {**environ, **preset.env}
     env["PATH"] = f"{liza_path().parent}:{env['PATH']}" if env.get("PATH") else os.defpath
     argv = (str(preset_table.require_executable(preset)), *preset.args, *args)
-    with checkout_brief.written(crew, preset) as brief:
+    with checkout_brief.written(crew, preset, notify) as brief:
         if brief.placement.file is None:
             notify(f"{preset.name} starts without Liza's context: {brief.placement.reason}")
         return run_child(argv, cwd, env, descriptors=(brief.lock_descriptor,))
