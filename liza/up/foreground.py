@@ -56,10 +56,13 @@ def run_foreground(
     """Start the supervisors and wait until all have exited; return the worst of their exit codes."""
     up_events: queue.SimpleQueue[UpEvent] = queue.SimpleQueue()
     children: dict[str, subprocess.Popen[str]] = {}
-    former_handlers = _install_signal_handlers(crew, children, up_events, feed)
+    killers: list[threading.Thread] = []
+    former_handlers = _install_signal_handlers(crew, children, up_events, feed, killers)
     try:
         return _stay(crew, agents, options, programs, feed, up_events, children)
     finally:
+        for killer in killers:
+            killer.join()  # It ends this process: without this, the exit of the killed supervisors would do it first.
         # From here on no thread reads the events, and the feed may block: a signal must end the process.
         for number, handler in former_handlers.items():
             signal.signal(number, handler)
@@ -222,9 +225,15 @@ def _exit_status(codes: Sequence[int], was_asked: bool) -> int:
 
 
 def _install_signal_handlers(
-    crew: Crew, children: Mapping[str, subprocess.Popen[str]], up_events: queue.SimpleQueue[UpEvent], feed: Feed
+    crew: Crew,
+    children: Mapping[str, subprocess.Popen[str]],
+    up_events: queue.SimpleQueue[UpEvent],
+    feed: Feed,
+    killers: list[threading.Thread],
 ) -> dict[signal.Signals, Any]:
     """Install handlers for SIGINT, SIGTERM and SIGHUP; return the former ones.
+
+    ``killers``: gets the thread that handles the third signal.
 
     Call this before the first child starts: a signal without a handler would end `up` and leave the child running. The
     third signal is handled in a thread of its own, because the main thread may be blocked by a disk or a lock.
@@ -236,7 +245,8 @@ def _install_signal_handlers(
             return
         count["heard"] += 1
         if count["heard"] == len(NEXT_SIGNAL_HINTS) + 1:
-            threading.Thread(target=_kill_crew, args=(crew, dict(children), feed), daemon=True).start()
+            killers.append(threading.Thread(target=_kill_crew, args=(crew, dict(children), feed), daemon=True))
+            killers[-1].start()
         up_events.put(UpEvent(UpEventKind.STOP_REQUESTED))
 
     return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
