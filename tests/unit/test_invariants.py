@@ -19,6 +19,7 @@ from liza.rules.model import (
     CircuitBreaker,
     Config,
     Discovery,
+    Gate,
     Goal,
     MergeInProgress,
     NotifySettings,
@@ -384,3 +385,22 @@ def test_a_cycle_through_a_task_is_found_with_its_path() -> None:
     loop = board(task("x", depends_on=("a",)), *tasks)
     assert invariants.find_cycle(loop, "x") == ()
     assert ("a", "depends_on", "a → c → d → a", "no dependency cycle") in violations(board(*tasks))
+
+
+def test_gates_that_cannot_run_and_patterns_that_do_not_exist_are_violations() -> None:
+    ((entry, field, _, expected),) = violations(_config(gates=(Gate(name="", command="make"),)))
+    assert (entry, field, expected) == ("config", "gates", "gates that can be run")
+    wrong = violations(_config(breaker=BreakerSettings(severity={"no_merge": "halt"})))
+    assert [(field, actual) for _, field, actual, _ in wrong] == [("breaker.severity", "no_merge")]
+    assert wrong[0][3].endswith("did you mean no_merges?")
+
+
+def test_each_transition_says_who_may_do_it_and_why_and_notices_are_wanted_with_a_target_or_a_command() -> None:
+    assert all(row.who and row.cause for row in TRANSITIONS)
+    wanted = [
+        NotifySettings(),
+        NotifySettings(targets=("desktop",)),
+        NotifySettings(exec="a"),
+        NotifySettings(exec=" "),
+    ]
+    assert [one.is_wanted for one in wanted] == [False, True, True, False]
