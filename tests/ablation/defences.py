@@ -95,7 +95,7 @@ def _holds_nothing(was: Callable[..., Any]) -> Any:
 
 def _without_extension(was: Callable[..., Any]) -> Any:
     """Instead: a renewal sets the end of the lease, whatever it was."""
-    return lambda until, present: until
+    return lambda until, present, now: until
 
 
 def _gives_push(was: Callable[..., Any]) -> Any:
@@ -1763,6 +1763,16 @@ TABLE: dict[str, Defence] = {
         "a link to the board in place of an instructions file is not written through",
         {"liza.programs.brief.instructions_file:_CREW_DIRECTORIES": _as_nothing},
         (f"{CHECKOUT}test_a_file_that_could_not_be_restored_is_not_written[board]",),
+    ),
+    "loops of reports": Defence(
+        "an agent that reports without an end neither fills the board nor wakes planners without an end",
+        {"liza.rules.governance.board_reports:_check_count": gives(None)},
+        ("tests/unit/test_board_reports.py::test_a_run_reports_twenty_times_at_most_and_a_person_without_a_limit",),
+    ),
+    "long reports": Defence(
+        "a report does not make each verb of the crew write megabytes",
+        {"liza.rules.governance.board_reports:_check_size": gives(None)},
+        ("tests/unit/test_board_reports.py::test_the_texts_of_an_anomaly_are_bounded",),
     ),
     "failed checks of strangers": Defence(
         "a run that does not hold a task writes nothing into its hand-off",

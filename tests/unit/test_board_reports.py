@@ -47,6 +47,8 @@ def test_a_discovery_has_who_when_what_and_an_id_above_all_others() -> None:
         ({"urgency": "deferred", "severity": "awful"}, "x", "'awful'"),
         ({"urgency": "deferred", "file": "a.py"}, "x", "no detail file"),
         ({"urgency": "deferred"}, " \n", "needs a text"),
+        ({"urgency": "deferred"}, "x" * 4001, "the text of a report has 4001 characters; it can have 4000"),
+        ({"urgency": "deferred", "recommendation": "x" * 4001}, "x", "the recommendation of a report has 4001"),
     ],
 )
 def test_a_discovery_that_lacks_something_is_refused(details: dict[str, str], text: str, words: str) -> None:
@@ -129,3 +131,38 @@ def test_every_kind_of_anomaly_can_be_reported_with_the_details_that_its_refusal
         with pytest.raises(UsageError):
             board_reports.add_anomaly(board(), replace(bare, details=dict.fromkeys(details, " ")))
     assert board_reports.add_anomaly(board(), replace(bare, details=details)).anomalies[0].type == kind
+
+
+def test_the_texts_of_an_anomaly_are_bounded() -> None:
+    bare = Anomaly(timestamp=NOW, type="workaround")
+    longest = replace(bare, details={"text": "x" * 4000})
+    assert board_reports.add_anomaly(board(), longest).anomalies == (longest,)
+    with pytest.raises(UsageError, match="the why of a report has 4001 characters"):
+        board_reports.add_anomaly(board(), replace(bare, details={"why": "x" * 4001}))
+    with pytest.raises(UsageError, match="13 details; it can have 12"):
+        board_reports.add_anomaly(board(), replace(bare, details={str(number): "x" for number in range(13)}))
+
+
+def test_a_run_reports_twenty_times_at_most_and_a_person_without_a_limit() -> None:
+    def report(state: State, by: str) -> State:
+        state, _ = board_reports.add_discovery(state, replace(ENTRY, by=by), {"urgency": "immediate"})
+        return board_reports.add_anomaly(state, Anomaly(timestamp=NOW, type="workaround", reporter=f"{by}.1"))
+
+    state = board(task())
+    for _ in range(20):
+        state = report(state, "coder-1")
+    with pytest.raises(Refused, match="coder-1 has made 20 such reports"):
+        board_reports.add_discovery(state, ENTRY, {"urgency": "deferred"})
+    with pytest.raises(Refused, match=r"coder-1\.1 has made 20 such reports"):
+        board_reports.add_anomaly(state, Anomaly(timestamp=NOW, type="spec_gap", reporter="coder-1.1"))
+    resolved = board_reports.resolve_report(state, "d-1", WHY)
+    assert board_reports.add_discovery(resolved, ENTRY, {"urgency": "deferred"})[1] == "d-21"
+    # Another run, another agent and another task have their own.
+    state = board_reports.add_anomaly(state, Anomaly(timestamp=NOW, type="spec_gap", reporter="coder-1.2"))
+    state, _ = board_reports.add_discovery(state, replace(ENTRY, during="task-2"), {"urgency": "deferred"})
+    state = report(state, "coder-2")
+    anomaly = Anomaly(timestamp=NOW, type="workaround", reporter="human:ann")
+    for _ in range(21):
+        state, _ = board_reports.add_discovery(state, replace(ENTRY, by="human:ann"), {"urgency": "deferred"})
+        state = board_reports.add_anomaly(state, anomaly)
+    assert len(state.discovered) == 20 + 1 + 1 + 21

@@ -377,6 +377,17 @@ def test_a_review_is_extended_as_a_task_is() -> None:
     assert claims.renew_lease(extended, run, later(100)).tasks[0].review_lease_expires == later(900)
 
 
+def test_a_lease_that_was_written_while_the_clock_was_ahead_is_shortened_by_the_next_renewal() -> None:
+    state, run = claimed(board(task()))
+    day = 24 * 3600
+    state = claims.renew_lease(state, run, later(day))
+    assert claims.renew_lease(state, run, later(10)).tasks[0].lease_expires == later(310)
+    # The longest extension is kept.
+    longest = claims.extend_lease(state, run, claims.Extension(claims.MAX_EXTENSION, "x"), later(10))
+    assert longest.tasks[0].lease_expires == later(10 + claims.MAX_EXTENSION)
+    assert claims.renew_lease(longest, run, later(10)).tasks[0].lease_expires == later(10 + claims.MAX_EXTENSION)
+
+
 @pytest.mark.parametrize(("seconds", "reason"), [(0, "x"), (-1, "x"), (claims.MAX_EXTENSION + 1, "x"), (60, "  ")])
 def test_an_extension_has_a_length_and_a_reason(seconds: int, reason: str) -> None:
     state, run = claimed(board(task()))

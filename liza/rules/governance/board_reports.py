@@ -12,6 +12,7 @@ from liza.rules.errors import Refused, UnknownId, UsageError
 from liza.rules.governance.anomaly_kinds import check_anomaly
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import URGENCIES, Anomaly, Discovery, Resolution, State, Urgency
+from liza.rules.paths import is_person
 from liza.rules.value_classes import replace
 
 DISCOVERY = "discovery"
@@ -19,6 +20,11 @@ DISCOVERY = "discovery"
 RESOLVE = "resolve"
 """Word that resolves a report, in the position of a kind."""
 SEVERITIES = ("low", "medium", "high", "critical")
+MAX_TEXT = 4000
+"""Maximum number of characters of a text of a report: each verb writes the whole board."""
+MAX_DETAILS = 12
+MAX_REPORTS = 20
+"""Maximum number of anomalies of a run, and of open discoveries of an agent during a task. People have no limit."""
 _DETAILS = ("urgency", "severity", "recommendation")
 _DISCOVERY_ID = lazy_pattern(r"d-([0-9]{1,9})")
 _ANOMALY_ID = lazy_pattern(r"a-([0-9]{1,9})")
@@ -29,8 +35,11 @@ def add_discovery(state: State, discovery: Discovery, details: Mapping[str, str]
     """Add a discovery; return the board and the new id.
 
     ``discovery`` has who, during which task, when and what. ``details`` has ``urgency``, which is required,
-    ``severity`` and ``recommendation``. Raises UsageError.
+    ``severity`` and ``recommendation``. Raises UsageError, Refused for an agent with MAX_REPORTS open ones.
     """
+    _check_size(discovery.description, details)
+    mine = (discovery.by, discovery.during)
+    _check_count(discovery.by, sum(entry.is_open and (entry.by, entry.during) == mine for entry in state.discovered))
     unknown = sorted(details.keys() - set(_DETAILS))
     if unknown:
         raise UsageError(f"a discovery has no detail {unknown[0]}, only {', '.join(_DETAILS)}", "liza report --help")
@@ -60,9 +69,34 @@ def _next_id(state: State) -> str:
 
 
 def add_anomaly(state: State, anomaly: Anomaly) -> State:
-    """Add an anomaly report. Raises UsageError if the kind is unknown or a detail that it needs is missing."""
+    """Add an anomaly report.
+
+    Raises UsageError if the kind is unknown, or a detail that it needs is missing or too long; Refused for a run that
+    has reported MAX_REPORTS.
+    """
     check_anomaly(anomaly)
+    _check_size("", anomaly.details)
+    _check_count(anomaly.reporter, sum(entry.reporter == anomaly.reporter for entry in state.anomalies))
     return replace(state, anomalies=(*state.anomalies, anomaly))
+
+
+def _check_size(text: str, details: Mapping[str, str]) -> None:
+    """Raise UsageError if a text of a report is too long, or if it has too many details."""
+    for name, value in {"text": text, **details}.items():
+        if max(len(name), len(str(value))) > MAX_TEXT:
+            message = f"the {name[:40]} of a report has {len(str(value))} characters; it can have {MAX_TEXT}"
+            raise UsageError(message, "liza report --help")
+    if len(details) > MAX_DETAILS:
+        raise UsageError(f"a report has {len(details)} details; it can have {MAX_DETAILS}", "liza report --help")
+
+
+def _check_count(reporter: str, count: int) -> None:
+    """Raise Refused if an agent has reported enough: a loop of reports would fill the board and wake planners."""
+    if count >= MAX_REPORTS and not is_person(reporter):
+        raise Refused(
+            f"{reporter} has made {count} such reports: put the others into the hand-off",
+            'liza handoff "what is done" --next "the first thing to do"',
+        )
 
 
 def open_discoveries(state: State) -> tuple[Discovery, ...]:

@@ -310,17 +310,21 @@ def renew_lease(state: State, run: str, now: datetime, context_usage: float | No
     renewed = state.with_agent(agent, replace(record, heartbeat=now, lease_expires=until, context_percent=percent))
     for task in state.tasks:
         if task.run == run and task.status is Status.CLAIMED and task.reservation is None:
-            return renewed.with_task(replace(task, lease_expires=_later(until, task.lease_expires)))
+            return renewed.with_task(replace(task, lease_expires=_later(until, task.lease_expires, now)))
         if task.review_run == run:
-            return renewed.with_task(replace(task, review_lease_expires=_later(until, task.review_lease_expires)))
+            return renewed.with_task(replace(task, review_lease_expires=_later(until, task.review_lease_expires, now)))
     if state.planning.run == run:
         return replace(renewed, planning=replace(state.planning, lease_expires=until))
     raise NotOwner(f"{run} holds no task, no review and no planning", f"liza agents {agent}")
 
 
-def _later(until: datetime, present: datetime | None) -> datetime:
-    """Return the later end of a lease: a renewal does not shorten an extension."""
-    return until if present is None else max(until, present)
+def _later(until: datetime, present: datetime | None, now: datetime) -> datetime:
+    """Return the later end of a lease: a renewal does not shorten an extension.
+
+    An end that no extension reaches was written while the clock was ahead: it does not count.
+    """
+    longest = now + timedelta(seconds=MAX_EXTENSION)
+    return until if present is None or present > longest else max(until, present)
 
 
 def extend_lease(state: State, run: str, extension: Extension, now: datetime) -> State:
@@ -339,7 +343,7 @@ def extend_lease(state: State, run: str, extension: Extension, now: datetime) ->
             'liza handoff "what is done" --next "the first thing to do"',
         )
     is_review, end = task.review_run == run, now + timedelta(seconds=extension.seconds)
-    until = _later(end, task.review_lease_expires if is_review else task.lease_expires)
+    until = _later(end, task.review_lease_expires if is_review else task.lease_expires, now)
     detail = f"until {format_time(until)}: {extension.reason.strip()}"
     extended = add_event(
         task, HistoryEvent.EXTEND, Invocation(now=now, by=agent_of(run), run=run, detail=detail[:MAX_REASON])
