@@ -8,7 +8,7 @@ import os
 import platform
 import shlex
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from liza.programs.session import run_directory
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError, Missing, Refused
 from liza.rules.formatting.times import format_time
+from liza.rules.notices.target_names import is_url
 from liza.rules.reports import report_files
 from liza.rules.reports.report_files import ReportFile
 from liza.system import untrusted_files
@@ -56,13 +57,14 @@ def write_bug_report(directory: Path, target: Path | None = None) -> dict[str, A
 
 def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFile]:
     """Yield the files, the most useful ones first: later ones may not fit."""
+    private = () if crew is None else _private_texts(crew)
 
     def made(name: str, compose: Callable[[], str]) -> ReportFile:
         try:
             text = compose()
         except (LizaError, OSError) as error:
             text = f"not available: {error}\n"
-        return report_files.prepare_file(name, text.encode(), home)
+        return report_files.prepare_file(name, text.encode(), home, private)
 
     yield made("versions.txt", lambda: _versions(directory))
     yield made("doctor.txt", lambda: _findings(directory))
@@ -71,7 +73,7 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
     yield made("config.json", lambda: json.dumps(config.get_settings(crew, None), indent=1, default=str) + "\n")
     paths = crew.paths
     for path in (paths.state, paths.journal, paths.alerts, paths.liza / "programs.toml", paths.liza / "guards.toml"):
-        yield from _read(path, path.name, home)
+        yield from _read(path, path.name, home, private)
     for run in _newest_runs(crew):
         run_dir = crew.run_dir(run)
         for path in (
@@ -79,18 +81,30 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
             run_dir.path / "run.json",
             run_dir.path / "exit.json",
         ):
-            yield from _read(path, f"runs/{run}/{path.name}", home)
+            yield from _read(path, f"runs/{run}/{path.name}", home, private)
     for path in _newest(paths.logs.glob("*.log"))[: report_files.MAX_LOGS]:
-        yield from _read(path, f"logs/{path.name}", home)
+        yield from _read(path, f"logs/{path.name}", home, private)
 
 
-def _read(path: Path, name: str, home: str) -> Iterator[ReportFile]:
+def _private_texts(crew: Crew) -> tuple[str, ...]:
+    """Addresses and command of ``config.notify``, in effect and as written. They may contain credentials.
+
+    Empty if the board cannot be read: then only what is recognised as an address is cut.
+    """
+    with suppress(LizaError, OSError):
+        settings = (crew.board.read().config.notify, crew.board.read_as_written().config.notify)
+        texts = {text for each in settings for text in (*filter(is_url, each.targets), (each.exec or "").strip())}
+        return tuple(sorted(filter(None, texts), key=len, reverse=True))
+    return ()
+
+
+def _read(path: Path, name: str, home: str, private: Collection[str]) -> Iterator[ReportFile]:
     """Yield the end of a file; nothing if it does not exist, or is a link or another special file."""
     with suppress(LizaError, OSError), untrusted_files.open_to_read(path) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - report_files.READ_SIZE))
         data = file.read(report_files.READ_SIZE)
-        yield report_files.prepare_file(name, data, home, is_tail=size > report_files.READ_SIZE)
+        yield report_files.prepare_file(name, data, home, private, is_tail=size > report_files.READ_SIZE)
 
 
 def _newest_runs(crew: Crew) -> list[str]:

@@ -1764,6 +1764,11 @@ TABLE: dict[str, Defence] = {
         {"liza.programs.brief.instructions_file:_CREW_DIRECTORIES": _as_nothing},
         (f"{CHECKOUT}test_a_file_that_could_not_be_restored_is_not_written[board]",),
     ),
+    "secrets of notices": Defence(
+        "a bug report has no credential of the addresses and the command of the notices",
+        {"liza.verbs.bug_report:_private_texts": gives(())},
+        ("tests/journeys/test_bug_report.py::test_a_report_has_what_a_developer_needs_and_no_secret",),
+    ),
     "loops of reports": Defence(
         "an agent that reports without an end neither fills the board nor wakes planners without an end",
         {"liza.rules.governance.board_reports:_check_count": gives(None)},

@@ -22,6 +22,7 @@ def test_a_report_has_what_a_developer_needs_and_no_secret(crew: Crew, tmp_path:
     agent = crew.agent("coder-1", coder)
     crew.wait_status("task-1", "BLOCKED")
     assert agent.stop() == 0
+    crew.configure(notify={"exec": 'curl -d "x" -u ann:pass ntfy.sh/topic'})
     secret = tmp_path / "secret.txt"
     secret.write_text("of the person\n")
     (crew.paths.logs / "planted.log").symlink_to(secret)
@@ -36,6 +37,7 @@ def test_a_report_has_what_a_developer_needs_and_no_secret(crew: Crew, tmp_path:
     assert "my token is [redacted" in files["runs/coder-1.1/output.log"]
     assert "of the person" not in str(files)
     assert TOKEN not in str(files)
+    assert "ann:pass" not in str(files)
     target = tmp_path / "report.tar.gz"
     shown = crew.liza("bug-report", "--output", target)
     assert "Nothing was sent" in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from liza.rules.reports import report_files
@@ -16,6 +18,25 @@ def test_secrets_and_the_home_directory_are_cut() -> None:
     assert file == ReportFile("a", b"token [redacted: GitHub token] in ~/shop\n")
     assert report_files.prepare_file("a", b"/x\n", "/").data == b"/x\n"
     assert report_files.prepare_file("a", b"\xff\n", "").data == "\ufffd\n".encode()
+
+
+def test_addresses_of_notices_are_cut_and_other_addresses_stay() -> None:
+    command = 'curl -d "x" -u ann:pass ntfy.sh/topic'
+    text = f"""\
+targets: ["https://hooks.slack.com/services/T0/B0/XX", "discord://12/ab", 'tgram://1:AA/55']
+origin https://github.com/ann/shop git@github.com:ann/shop ssh://git@host/shop file:///srv/shop http://localhost:8000/
+https://discord.com/api/webhooks/1/ab, https://api.telegram.org/bot12:AA/send
+exec: {command}
+{json.dumps({"exec": command})}
+"""
+    wanted = f"""\
+targets: ["https://…", "discord://…", 'tgram://…']
+origin https://github.com/ann/shop git@github.com:ann/shop ssh://git@host/shop file:///srv/shop http://localhost:8000/
+https://… https://…
+exec: {report_files.PRIVATE_NOTE}
+{{"exec": "{report_files.PRIVATE_NOTE}"}}
+"""
+    assert report_files.prepare_file("a", text.encode(), "", [command]).data.decode() == wanted
 
 
 def test_of_a_long_file_the_end_is_kept_and_says_so() -> None:

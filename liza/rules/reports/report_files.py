@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from typing import Final
 
 from liza.rules.formatting.redaction import MAX_KEY, redact
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 MAX_FILE_SIZE: Final = 256 << 10  # bytes of a file of the report; of a longer one the end is kept
@@ -14,6 +17,12 @@ MAX_LOGS: Final = 12  # other logs, the newest first
 READ_SIZE: Final = MAX_FILE_SIZE + MAX_KEY
 """Bytes that are read from the end of a file. A key that begins in the part that is kept is read as a whole."""
 _KEY_BEGIN, _KEY_END = "-----BEGIN ", "-----END "
+_ADDRESS = lazy_pattern(
+    r"\b(?!(?:https?|git|ssh|file)://)([a-z][a-z0-9+.-]{1,20}://)[^\s\"'<>…]+"
+    r"|\b(https?://)[^\s\"'<>]*(?:hook|/services/|/bot[0-9]+:)[^\s\"'<>]*"
+)
+"""Addresses that are credentials: those of services of messages, and webhooks."""
+PRIVATE_NOTE: Final = "[cut: config.notify]"
 CUT_NOTE: Final = "[… the beginning was cut …]\n"
 
 
@@ -25,16 +34,22 @@ class ReportFile(Value):
     is_cut: bool = False
 
 
-def prepare_file(name: str, data: bytes, home: str, *, is_tail: bool = False) -> ReportFile:
+def prepare_file(
+    name: str, data: bytes, home: str, private: Collection[str] = (), *, is_tail: bool = False
+) -> ReportFile:
     """Return a file without secrets, bounded, with ``~`` for the person's home directory.
 
-    ``is_tail``: ``data`` is only the end of the file. Secrets are cut before the beginning is: half of a key would not
-    be recognised. Of a tail, nothing before its first line end is kept.
+    ``private``: texts that are cut, such as the addresses of ``config.notify``. ``is_tail``: ``data`` is only the end
+    of the file. Secrets are cut before the beginning is: half of a key would not be recognised. Of a tail, nothing
+    before its first line end is kept.
     """
     text = data.decode(errors="replace")
     if is_tail:
         text = _without_half_key(text.partition("\n")[2])
-    clean = redact(text)
+    for secret in private:
+        for written in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+            text = text.replace(written, PRIVATE_NOTE)
+    clean = _ADDRESS.sub(lambda match: f"{match[1] or match[2]}…", redact(text))
     if len(home) > 1:
         clean = clean.replace(home, "~")
     encoded = clean.encode()
