@@ -49,8 +49,12 @@ def write_bug_report(directory: Path, target: Path | None = None) -> dict[str, A
         raise Refused(f"{path} exists already", shlex.join(["ls", "-l", str(path)])) from None
     except OSError as error:
         raise Missing(f"{path} cannot be written: {error.strerror}", "liza bug-report --output F") from error
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except OSError as error:  # a full disk: half of an archive is no report
+        path.unlink(missing_ok=True)
+        raise Missing(f"{path} cannot be written: {error.strerror}", "df -h .") from error
     rows = [{"name": file.name, "size": len(file.data), "cut": file.is_cut} for file in files]
     return {"path": str(path), "size": len(data), "files": rows, "left_out": left_out}
 

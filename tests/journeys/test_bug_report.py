@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import tarfile
 from pathlib import Path
 
-from tests.journeys.crews import Crew
+from tests.journeys.crews import BIN, Crew
 
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -44,5 +45,10 @@ def test_a_report_has_what_a_developer_needs_and_no_secret(crew: Crew, tmp_path:
     assert "state.yaml" in shown
     assert "exists already" in crew.liza("bug-report", "--output", target, code=1)
     assert "cannot be written" in crew.liza("bug-report", "--output", tmp_path / "no" / "f", code=5)
+    # No file may grow, as on a full disk.
+    limited = f'ulimit -f 0; trap "" XFSZ; exec "{BIN}/liza" bug-report --output "{tmp_path}/half"'
+    failed = subprocess.run(["sh", "-c", limited], cwd=crew.root, capture_output=True, text=True, check=False)
+    assert "half cannot be written" in failed.stderr
+    assert not (tmp_path / "half").exists()
     crew.paths.state.write_text("not: [a board\n")
     assert "not available" in contents(crew.json("bug-report", "--output", tmp_path / "broken")["path"])["config.json"]

@@ -146,7 +146,8 @@ def _place(crew: Crew, preset: Preset, directory: CheckoutRunDir) -> BlockPlacem
     try:
         placement = place_block(site, preset, compose_general_block(context), names)
     except OSError as error:  # a checkout or a file that is read-only: the program can do without
-        return BlockPlacement(None, f"{error.filename2 or error.filename} cannot be written: {error.strerror}")
+        path = error.filename2 or error.filename or "a file of the checkout"
+        return BlockPlacement(None, f"{path} cannot be written: {error.strerror}")
     crash_points.point("checkout-brief", "written")
     if placement.file is not None:
         hide_from_git(site, (placement.file,))
