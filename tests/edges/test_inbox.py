@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from liza.crew.crew import Crew
 from liza.crew.usage_summary import delivery_statistics
 from liza.programs.messages import delivery_log, inbox
-from liza.rules.errors import LizaError, UsageError
+from liza.rules.errors import LizaError, NotRegularFile, UsageError
 from liza.rules.model import Agent
 from liza.rules.paths import Paths
 from liza.rules.sessions.message_rules import DeliveryEvent, MessageChannel, MessageStage
@@ -107,6 +108,19 @@ def test_a_log_of_deliveries_is_cut_and_read_again_and_a_damaged_one_is_named(
     with pytest.raises(LizaError, match=r"deliveries\.jsonl:1 is no event of a delivery"):
         delivery_log.read_entries(paths, "coder-1")
     assert one.id
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, os.mkdir])
+def test_a_log_of_deliveries_that_cannot_be_written_stops_no_delivery(
+    paths: Paths, plant: Callable[[Path], None]
+) -> None:
+    one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
+    plant(delivery_log.log_path(paths, "coder-1"))
+    assert [message.id for message in inbox.claim_for_hook(paths, "coder-1", "coder-1.1", NOW)] == [one.id]
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook Stop", NOW, MessageChannel.HOOK)
+    assert [message.id for message in inbox.list_done(paths, "coder-1")] == [one.id]
+    with pytest.raises((NotRegularFile, OSError)):
+        delivery_log.read_entries(paths, "coder-1")
 
 
 def test_the_averages_count_what_was_read(paths: Paths, clock: FakeClock) -> None:

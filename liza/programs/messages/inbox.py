@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import msgspec
 
 from liza.programs.brief.quoting import MESSAGE_PREFIX, quote_line, quote_lines
 from liza.programs.session import run_directory
-from liza.rules.errors import LizaError, QueueFull, UsageError
+from liza.rules.errors import LizaError, NotRegularFile, QueueFull, UsageError
 from liza.rules.paths import Paths
 from liza.rules.sessions.message_rules import (
     LIZA,
@@ -281,11 +281,15 @@ def log_events(
     now: datetime,
     detail: str = "",
 ) -> None:
-    """Append one event for each of the messages to the agent's log of deliveries. Raises OSError, NotRegularFile."""
+    """Append one event for each of the messages to the agent's log of deliveries.
+
+    A log that cannot be written, such as a planted pipe, stops no delivery: `liza logs --deliveries` names it.
+    """
     from liza.programs.messages import delivery_log  # most commands read an inbox and change nothing
 
     entries = [delivery_log.make_entry(message, event, channel, now, detail) for message in messages]
-    delivery_log.append_entries(paths, agent, entries)
+    with suppress(OSError, NotRegularFile):
+        delivery_log.append_entries(paths, agent, entries)
 
 
 def remove_message(paths: Paths, agent: str, message: str) -> None:
