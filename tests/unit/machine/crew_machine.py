@@ -37,6 +37,7 @@ from liza.rules.project import setting_values
 from liza.rules.sessions.session_ends import OUTCOME_RULES, SessionOutcome
 from liza.rules.tasks import archiving, backlog, claims, coding, drafts, forged_status, give_back, planning, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
+from liza.rules.tasks.claims import Extension
 from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
@@ -205,6 +206,11 @@ class CrewMachine(RuleBasedStateMachine):
     def heartbeat(self, index: int, which: int) -> None:
         run = self.some_run(self.task_at(index), which)
         self.play(lambda model: model.renew(run), claims.renew_lease, run, self.model.now)
+
+    @rule(index=indexes, which=indexes, seconds=st.sampled_from([0, 60, 1000, 4 * 3600, 4 * 3600 + 1]))
+    def extend(self, index: int, which: int, seconds: int) -> None:
+        run, wanted = self.some_run(self.task_at(index), which), Extension(seconds, "the build takes long")
+        self.play(lambda model: model.extend(run, seconds), claims.extend_lease, run, wanted, self.model.now)
 
     # Planner and person: tasks.
 

@@ -23,6 +23,7 @@ from liza.rules.project import setting_values
 from liza.rules.sessions import actions
 from liza.rules.sessions.decide import decide
 from liza.rules.sessions.session_facts import MergeFacts, Situation
+from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks import backlog, claims, coding, give_back, picking, planning, reviews, unclaimable
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.tasks.coding import SubmittedWork
@@ -149,7 +150,9 @@ class HelpfulCrew:
     def plan(self, run: str) -> None:
         """A planner's session: it decides about what it was woken for."""
         agent, ids = run.rpartition(".")[0], self.state.planning.ids
-        for task in [task for task in self.state.tasks if task.id in ids]:
+        # A trip of the breaker names tasks as evidence: nothing about them has to be decided.
+        about = () if self.state.planning.trigger == WakeTrigger.BREAKER_TRIPPED else ids
+        for task in [task for task in self.state.tasks if task.id in about]:
             self.decide_about(task, agent)
         for discovery in board_reports.open_discoveries(self.state):
             resolution = Resolution(by=agent, timestamp=self.now, why="it is known")

@@ -15,6 +15,7 @@ NOT_PLAYED = {
     "archiving.with_outcomes": "a part of backlog.add, edit and supersede",
     "claims.allocate_run": "a part of each claim",
     "claims.ensure_agent": "a part of each claim",
+    "coding.note_failed_check": "changes only the note for the next session: test_claiming",
     "derived.update_derived_fields": "follows each change, as in a transaction",
     "request_feedback.remember": "changes only what is remembered of a pull request: test_request_feedback",
     "request_feedback.track_request": "changes only what is remembered of a pull request: test_request_feedback",

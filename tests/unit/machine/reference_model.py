@@ -51,6 +51,7 @@ class ReferenceModel:
         self.settings: dict[str, Any] = {"max_review_cycles": 5, "slots.max": None, "lease_duration": 300}
         self.offline: frozenset[str] = frozenset()
         self.living: frozenset[str] = frozenset()
+        self.extensions: dict[str, int] = {}
 
     def copy(self) -> ReferenceModel:
         """Return a copy that no verb on this model changes."""
@@ -383,10 +384,22 @@ class ReferenceModel:
                 task["lease"] = max(self.lease(), task["lease"])
                 return
             if task["review_run"] == run:
-                task["review_lease"] = self.lease()
+                task["review_lease"] = max(self.lease(), task["review_lease"])
                 return
         require(self.plan["run"] == run, "it holds nothing")
         self.plan["lease"] = self.lease()
+
+    def extend(self, run: str, seconds: int) -> None:
+        require(0 < seconds <= 4 * 3600, "the time")
+        self.renew(run)
+        held = [task for task in self.tasks.values() if run in (task["run"], task["review_run"])]
+        task = next((task for task in held if task["review_run"] == run or task["status"] == "CLAIMED"), None)
+        require(task is not None, "it plans")
+        assert task is not None
+        require(self.extensions.get(run, 0) < 20, "the number")
+        self.extensions[run] = self.extensions.get(run, 0) + 1
+        field = "review_lease" if task["review_run"] == run else "lease"
+        task.update({field: max(task[field], self.now + timedelta(seconds=seconds)), "last": self.now})
 
     # Reviewer.
 
@@ -550,6 +563,7 @@ class ReferenceModel:
         reasons = {"HYPOTHESIS_EXHAUSTION" if failures >= 2 else "BLOCKED_TASKS" for failures in blocked}
         reasons |= {"IMMEDIATE_DISCOVERY"} if self.urgent else set()
         reasons |= {"SPRINT_COMPLETE"} if self.is_done() else set()
+        reasons |= {"BREAKER_TRIPPED"} if self.trips and "halt" not in self.trips else set()
         failed = [task for task in self.tasks.values() if task["status"] == "INTEGRATION_FAILED"]
         return reasons | ({"INTEGRATION_FAILED"} if any(map(self.is_unfixable, failed)) else set())
 
