@@ -38,23 +38,16 @@ def normalize_git(words: Sequence[str], scope: Scope) -> tuple[list[str], str]:
 
     ``git -C x -c Alias.y=push y z`` becomes ``git @-c=alias.y=push y z``, with the area of ``x``.
     """
-    normal, directories = [words[0]], [scope.directory]
-    named: list[str] = []
+    options, rest = _git_options(words)
+    normal, named = [words[0]], []
     for name, option in _ENVIRONMENT.items():
         for value in scope.variables.get(name, ()):
             normal.append(f"@{option}={value}")
             named.append(value)
     for name in _CONFIGURING:
         normal += [f"@-c=env.{name}={value}" for value in scope.variables.get(name, ()) if value != "/dev/null"]
-    index = 1
-    while index < len(words) and words[index][:1] == "-":
-        option, equals, value = words[index].partition("=")
-        if option in _WITH_VALUE and not equals and index + 1 < len(words):
-            index += 1
-            value = words[index]
-        index += 1
+    for option, value in options:
         if option == "-C":
-            directories.append(value)
             continue
         if option == "-c":
             key, equals, setting = value.partition("=")
@@ -62,15 +55,34 @@ def normalize_git(words: Sequence[str], scope: Scope) -> tuple[list[str], str]:
         if option in ("--git-dir", "--work-tree"):
             named.append(value)
         normal.append(f"@{option}={value}")
-    rest = list(words[index:])
-    return [*normal, *_mark_paths(rest, scope)], _place(directories, named, scope)
+    return [*normal, *_mark_paths(rest, scope)], _place(named, git_scope(words, scope))
 
 
-def _place(directories: Sequence[str], named: Sequence[str], scope: Scope) -> str:
-    """Return the area of a git command: that of the git directory, if one is named."""
+def git_scope(words: Sequence[str], scope: Scope) -> Scope:
+    """Return the scope in the directory where a git command works: each of its ``-C`` changes it."""
     inner = scope.copy()
-    for directory in directories[1:]:
-        inner.change_directory(directory)
+    for option, value in _git_options(words)[0]:
+        if option == "-C":
+            inner.change_directory(value)
+    return inner
+
+
+def _git_options(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the options of git before its subcommand, with their values, and the words behind them."""
+    options: list[tuple[str, str]] = []
+    index = 1
+    while index < len(words) and words[index][:1] == "-":
+        option, equals, value = words[index].partition("=")
+        if option in _WITH_VALUE and not equals and index + 1 < len(words):
+            index += 1
+            value = words[index]
+        index += 1
+        options.append((option, value))
+    return options, list(words[index:])
+
+
+def _place(named: Sequence[str], inner: Scope) -> str:
+    """Return the area of a git command: that of the git directory, if one is named."""
     if not inner.directory:
         return UNKNOWN
     areas = {inner.facts.area_of(inner.resolve(path)) for path in (named or ("",))}
@@ -141,7 +153,7 @@ def _api_method(words: Sequence[str]) -> str:
 def _mark_request(table: ShellTable, name: str, words: Sequence[str], urls: Sequence[str]) -> list[str]:
     """Return the marks of a request: its method, and each address. A query of GraphQL reads."""
     row = table.requests[name]
-    words = _split_groups(words, row.get("letters", ""))
+    words = split_groups(words, row.get("letters", ""))
     arguments = positionals(words, table.values.get(name, ()))
     method = _request_method(row, words, arguments)
     if method == "POST" and all(url.endswith("/graphql") for url in urls):
@@ -168,11 +180,11 @@ def _request_method(row: Mapping[str, Any], words: Sequence[str], arguments: Seq
     return "POST" if has_body else "GET"
 
 
-def _split_groups(words: Sequence[str], letters: str) -> list[str]:
+def split_groups(words: Sequence[str], letters: str) -> list[str]:
     """Split groups of short options: ``-sXPOST`` becomes ``-s`` and ``-XPOST``. ``letters`` are those with a value."""
     split: list[str] = []
     for word in words:
-        if word[:1] != "-" or word[:2] == "--" or not letters:
+        if word[:1] != "-" or word[:2] == "--" or word == "-" or not letters:
             split.append(word)
             continue
         end = next((at for at, letter in enumerate(word) if at and letter in letters), len(word))

@@ -5,8 +5,15 @@ from __future__ import annotations
 from itertools import islice
 
 from liza.rules.guards.acts import FETCH, OWN, READ, SHELL, WRITE, Act, join_path
-from liza.rules.guards.normal_commands import normalize_call, normalize_git
-from liza.rules.guards.shell_table import ShellTable, option_values, positionals, program_name, split_wrapper
+from liza.rules.guards.normal_commands import git_scope, normalize_call, normalize_git, split_groups
+from liza.rules.guards.shell_table import (
+    ShellTable,
+    abbreviations,
+    option_values,
+    positionals,
+    program_name,
+    split_wrapper,
+)
 from liza.rules.guards.word_matching import ANY, MANY, YES, is_known, is_unknown, match_glob
 from liza.rules.lazy_pattern import lazy_pattern
 
@@ -41,6 +48,7 @@ _RUNS_TEXT = ("eval", "trap")
 _TICKS = ("perl", "ruby", "php")
 _RUN_LENGTH = 2000  # characters of the arguments of a call
 _CODE_WORDS_EACH = 8
+_TARGET = "--target-directory"
 _QUOTES = ("'", '"', "`", ">")
 _LAST = 200  # words of a program's text that are examined
 
@@ -236,8 +244,9 @@ def _git(walk: ShellWalk, words: list[str], scope: Scope) -> None:
         outputs += targets[:1]
     elif key in ("git rm", "git mv"):
         outputs += targets
+    works = git_scope(["git", *words[1:]], scope)
     for path in outputs:
-        walk.path(WRITE, path, scope)
+        walk.path(WRITE, path, works)
     if key == "git bisect" and command[2:3] == ["run"]:
         walk.invoke(command[3:], inner, "")
     elif key == "git submodule" and "foreach" in command:
@@ -257,7 +266,9 @@ def _files(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: st
         for path in paths[has_mode:]:
             walk.path(WRITE, path, scope)
     elif name in table.copies:
-        target = option_values(words[1:], ("-t", "--target-directory"))
+        # Not for rsync and scp, whose -t is another option.
+        has_target = _TARGET in table.values.get(name, ())
+        target = option_values(words[1:], ("-t", *abbreviations(_TARGET))) if has_target else []
         sources, last = (paths, target) if target else (paths[:-1], paths[-1:])
         for path in last:
             walk.path(WRITE, path, scope)
@@ -269,12 +280,17 @@ def _files(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: st
     elif name in table.reads:
         for path in paths:
             walk.path(READ, path, scope)
-    if any(_has_option(words[1:], option) for option in table.in_place.get(name, ())):
+    edits = table.in_place.get(name)
+    if edits is not None and (not edits or any(_has_option(words[1:], option) for option in edits)):
         for path in _edited_paths(name, words[1:], paths):
             walk.path(WRITE, path, scope)
-    for path in option_values(words[1:], table.output_options.get(name, ())):
+    options = split_groups(words[1:], table.requests.get(name, {}).get("letters", ""))
+    for path in option_values(options, table.output_options.get(name, ())):
         walk.path(WRITE, path, scope)
-    if name == "dd":
+    if name == "split":
+        for path in paths[1:2]:
+            walk.path(WRITE, path, scope)
+    elif name == "dd":
         for word in words[1:]:
             if word.startswith("of="):
                 walk.path(WRITE, word[3:], scope)
@@ -286,14 +302,19 @@ def _files(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: st
 
 
 def _has_option(words: Sequence[str], option: str) -> bool:
-    """Return whether ``-i`` is among the words, also as ``-i.bak`` or within ``-ni``; or ``--in-place=x``."""
+    """Return whether ``-i`` is among the words, as ``-i.bak`` or in ``-ni``, or ``--in-p=x``."""
     if option.startswith("--"):
-        return any(word == option or word.startswith(option + "=") for word in words)
+        return any(word.partition("=")[0] in abbreviations(option) for word in words)
     return any(word[:1] == "-" and word[:2] != "--" and option[1] in word[1:] for word in words)
 
 
 def _edited_paths(name: str, words: Sequence[str], paths: list[str]) -> list[str]:
-    """Return the paths that ``sed -i`` and its like change: not the script, which is the first argument without -e."""
+    """Return the paths that ``sed -i`` and its like change: not the script, which is the first argument without -e.
+
+    ``sd`` has two of these: what is replaced, and by what.
+    """
+    if name == "sd":
+        return paths[2:]
     scripts = option_values(words, ("-e", "-E", "-f", "--expression", "--file"))
     if not scripts:
         return paths[1:] if name in ("sed", "gsed", "yq") else paths

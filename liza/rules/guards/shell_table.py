@@ -71,6 +71,11 @@ def option_values(words: Sequence[str], options: Sequence[str]) -> list[str]:
     return values
 
 
+def abbreviations(option: str) -> tuple[str, ...]:
+    """Return a long option and what GNU programs accept for it: its beginnings, here those of two letters or more."""
+    return tuple(option[:end] for end in range(len("--xx"), len(option) + 1))
+
+
 def _ends_group(word: str, letter: str) -> bool:
     return word[:1] == "-" and word[:2] != "--" and word.endswith(letter) and word[1:].isalpha() and len(word) > 2
 

@@ -206,7 +206,7 @@ class ShellWalk:
                 if redirect.operator.startswith("<") and redirect.operator != "<>":
                     stdin = self.output(process.scripts[0], scope) if process and process.scripts else FROM_FILE
                     self.path(READ, target, scope)
-                elif not (redirect.operator in (">&", "<&") and (target.isdecimal() or target == "-")):
+                elif not (redirect.operator == ">&" and (target.isdecimal() or target == "-")):
                     self.path(WRITE, target, scope)
         return stdin
 
