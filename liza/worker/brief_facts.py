@@ -9,7 +9,7 @@ from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_path
 from liza.programs.brief.brief_context import BriefContext
 from liza.programs.messages import inbox
-from liza.programs.session.run_directory import RunDir
+from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.rules.errors import LizaError
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State
@@ -32,6 +32,7 @@ def gather_brief_facts(
     triggers = planning.find_triggers(state, crew.gather_evidence(state)) if work.kind == WorkKind.PLANNING else ()
     trigger = next((candidate for candidate in triggers if candidate.name == state.planning.trigger), None)
     worktree = crew.paths.slot(_slot(state, work))
+    is_by_hand = _is_by_hand(directory)
     return BriefContext(
         state=state,
         run=work.run,
@@ -42,7 +43,8 @@ def gather_brief_facts(
         assignment=directory.assignment_path if directory.exists() else None,
         task=state.task(work.task) if work.task else None,
         integration_tip=crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}"),
-        is_set_up=bool(state.config.sandbox_setup),
+        is_set_up=bool(state.config.sandbox_setup) and not (is_by_hand and _is_setup_due(crew, state, worktree)),
+        is_by_hand=is_by_hand,
         wake_trigger=state.planning.trigger or "",
         wake_ids=state.planning.ids,
         wake_facts=trigger.facts if trigger else "",
@@ -51,6 +53,23 @@ def gather_brief_facts(
         previous_outcome=_previous_outcome(crew, state, work),
         continues=_continued_run(directory),
     )
+
+
+def _is_by_hand(directory: RunDir) -> bool:
+    """Whether no supervisor started the session: there is none, or a person started it with `liza run`."""
+    if not directory.exists():
+        return True
+    sentinel = directory.read_sentinel()
+    return sentinel is not None and sentinel.evidence == ReadyEvidence.BY_HAND
+
+
+def _is_setup_due(crew: Crew, state: State, worktree: Path) -> bool:
+    """Whether the set-up has not been run for the present files. A supervisor starts no session before it has."""
+    from liza.repo.slots import slot_setup  # only work by hand needs it
+
+    config = state.config
+    git = crew.worktrees.slot_git(worktree.name)
+    return slot_setup.is_setup_due(git, config.sandbox_setup, config.sandbox_setup_files)
 
 
 def _previous_outcome(crew: Crew, state: State, work: CurrentWork) -> SessionOutcome | None:

@@ -123,9 +123,12 @@ trap 'exit 9' INT; echo up > "{crew.notes}/at"; read line < "{crew.notes}/gate\"
 
 def test_in_a_claimed_worktree_it_gets_the_brief_of_the_task_and_the_claim_stays(crew: Crew) -> None:
     program(crew, "echo work > t1.txt; git add -A; git commit -q -m work")
+    crew.liza("config", "set", "sandbox_setup", "touch set-up")
     crew.liza("claim", "t1", "--agent", "coder-1")
     slot = (crew.root / ".worktrees" / "t1").resolve()
     told = crew.run("run", "tidy", cwd=slot)
+    assert "(first run the set-up: touch set-up)" in seen(crew, "brief")
+    assert "a person may answer questions here" in seen(crew, "brief")
     assert told.returncode == 0, told.stderr
     assert "coder-1 still holds t1" in told.stderr
     assert "• assigned:t1 • run:coder-1.1" in seen(crew, "brief")

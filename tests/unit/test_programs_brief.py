@@ -102,6 +102,15 @@ def test_a_coder_is_told_its_first_act_its_task_and_each_way_to_end() -> None:
         assert words in block
 
 
+def test_work_by_hand_is_told_that_a_person_may_be_there_and_which_set_up_to_run_first() -> None:
+    config = Config(integration_command="npm test", sandbox_setup="npm ci")
+    by_hand = brief_writer.compose_brief(context(config=config, is_by_hand=True)).block
+    assert "TESTS  npm test  (first run the set-up: npm ci)" in by_hand
+    assert "a person may answer questions here" in by_hand
+    assert "No person can answer" not in by_hand
+    assert "TESTS  npm test\n" in brief_writer.compose_brief(context()).block
+
+
 COMMANDS = re.compile(r"\bliza (ready|submit|block|handoff|report|verdict|task|heartbeat)\b")
 
 

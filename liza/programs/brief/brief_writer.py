@@ -70,6 +70,7 @@ def compose_sections(context: BriefContext) -> tuple[TextSection, ...]:
 
 
 _RULES = ", and the paths of the rules"
+_BY_HAND = "This work was claimed by hand: no supervisor watches it, and a person may answer questions here."
 
 
 def _coder_sections(context: BriefContext) -> list[TextSection]:
@@ -89,7 +90,7 @@ def _coder_sections(context: BriefContext) -> list[TextSection]:
         *(ends.replace("{liza}", context.liza_command) for ends in _CODER_ENDS),
     )
     return [
-        _role_section(context, "No person can answer questions here."),
+        _role_section(context, _BY_HAND if context.is_by_hand else "No person can answer questions here."),
         TextSection(SectionType.WORK, work),
         TextSection(SectionType.CHECKPOINT, tuple(_earlier_work(context))),
         TextSection(SectionType.MAIL, tuple(_notes(context))),
@@ -171,9 +172,14 @@ def _quoted_messages(context: BriefContext) -> tuple[Message, ...]:
 
 
 def _tests(context: BriefContext) -> str:
+    setup = context.state.config.sandbox_setup
+    if context.is_set_up:
+        note = "  (set-up has been run)"
+    else:
+        note = f"  (first run the set-up: {quote_line(setup, 300)})" if setup else ""
     if not context.test_command:
-        return "TESTS  No test command is configured; run the project's own tests, and say what you ran."
-    return f"TESTS  {quote_line(context.test_command, 300)}" + ("  (set-up has been run)" if context.is_set_up else "")
+        return f"TESTS  No test command is configured; run the project's own tests, and say what you ran.{note}"
+    return f"TESTS  {quote_line(context.test_command, 300)}{note}"
 
 
 _STAY = "No branch switching, no stash, no push, no hand edits under .liza/."
