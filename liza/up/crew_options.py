@@ -26,6 +26,7 @@ class UpOptions(Value):
 
     ``programs``: by agent or role; ``program``: for all others; None: as the preset tables say. ``terminal``: each
     session has a terminal that a person can attach to. ``exit_when_done``: stop once the goal is no longer in progress.
+    ``task``: with ``exit_when_done``, stop also once this task is closed and all others wait for a person.
     ``coders_limit``: with `--coders auto`, the maximum number of coders; ``coders`` is then the minimum.
     """
 
@@ -37,6 +38,7 @@ class UpOptions(Value):
     detached: bool = False
     terminal: bool = False
     exit_when_done: bool = False
+    task: str | None = None
     coders_limit: int | None = None
 
     def agents(self) -> tuple[str, ...]:

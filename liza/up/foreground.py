@@ -27,7 +27,7 @@ from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
 from liza.rules.sessions.decide import EXIT_UNUSABLE
 from liza.rules.statuses import GoalStatus
-from liza.rules.tasks.planning import find_stalled_tasks, is_crew_done
+from liza.rules.tasks.planning import find_stalled_tasks, is_crew_done, is_task_over
 from liza.system import processes
 from liza.system.signal_repeats import Repeats
 from liza.up.crew_notices import CrewNotices
@@ -160,7 +160,7 @@ def _landing_step(crew: Crew, options: UpOptions) -> str | None:
     """Command that merges what the crew has done, if every task is done; None if not, or if it cannot be read."""
     try:
         state = crew.board.read()
-        ahead = find_commits_ahead(crew, state) if is_crew_done(state, options.planners > 0) else None
+        ahead = find_commits_ahead(crew, state) if _is_done(state, options) else None
     except (LizaError, OSError):
         return None
     return ahead.next if ahead is not None and ahead.commits else None
@@ -302,7 +302,7 @@ def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpE
         while True:
             # The supervisors report a board that cannot be read.
             with suppress(LizaError, OSError):
-                is_done = is_crew_done(crew.board.read(), options.planners > 0)
+                is_done = _is_done(crew.board.read(), options)
                 if is_done and not was_done:
                     up_events.put(UpEvent(UpEventKind.GOAL_DONE))
                 was_done = is_done
@@ -312,16 +312,32 @@ def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpE
 
 def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
     """Print that the goal is reached and the next step; return whether the crew is to stop."""
-    tell(LIZA, done_message(crew, crew.board.read()))
+    tell(LIZA, done_message(crew, crew.board.read(), options.task))
     if options.exit_when_done:
         return True
     tell("", "the crew waits for new tasks: Ctrl+C stops it")
     return False
 
 
-def done_message(crew: Crew, state: State) -> str:
-    """Describe what is done, and how far integration is ahead; if git fails, its error instead."""
-    ended = "every task is done" if state.goal.status == GoalStatus.IN_PROGRESS else f"the goal is {state.goal.status}"
+def _is_done(state: State, options: UpOptions) -> bool:
+    """Whether the crew has nothing more to do: for `liza start`, as soon as its task is closed and the rest waits."""
+    if is_crew_done(state, options.planners > 0):
+        return True
+    roles = frozenset(map(role_of, options.agents()))
+    return options.task is not None and is_task_over(state, options.task, roles)
+
+
+def done_message(crew: Crew, state: State, task: str | None = None) -> str:
+    """Describe what is done, and how far integration is ahead; if git fails, its error instead.
+
+    ``task``: the one of `liza start`, which is closed when this is called; others may wait for a person.
+    """
+    if state.goal.status != GoalStatus.IN_PROGRESS:
+        ended = f"the goal is {state.goal.status}"
+    elif task is not None and not is_crew_done(state, has_planner=False):
+        ended = f"{task} is closed; other tasks wait for you (liza status)"
+    else:
+        ended = "every task is done"
     try:
         ahead = find_commits_ahead(crew, state)
     except (LizaError, OSError) as error:

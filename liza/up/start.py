@@ -31,7 +31,7 @@ from liza.up.crew_options import UpOptions, parse_coders, parse_programs, start_
 from liza.up.feed import Feed, PrintTimedLine
 from liza.up.foreground import PrintLine
 
-__all__ = ["UpOptions", "parse_coders", "parse_programs", "up"]
+__all__ = ["UpOptions", "check_programs", "parse_coders", "parse_programs", "up"]
 START_LIMIT = 60.0  # seconds for a detached supervisor to be ready
 PRINT_LIMIT = 2.0  # seconds to print the last lines
 
@@ -47,7 +47,7 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
     if options.terminal:
         tmux.require_tmux()
     layout.refuse_damaged(crew, crew.board.read(), options.agents())
-    programs = _check_programs(crew, options)
+    programs = check_programs(crew, options)
     wanted = [agent for agent in options.first_agents() if not crew.is_supervised(agent)]
     if not wanted:
         raise Refused(f"already running: {', '.join(options.first_agents())}", "liza status")
@@ -99,7 +99,7 @@ def _warn_unconfined(permissions: str, programs: Iterable[Preset], say: PrintLin
             say("", f"{name}: {UNCONFINED_WARNING}")
 
 
-def _check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
+def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
     """Return the program of each agent. Raises Missing here, not in a supervisor's log, if a program or integration is
     missing."""
     table = preset_table.load_presets(crew.paths)

@@ -148,6 +148,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         slots_record = slots_directory.read_record(crew.paths)
         undo_init(crew if slots_record is None else _with_slots(crew, slots_record.directory), surveyed)
         say("left", "files of an init that was killed; removed")
+    program = _program(crew, options)  # Before the tests: a mistyped name must not cost them.
     _refuse_foreign(crew)
     layout.refuse_survivors(crew)
     goal, spec = _goal(crew.git, options)
@@ -180,10 +181,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         baseline = run_baseline(
             crew, Worktrees(crew.paths, crew.git, options.integration_branch), baseline_options, tip, say
         )
-        say(
-            "programs",
-            f"{_program(crew, options)} for all roles, permissions {options.permissions or DEFAULT_PERMISSIONS}",
-        )
+        say("programs", f"{program} for all roles, permissions {options.permissions or DEFAULT_PERMISSIONS}")
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
         crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
         confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())

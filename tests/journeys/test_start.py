@@ -27,6 +27,10 @@ esac
     try:
         assert "the sentence is empty" in crew.liza("start", " ", "--program", program, code=2)
         assert not crew.paths.liza.exists()
+        refused = crew.liza("start", "Show the due date", "--program", "clade", code=2)
+        assert "unknown program 'clade'" in refused
+        assert "baseline" not in refused
+        assert not crew.paths.liza.exists()
         shown = crew.liza("start", "Show the due date", "--program", program)
         assert crew.status("show-the-due-date") == "MERGED"
         assert "show-the-due-date merged" in shown
@@ -35,6 +39,8 @@ esac
         assert "Accept the result: liza land --merge" in " ".join(shown.split())
         # A task that the coder of an earlier start failed is done by another one.
         ours = find_crew(crew.root)
+        assert "unknown program 'clade'" in crew.liza("start", "Show the tax", "--program", "clade", code=2)
+        assert crew.state().task("show-the-tax") is None
         added = add_sentence_task(ours, "Show the total")
         with ours.change("human", HistoryEvent.EDIT, added.task) as tx:
             task = tx.state.task("show-the-total")
@@ -42,7 +48,9 @@ esac
             tx.state = tx.state.with_task(replace(task, failed_by=("coder-1",)))
         assert crew.json("status")["up"] == f"liza up --planners 0 --coders 2 --program {program}"
         crew.prepare("config", "set", "integration_command", "test -f README.md")
+        crew.liza("task", "add", "--id", "idea")  # A draft that waits for its person keeps no `liza start` from ending.
         shown = crew.liza("start", "Show the total", "--program", program)
+        assert "show-the-total is closed; other tasks wait for you (liza status)" in " ".join(shown.split())
         assert crew.status("show-the-total") == "MERGED"
         assert "the crew waits for you" not in shown
         begun_merge = shown.index("liza            merge of show-the-total runs: test -f README.md")

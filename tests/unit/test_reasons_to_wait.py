@@ -354,6 +354,24 @@ def test_a_crew_with_a_planner_has_always_somebody_who_can_plan() -> None:
 
 
 @pytest.mark.parametrize(
+    ("other", "mine", "is_over"),
+    [
+        (Status.DRAFT, Status.MERGED, True),
+        (Status.BLOCKED, Status.MERGED, True),
+        (Status.BLOCKED, Status.ABANDONED, True),
+        (Status.UNCLAIMED, Status.MERGED, False),
+        (Status.READY_FOR_REVIEW, Status.MERGED, False),
+        (Status.BLOCKED, Status.BLOCKED, False),
+    ],
+)
+def test_a_task_is_over_when_it_is_closed_and_the_others_wait_for_a_person(
+    other: Status, mine: Status, is_over: bool
+) -> None:
+    state = board(task("other", other), task("mine", mine), agents=CREW)
+    assert planning.is_task_over(state, "mine", frozenset({"coder", "code-reviewer"})) is is_over
+
+
+@pytest.mark.parametrize(
     ("tasks", "archived", "reasons"),
     [
         ((task(), task("b", depends_on=("task-1",))), {}, {}),

@@ -307,12 +307,13 @@ def start(
 ) -> int:
     """Do one task from one sentence: `liza init` if there is no crew, add the task, then one coder and one reviewer.
 
-    The command ends when no task is open. Its document is in .liza/specs. Repeated with the same sentence, it continues
-    the open task. If the crew runs already, only the task is added.
+    The command ends when the task is closed and no other one goes on without you. Its document is in .liza/specs.
+    Repeated with the same sentence, it continues the open task. If the crew runs already, only the task is added.
     """
     from liza.crew.crew import find_crew_or_none
     from liza.rules.reports.sentence_text import check_sentence
     from liza.rules.tasks.unclaimable import first_able_coder
+    from liza.rules.value_classes import replace
     from liza.up import start as crews
     from liza.verbs.init import InitOptions
     from liza.verbs.init import init as init_crew
@@ -326,17 +327,13 @@ def start(
         say = _print_nothing if as_json else _print_fact
         init_crew(Path.cwd(), new_crew, say, _permissions_question(as_json))
         crew = find_crew()
+    options = crews.UpOptions(planners=0, program=default_program, programs=programs, terminal=terminal)
+    crews.check_programs(crew, options)  # First: a mistyped program must leave no task.
     added = add_sentence_task(crew, sentence)
     task = crew.board.read().task(str(added.task))
-    options = crews.UpOptions(
-        planners=0,
-        # An earlier coder may have failed the task: it is not given to that one again.
-        coders=first_able_coder(task) if task is not None else 1,
-        program=default_program,
-        programs=programs,
-        terminal=terminal,
-        exit_when_done=True,
-    )
+    # An earlier coder may have failed the task: it is not given to that one again.
+    coders = first_able_coder(task) if task is not None else 1
+    options = replace(options, coders=coders, exit_when_done=True, task=added.task)
     steps = _Steps(as_json)
     steps("", added.message, crew.clock.now())
     if all(map(crew.is_supervised, options.agents())):

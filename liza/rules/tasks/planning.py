@@ -235,6 +235,13 @@ def is_crew_done(state: State, has_planner: bool) -> bool:
     return not has_planner and has_tasks and _is_all_done(state)
 
 
+def is_task_over(state: State, task_id: str, roles: frozenset[str]) -> bool:
+    """Return whether a task is closed, and supervisors of ``roles`` can continue no other one without a person."""
+    task = state.task(task_id)
+    is_closed = task is None or (task.status in FINAL_STATUSES and not targets.is_to_land(task))
+    return is_closed and not can_continue(state, roles)
+
+
 def _is_all_done(state: State) -> bool:
     """Return whether all tasks are closed and all epics have landed."""
     return all(task.status in FINAL_STATUSES and not targets.is_to_land(task) for task in state.tasks)
