@@ -164,6 +164,8 @@ def test_a_priority_is_checked_and_has_the_note_delivered(tmp_path: Path) -> Non
         crew.liza("note", "--to", "coder-1", "--priority", "low", "third")
         stored = sorted(path.name[-6:-5] for path in crew.paths.runs.glob("coder-1/inbox/*.json"))
         assert stored == ["l", "n", "s"]
+        none = crew.run("logs", "coder-1", "--deliveries")
+        assert (none.stdout, none.stderr) == ("", "no try to deliver a message to coder-1 is on record\n")
         inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", datetime.now(UTC))
         entries = crew.json("logs", "coder-1", "--deliveries", "-n", "2")["deliveries"]
         assert [(entry["event"], entry["attempt"], entry["message"][-1]) for entry in entries] == [

@@ -110,6 +110,13 @@ def test_an_entry_is_found_by_its_name_and_by_words(typed: str) -> None:
     assert find_entries((ENTRY, OTHER), typed.split()) == (ENTRY,)
 
 
+def test_a_word_is_searched_from_the_beginning_of_words() -> None:
+    held = Explanation("merge_lock_held", "Merging", "A lock is not free", "It waits", "end that program")
+    blocked = Explanation("blocked", "Questions", "The clock runs", "Nothing", "`liza answer`")
+    assert find_entries((held, blocked), ["lock"]) == (held,)
+    assert find_entries((held, blocked), ["block"]) == (blocked,)
+
+
 def test_a_name_that_nothing_has_is_refused_with_the_closest_one() -> None:
     with pytest.raises(UnknownId, match="did you mean no-crew"):
         find_entries((ENTRY, OTHER), ["no-crow"])

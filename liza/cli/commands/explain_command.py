@@ -32,6 +32,7 @@ def explain(
     Without NAME: the alarms that the crew has now. If it has none, and outside a crew: the names of all entries. The
     entries are those of specs/troubleshooting.md.
     """
+    from liza.crew.crew import find_crew_or_none
     from liza.verbs.explain import explain as verb
 
     result = verb(words or ())
@@ -41,6 +42,8 @@ def explain(
         text = format_explanations(result["alarms"], result["entries"], printing.wants_colours())
         printing.print_wrapped(text)
     else:
+        if find_crew_or_none() is not None:
+            printing.print_text("No alarm now. All entries:")
         printing.print_wrapped(format_names(result["entries"], printing.wants_colours()))
         printing.print_text("next: liza explain NAME")
 

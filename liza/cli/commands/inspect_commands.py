@@ -150,6 +150,8 @@ def _print_deliveries(crew: Crew, agent: str | None, lines: int, as_json: bool) 
     if as_json:
         printing.print_json({"agent": agent, "deliveries": entries})
         return
+    if not entries:
+        printing.print_notice(f"no try to deliver a message to {agent} is on record")
     for entry in entries:
         detail = f"  {strip_controls(entry.detail)}" if entry.detail else ""
         printing.print_now(

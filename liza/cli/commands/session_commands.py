@@ -160,7 +160,7 @@ def report(
     details = {name: value for name, value in given.items() if value is not None}
     if kind == board_reports.RESOLVE:
         if detail or details or why is None:
-            raise UsageError("resolve takes the id of a report and the reason", 'liza report resolve d-3 "why"')
+            raise UsageError("resolve takes the id of a report and the reason", f'liza report resolve {text} "why"')
         printing.print_result(resolve(find_crew(), text, why), as_json)
         return
     if why is not None:

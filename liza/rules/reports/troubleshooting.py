@@ -52,7 +52,8 @@ def find_entries(entries: Sequence[Explanation], words: Sequence[str]) -> tuple[
     named = tuple(entry for entry in entries if normalize_name(entry.name) == wanted)
     if named:
         return named
-    searched = [re.escape(word.lower()) for word in " ".join(words).split()]
+    # At the beginning of a word: "lock" is in "locks" and "merge_lock_held", not in "blocked" or "clock".
+    searched = [rf"(?<![a-z0-9]){re.escape(word.lower())}" for word in " ".join(words).split()]
     matches = tuple(entry for entry in entries if searched and all(re.search(word, _text(entry)) for word in searched))
     if not matches:
         suggestion = did_you_mean(" ".join(words), [entry.name for entry in entries])
