@@ -143,7 +143,16 @@ def edit_goal(crew: Crew) -> Result:
         tx.state = replace(tx.state, goal=goal_text.note_edit(tx.state.goal, edited, by, crew.clock.now()))
         if spec != goal.spec_ref:
             tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
-    return Result("changed", None, None, "liza status", {"description": description, "spec_ref": spec})
+    details = {"description": description, "spec_ref": spec}
+    if description != goal.description and _has_text(crew, spec, goal.description):
+        return Result("changed", None, None, "liza edit goal", details, f"changed; {spec} has the former sentence")
+    return Result("changed", None, None, "liza status", details)
+
+
+def _has_text(crew: Crew, spec: str, text: str) -> bool:
+    """Whether a document of the goal that belongs to Liza has the text. Planners read the document, too."""
+    path = crew.paths.root / spec
+    return spec.startswith(".liza/specs/") and path.is_file() and text in path.read_text(errors="replace")
 
 
 def _open_editor(path: Path) -> None:

@@ -158,11 +158,13 @@ def test_the_goal_and_its_document_are_edited_and_a_document_that_is_missing_is_
     missing = crew.liza("edit", "--goal", code=1, EDITOR="sed -i 's|^spec: .*|spec: docs/none.md|'")
     assert "the document docs/none.md is not committed on integration" in missing
     assert crew.state().goal == before
-    crew.liza("edit", "--goal", EDITOR="sed -i -e 's|^spec: .*|spec: README.md|' -e 's|Every file|Each file|'")
+    former = crew.liza("edit", "--goal", EDITOR="sed -i 's|Every file|Any file|'")
+    assert former == "changed; .liza/specs/goal.md has the former sentence\nnext: liza edit goal\n"
+    crew.liza("edit", "--goal", EDITOR="sed -i -e 's|^spec: .*|spec: README.md|' -e 's|Any file|Each file|'")
     goal = crew.state().goal
     assert (goal.description, goal.spec_ref) == ("Each file is there", "README.md")
     assert crew.state().spec_changes[-1].spec == "README.md"
-    (note,) = goal.alignment_history
+    _, note = goal.alignment_history
     assert note.event.startswith("human:")
     assert "; the goal is: Each file is there" in note.summary
     assert "the document is README.md, not .liza/specs/goal.md; the goal is: Each" in crew.liza("status")
