@@ -64,8 +64,7 @@ def complaint(command: str) -> str | None:
         found = found.get_command(None, words[1])
         if found is None:
             return f"no command {words[0]} {words[1]}"
-    if words[0] == "lock":  # the words after -- are another command
-        return None
+    words = words[: words.index("--")] if "--" in words else words  # the others are another program's
     options = {name for parameter in found.params for name in parameter.opts} | {"--help"}
     unknown = [word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in options]
     return f"{words[0]} has no option {unknown[0]}" if unknown else None
