@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 
 from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
@@ -110,15 +111,27 @@ def _check_task(crew: Crew, state: State, caller: RunCaller) -> None:
 
 
 def _check_lease(crew: Crew, state: State, caller: RunCaller) -> None:
-    task = claims.get_owned_task(state, require_task(caller), caller.run)
+    until = _lease_of(state, caller)
     if (
-        task.lease_expires is not None
-        and task.lease_expires < crew.clock.now()
+        until is not None
+        and until < crew.clock.now()
         and not crew.is_supervised(caller.agent)
         # Work by hand has no session that must stop: no other run has the task, so its lease is renewed.
         and crew.run_dir(caller.run).exists()
     ):
-        raise NotOwner(f"the lease of {caller.run} on {task.id} has expired. Stop at once", f"liza task show {task.id}")
+        about, hint = (caller.task, f"liza task show {caller.task}") if caller.task else ("planning", "liza status")
+        raise NotOwner(f"the lease of {caller.run} on {about} has expired. Stop at once", hint)
+
+
+def _lease_of(state: State, caller: RunCaller) -> datetime | None:
+    """Return until when the run holds what its role holds. Raises NotOwner."""
+    role = role_of(caller.agent)
+    if role == "planner":
+        planning.require_planner(state, caller.run)
+        return state.planning.lease_expires
+    if role == "code-reviewer":
+        return reviews.get_reviewed_task(state, require_task(caller), caller.run).review_lease_expires
+    return claims.get_owned_task(state, require_task(caller), caller.run).lease_expires
 
 
 def _check_worktree(crew: Crew, state: State, caller: RunCaller) -> None:
@@ -143,17 +156,19 @@ def _check_commit(crew: Crew, state: State, caller: RunCaller) -> None:
 
 
 _AGENT = (StartupCheck.ENVIRONMENT, "the variables of the session name the run's agent", _check_agent)
+_LEASE = (StartupCheck.LEASE, "a lease that has not expired, or a supervisor", _check_lease)
 _CHECKS: dict[str, tuple[tuple[StartupCheck, str, Callable[[Crew, State, RunCaller], None]], ...]] = {
-    "planner": (_AGENT, (StartupCheck.TASK, "the run has the planning", _check_planning)),
+    "planner": (_AGENT, (StartupCheck.TASK, "the run has the planning", _check_planning), _LEASE),
     "coder": (
         _AGENT,
         (StartupCheck.TASK, "the run has the task", _check_task),
-        (StartupCheck.LEASE, "a lease that has not expired, or a supervisor", _check_lease),
+        _LEASE,
         (StartupCheck.WORKTREE, "the worktree of the task, given to the run", _check_worktree),
     ),
     "code-reviewer": (
         _AGENT,
         (StartupCheck.TASK, "the run has the review", _check_review),
+        _LEASE,
         (StartupCheck.COMMIT, "the worktree is at the commit to review", _check_commit),
     ),
 }

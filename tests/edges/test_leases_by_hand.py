@@ -15,14 +15,17 @@ from liza.programs.session.run_directory import RunRecord
 from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.model import Status, Task
 from liza.rules.statuses import StartupCheck
+from liza.rules.tasks import claims
 from liza.rules.value_classes import replace
 from liza.rules.work_kinds import WorkKind
+from liza.system.file_lock import Lock
 from liza.verbs.claim import claim
 from liza.verbs.claim_review import claim_review
 from liza.verbs.heartbeat import heartbeat
 from liza.verbs.ready import ready
 from liza.verbs.show_task import show_task
 from liza.verbs.submit import submit
+from tests.conftest import git
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 
 REVIEWER = "code-reviewer-1"
@@ -133,3 +136,52 @@ def test_a_check_that_a_session_fails_is_in_the_hand_off_of_its_task_and_one_by_
     shown = format_task(show_task(by_hand, "c"), colour=False)
     assert "start-up failed" in shown
     assert not by_hand.run_dir(run).is_ready()
+
+
+def test_a_session_of_any_role_whose_lease_has_expired_without_a_supervisor_is_not_ready(
+    by_hand: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(by_hand)
+    claim_review(by_hand, REVIEWER, "c")
+    past = by_hand.clock.now() - timedelta(hours=1)
+    with by_hand.board.heartbeat("planner-1") as tx:
+        state = claims.ensure_agent(tx.state, "planner-1").with_task(replace(_task(by_hand), review_lease_expires=past))
+        tx.state = replace(state, planning=replace(state.planning, run="planner-1.1", lease_expires=past))
+    review = _task(by_hand).review_run or ""
+    for run, task, kind in ((review, "c", WorkKind.REVIEW), ("planner-1.1", None, WorkKind.PLANNING)):
+        monkeypatch.setenv("LIZA_RUN", run)
+        monkeypatch.setenv("LIZA_TASK", task or "")
+        directory = by_hand.run_dir(run)
+        record = RunRecord(agent=directory.agent, run=run, kind=kind, started=by_hand.clock.now(), task=task)
+        directory.create(record)
+        with pytest.raises(NotOwner, match=f"the lease of {run} on {task or 'planning'} has expired"):
+            ready(by_hand)
+        assert not directory.is_ready()
+        with Lock(by_hand.paths.supervisor_lock(directory.agent)):
+            ready(by_hand)
+        assert directory.is_ready()
+    failed = by_hand.board.read().handoff["c"].failed_check
+    assert failed is not None
+    assert (failed.run, failed.check) == (review, StartupCheck.LEASE)
+
+
+def test_a_review_whose_worktree_is_at_another_commit_is_not_ready_and_the_hand_off_says_so(
+    by_hand: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(by_hand)
+    run = claim_review(by_hand, REVIEWER, "c").details["run"]
+    slot, commit = by_hand.paths.slot(REVIEWER), _task(by_hand).review_commit or ""
+    record = RunRecord(agent=REVIEWER, run=run, kind=WorkKind.REVIEW, started=by_hand.clock.now(), task="c")
+    by_hand.run_dir(run).create(record)
+    monkeypatch.setenv("LIZA_RUN", run)
+    monkeypatch.setenv("LIZA_TASK", "c")
+    git(slot, "checkout", "-q", "--detach", f"{commit}~1")
+    with pytest.raises(Refused, match=f"expected {commit}"):
+        ready(by_hand)
+    failed = by_hand.board.read().handoff["c"].failed_check
+    assert failed is not None
+    assert (failed.run, failed.check) == (run, StartupCheck.COMMIT)
+    assert not by_hand.run_dir(run).is_ready()
+    git(slot, "checkout", "-q", "--detach", commit)
+    ready(by_hand)
+    assert by_hand.run_dir(run).is_ready()
