@@ -45,14 +45,24 @@ class ConversationFinder:
         return NewConversation(f"{chosen.run}: {obstacle}") if obstacle else chosen
 
     def read_id(self, previous: RunDir) -> str | None:
-        """Return the program's id of a session's conversation, or None."""
+        """Return the program's id of a session's conversation, or None.
+
+        A hook or the runtime reported it, else the output has it, else a command of the session recorded it.
+        """
         turn = previous.read_turn()
         conversation = (
-            turn.session
-            if turn is not None and turn.session
-            else usage_report.read_session_id(self.preset.usage, previous.output_path)
+            (turn.session if turn is not None else None)
+            or usage_report.read_session_id(self.preset.usage, previous.output_path)
+            or self._recorded_id(previous)
         )
         return conversation if conversation and usage_report.is_id(conversation) else None
+
+    def _recorded_id(self, previous: RunDir) -> str | None:
+        try:
+            return previous.read_conversation()
+        except (LizaError, OSError) as error:
+            self.notify(f"! {error}; the conversation of {previous.run} is not continued")
+            return None
 
     def is_account_known(self, previous: RunDir) -> bool:
         """Return whether the account of a session is known: that may have the conversation."""

@@ -305,6 +305,7 @@ class Launcher:
             spec=spec,
             worktree=str(worktree),
             commit=self.crew.worktrees.head_commit(worktree.name),
+            session_id_env=self.preset.session_id_env,
         )
 
     def session_environment(self, work: CurrentWork, worktree: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.programs.messages import inbox
-from liza.programs.session.run_directory import ReadyEvidence
+from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.model import FailedCheck, State
 from liza.rules.paths import role_of
@@ -32,6 +32,7 @@ def ready(crew: Crew) -> Result:
     has_session = directory.exists()
     if has_session:
         directory.mark_ready(crew.clock.now(), ReadyEvidence.LIZA_READY)
+        _note_conversation(crew, directory)
     with crew.board.heartbeat(caller.run) as tx:
         tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
     text = (directory.read_block() if has_session else _compose_by_hand(crew, state, caller)) or (
@@ -64,6 +65,16 @@ def acknowledge_messages(crew: Crew, ids: Sequence[str]) -> None:
     caller = identify_run(crew)
     now = crew.clock.now()
     inbox.acknowledge(crew.paths, caller.agent, tuple(ids), caller.run, "liza ready", now, MessageChannel.COMMAND)
+
+
+def _note_conversation(crew: Crew, directory: RunDir) -> None:
+    """Record the id of the program's conversation: a program without hooks may report it nowhere else.
+
+    Ignored if that fails: without it the next session begins a new conversation.
+    """
+    if crew.authenticated_run is None:  # otherwise this is the environment of the server
+        with suppress(LizaError, OSError):
+            directory.note_conversation(os.environ)
 
 
 def _check_identity(crew: Crew, state: State, caller: RunCaller) -> None:

@@ -24,7 +24,7 @@ from liza.programs.session.run_directory import (
     StopNote,
     list_runs,
 )
-from liza.rules.errors import LizaError, Refused, UsageError
+from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import ProcessIdentity, SupervisorExit
 from liza.rules.paths import Paths
 from liza.rules.sessions.session_ends import StopReason
@@ -93,6 +93,22 @@ def test_the_first_sentinel_stays(tmp_path: Path) -> None:
 
 def _mark(root: Path, number: int, wins: multiprocessing.Queue[bool]) -> None:
     wins.put(RunDir(Paths(root), "coder-1.1").mark_ready(NOW, f"process {number}"))
+
+
+def test_the_conversation_is_that_of_the_variable_which_the_record_names(tmp_path: Path) -> None:
+    directory = RunDir(Paths(tmp_path), "coder-1.1")
+    record = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW)
+    directory.create(record)
+    directory.note_conversation({"": "s-0", "MODEL_SESSION": "s-1"})
+    assert directory.read_conversation() is None
+    directory.create(replace(record, session_id_env="MODEL_SESSION"))
+    directory.note_conversation({"MODEL_SESSION": "s-1"})
+    directory.note_conversation({"MODEL_SESSION": ""})
+    assert directory.read_conversation() == "s-1"
+    (directory.path / "conversation").unlink()
+    (directory.path / "conversation").mkdir()
+    with pytest.raises(NotRegularFile):
+        directory.read_conversation()
 
 
 def test_of_many_that_mark_a_run_ready_at_once_one_is_the_first(tmp_path: Path) -> None:

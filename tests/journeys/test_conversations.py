@@ -8,16 +8,17 @@ ROW = """\
 [programs.modelled]
 command = "{command}"
 instructions = ["AGENTS.md"]
+{top}
 [programs.modelled.headless]
 prompt = "none"
 [programs.modelled.permissions]
 none = true
-[programs.modelled.usage]
-session = ["session"]
+{told}
 [programs.modelled.resume]
 style = "flag"
 id = ["--go-on-with", "{{id}}"]
 """
+TOLD = '[programs.modelled.usage]\nsession = ["session"]'
 PROGRAM = """\
 echo "${1-no} ${2-words}" >> "$NOTES/words"
 case "$LIZA_RUN" in *.3) echo "no conversation found with this id"; exit 1;; esac
@@ -30,7 +31,7 @@ def test_after_a_rejection_the_conversation_goes_on_and_a_refused_one_is_followe
     crew.configure(restart_after_crash=1)
     crew.add("task-1")
     command = crew.script("modelled", PROGRAM + WORK, ready=False).removeprefix("script:")
-    (crew.paths.liza / "programs.toml").write_text(ROW.format(command=command))
+    (crew.paths.liza / "programs.toml").write_text(ROW.format(command=command, top="", told=TOLD))
     supervisor = crew.agent("coder-1", "modelled")
     crew.wait_status("task-1", "READY_FOR_REVIEW")
     assert crew.json("task", "show", "task-1")["conversation"] is None
@@ -52,3 +53,17 @@ def test_after_a_rejection_the_conversation_goes_on_and_a_refused_one_is_followe
     assert shown == {"run": "coder-1.4", "continues": None, "why": reason}
     assert supervisor.stop() == 0
     assert supervisor.said().count(reason) == 1
+
+
+def test_a_conversation_that_only_the_programs_variable_names_goes_on(crew: Crew) -> None:
+    crew.add("task-1")
+    told = 'echo "${1-no} ${2-words}" >> "$NOTES/words"\nMODEL_SESSION="s-${LIZA_RUN#*.}" liza ready > /dev/null\n'
+    command = crew.script("modelled", told + WORK, ready=False).removeprefix("script:")
+    top = 'session_id_env = "MODEL_SESSION"'
+    (crew.paths.liza / "programs.toml").write_text(ROW.format(command=command, top=top, told=""))
+    supervisor = crew.agent("coder-1", "modelled")
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    crew.liza("verdict", "reject", "commas are missing", "--task", "task-1")
+    crew.wait(lambda _: crew.heard("task-1").count("submit") == 2, "the work after the rejection")
+    assert (crew.notes / "words").read_text().splitlines() == ["no words", "--go-on-with s-1"]
+    assert supervisor.stop() == 0

@@ -6,7 +6,7 @@ themselves are in `run_records`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -38,6 +38,8 @@ HOOK_CALLS_FILE = "calls.jsonl"
 """File in a run's directory with one line per tool call that a hook reported."""
 COMPACTED_FILE = "compacted"
 """File in a run's directory: its conversation was shortened, and the model has not got the brief again."""
+CONVERSATION_FILE = "conversation"
+"""File in a run's directory: the id of the program's conversation, as a command of the session found it."""
 SIDECAR_FILE = "sidecar.json"
 """File in a run's directory with what its sidecar starts. Only a session over ACP has one."""
 T = TypeVar("T")
@@ -88,6 +90,19 @@ class RunDir:
     def mark_ready(self, now: AwareDatetime, evidence: str) -> bool:
         """Write the ready file unless it exists. Return whether this call wrote it."""
         return atomic.write_if_absent(self.path / "ready", msgspec.json.encode(Sentinel(time=now, evidence=evidence)))
+
+    def note_conversation(self, environ: Mapping[str, str]) -> None:
+        """Record the id of the conversation from the program's variable in ``environ``, if it has one. Raises OSError,
+        LizaError."""
+        record = self.read_record()
+        conversation = environ.get(record.session_id_env) if record is not None and record.session_id_env else None
+        if conversation:
+            atomic.write(self.path / CONVERSATION_FILE, conversation.encode())
+
+    def read_conversation(self) -> str | None:
+        """Return the id that ``note_conversation`` recorded. An agent can forge it. Raises NotRegularFile, OSError."""
+        data = untrusted_files.read_if_exists(self.path / CONVERSATION_FILE)
+        return data.decode(errors="replace").strip() or None if data else None
 
     def is_ready(self) -> bool:
         """Return whether the run has read its brief."""

@@ -13,7 +13,8 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning;
     ``spec`` is the program as it was requested, with its command. ``has_account``: an account was chosen for it; which
     one is not here, because agents write this file. ``continues`` is the run whose conversation it continues;
-    ``new_because`` is why it continues none, empty for the first session of a task."""
+    ``new_because`` is why it continues none, empty for the first session of a task. ``session_id_env`` is the variable
+    in which the program passes the id of its conversation to its commands; empty if it has none."""
 
     agent: str
     run: str
@@ -27,6 +28,7 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     has_account: bool = False
     continues: str | None = None
     new_because: str = ""
+    session_id_env: str = ""
 
 
 class ReadyEvidence(StrEnum):

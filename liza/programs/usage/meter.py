@@ -175,7 +175,7 @@ class Meter:
             LATER_SEARCH_INTERVAL if self._log_tails else FIRST_SEARCH_INTERVAL
         ):
             self._searched_at = now
-            for path in find_log_files(self._preset, self._conversation or self._hook_conversation(), self._environ):
+            for path in find_log_files(self._preset, self._conversation or self._reported_id(), self._environ):
                 self._log_tails.setdefault(path, Tail(path))
         for tail in self._log_tails.values():
             # The log is in the program's own directory. An unreadable one must not prevent the other measurements.
@@ -184,13 +184,13 @@ class Meter:
                     if (event := _parse_object(line)) is not None:
                         self._log_usage.add(event)
 
-    def _hook_conversation(self) -> str | None:
-        """Return the id of the conversation, as a hook reported it."""
+    def _reported_id(self) -> str | None:
+        """Return the id of the conversation, as a hook or a command of the session reported it."""
         try:
             turn = self._directory.read_turn()
-        except LizaError:
+            return (turn.session if turn else None) or self._directory.read_conversation()
+        except (LizaError, OSError):
             return None
-        return turn.session if turn else None
 
 
 def _larger(before: TelemetrySums | None, now: TelemetrySums | None) -> TelemetrySums | None:
