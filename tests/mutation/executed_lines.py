@@ -23,6 +23,9 @@ from tests.mutation.definitions import Definitions
 IMPORT = ""
 """The context of lines that run when modules are imported and tests are collected."""
 
+READS_DEFINITIONS = "tests/unit/test_stored_words.py"
+"""Tests that look at definitions of all modules by themselves: words and defaults."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -145,11 +148,16 @@ class Coverage:
         return IMPORT in self._contexts(path, line)
 
     def tests_of_definition(self, path: str, line: int) -> list[str]:
-        """Return the tests that execute the line, or a function that uses what is defined there; the fastest first."""
+        """Return the tests that execute the line, or a function that uses what is defined there; the fastest first.
+
+        The tests in ``READS_DEFINITIONS`` count if there are others: they execute no line of a module.
+        """
         tests = self._contexts(path, line).copy()
         for part in self._definitions.users(path, line):
             for number in range(part.first, part.last + 1):
                 tests |= self._tests.get((part.path, number), set())
+        if tests - {IMPORT}:
+            tests |= {test for test in self.seconds if test.partition("::")[0] == READS_DEFINITIONS}
         return self._sorted(tests - {IMPORT})
 
     def _contexts(self, path: str, line: int) -> set[str]:
