@@ -92,7 +92,7 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
 
 
 def _check_head(crew: Crew, head: str, landing: Landing) -> str:
-    if head == landing.branch or not crew.git.ok("check-ref-format", "--branch", head):
+    if head == landing.branch or crew.git.run("check-ref-format", "--branch", head).code != 0:
         raise UsageError(f"{head!r} cannot be the branch of the pull request", "liza land --pr --head NAME")
     is_persons = head != landing.integration and merges.branch_tip(crew.git, head) is not None
     if is_persons or head == remote_branches.find_default_branch(crew.git):

@@ -266,6 +266,12 @@ def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
     assert told.endswith("→ git ls-remote origin")
 
 
+def test_a_name_that_git_refuses_is_not_the_branch_of_a_pull_request(crew: Merges) -> None:
+    git(crew.root, "branch", "-q", "other")
+    with pytest.raises(UsageError, match=r"'a\.\.b' cannot be the branch of the pull request"):
+        land_pr(crew.crew, "other", "a..b")
+
+
 @pytest.mark.parametrize("head", ["main", "mine"])
 def test_a_branch_of_people_is_not_the_branch_of_a_pull_request(crew: Merges, head: str) -> None:
     """Also from another checkout: the push to main would be the landing itself, without a review."""

@@ -15,6 +15,7 @@ from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.merges import AdvanceResult
 from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, MergeConflict, Missing
+from liza.rules.merging import targets
 from liza.system import untrusted_files
 from tests.conftest import git
 
@@ -252,3 +253,15 @@ def test_a_record_of_a_worktree_that_this_user_may_not_read_stops_no_merge(
     monkeypatch.setattr(untrusted_files, "read_record", refuse)
     absent_checkouts.record_absent(Git(repo), "integration", work[0])
     assert [lagging.git_dir.name for lagging in absent_checkouts.find_lagging(Git(repo), "integration")] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "main", "release/1.0", "a..b", "a.", ".a", "a/.b", "a.lock", "a.lock/b", "a.locks", "a~1", "a^", "a:b", "a?",
+        "a*", "a[", "a]", "a\\b", "a@{b", "a@b", "-a", "a-", "a b", "a\tb", "a//b", "/a", "a/",
+        "HEADS", "\u00e4/\u00f6",
+    ],
+)  # fmt: skip
+def test_a_task_can_name_a_target_branch_if_and_only_if_git_accepts_its_name(repo: Path, name: str) -> None:
+    assert targets.is_target_name(name) is (Git(repo).run("check-ref-format", "--branch", name).code == 0)

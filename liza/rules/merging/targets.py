@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES, Epic, State, Status, Task
 from liza.rules.value_classes import replace
 
 S = Status
 EPIC_PREFIX = "epic/"
+_NO_BRANCH = lazy_pattern(r"^-|[ ~^:?*\[\\]|\.\.|@\{|(^|/)\.|\.lock(/|$)|\.$")
 
 
 def epic_branch(epic: str) -> str:
@@ -23,9 +25,13 @@ def epic_of(subject: str) -> str | None:
 
 
 def is_target_name(branch: str) -> bool:
-    """Return whether a task can name this branch: none that Liza or its agents write for other purposes."""
+    """Return whether a task can name this branch: git accepts the name, and Liza and its agents write no such branch.
+
+    The rules of names are those of `git check-ref-format --branch`.
+    """
     parts = branch.split("/")
-    return all(parts) and branch.isprintable() and " " not in branch and parts[0] not in ("task", "epic", "refs")
+    is_name = branch.isprintable() and _NO_BRANCH.search(branch) is None and branch not in ("@", "HEAD")
+    return is_name and all(parts) and parts[0] not in ("task", "epic", "refs")
 
 
 def target_branch(state: State, task: Task) -> str:
