@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.rules.guards.word_matching import ANY, FILES, MANY, is_known
+from liza.rules.guards.word_matching import ANY, FILES, MANY, MARK, is_known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Act:
     @property
     def text(self) -> str:
         """The act as a short text for people; ``…`` stands for what is not known."""
-        text = " ".join(word.removeprefix("@") for word in self.words) if self.words else f"{self.tool} {self.target}"
+        text = " ".join(word.removeprefix(MARK) for word in self.words) if self.words else f"{self.tool} {self.target}"
         text = text.replace(ANY, "…").replace(MANY, "…").replace(FILES, "*")
         return text if len(text) <= 200 else text[:199] + "…"
 

@@ -10,7 +10,7 @@ or by HEAD.
 from __future__ import annotations
 
 from liza.rules.guards.shell_table import positionals
-from liza.rules.guards.word_matching import MANY, MAYBE, NO, YES, is_known, is_unknown, match_any, match_glob
+from liza.rules.guards.word_matching import MANY, MARK, MAYBE, NO, YES, is_known, is_unknown, match_any, match_glob
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class CommandPattern:
             words.pop()
         self.program = tuple(words[0].split("|")) if words else ()
         rest = [tuple(word.split("|")) for word in words[1:]]
-        self.marked = [word for word in rest if word[0][:1] == "@"]
+        self.marked = [tuple(MARK + each[1:] for each in word) for word in rest if word[0][:1] == "@"]
         self.options = [word for word in rest if word[0][:1] == "-"]
         self.arguments = [word for word in rest if word[0][:1] not in ("@", "-")]
         # It names no argument, so it concerns neither an unknown program nor the text of another language.
@@ -48,8 +48,8 @@ class Command:
         self, words: Sequence[str], with_value: Mapping[str, Sequence[str]], branch: str = "", is_code: bool = False
     ) -> None:
         self.program = words[0]
-        self.marked = [word for word in words[1:] if word[:1] == "@"]
-        rest = [word for word in words[1:] if word[:1] != "@"]
+        self.marked = [word for word in words[1:] if word[:1] == MARK]
+        rest = [word for word in words[1:] if word[:1] != MARK]
         key = f"{self.program} {rest[0]}" if rest else self.program
         options = (*with_value.get(self.program, ()), *with_value.get(key, ()))
         self.separated = "--" in rest
@@ -109,7 +109,9 @@ def _is_commit(word: str) -> bool:
     for mark in "~^@":
         start = start.partition(mark)[0]
     is_id = 7 <= len(start) <= 40 and all(character in "0123456789abcdef" for character in start)
-    return is_id or start in ("HEAD", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD") or word[:1] == "@"
+    # ``@{-1}`` is the branch before, and git switches to it.
+    is_head = word[:1] == "@" and word[:3] != "@{-"
+    return is_id or start in ("HEAD", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD") or is_head
 
 
 def _match_option(alternatives: Collection[str], command: Command) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from liza.rules.guards.acts import OTHER, SHELL, UNKNOWN, Act, GuardFacts
 from liza.rules.guards.command_pattern import Command, match_command
-from liza.rules.guards.word_matching import FILES, MAYBE, NO, YES, is_known, is_unknown, match_glob
+from liza.rules.guards.word_matching import FILES, MARK, MAYBE, NO, YES, is_known, is_unknown, match_glob
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class GuardSet:
     def _rules_for(self, act: Act) -> Sequence[ConcernedRule]:
         if act.tool != SHELL or not act.words:
             return [(rule, ()) for rule in self.rules.rules]
-        first = next((word for word in act.words[1:] if word[:1] != "@"), "")
+        first = next((word for word in act.words[1:] if word[:1] != MARK), "")
         return self.rules.rules_for(act.words[0], first if is_known(first) and first[:1] != "-" else "")
 
     def _matches(self, rule: GuardRule, patterns: Sequence[CommandPattern], act: Act, command: Command | None) -> int:

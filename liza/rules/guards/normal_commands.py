@@ -1,4 +1,4 @@
-"""Bring commands into the form that rules match; what is added to a command is marked with ``@``.
+"""Bring commands into the form that rules match; what is added to a command begins with MARK, here written ``@``.
 
 Options of git before its subcommand are marked, because a rule must not take them for those of the subcommand.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, UNKNOWN
 from liza.rules.guards.shell_table import option_values, positionals
-from liza.rules.guards.word_matching import ANY, MANY, is_known, is_unknown
+from liza.rules.guards.word_matching import ANY, MANY, MARK, is_known, is_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def normalize_git(words: Sequence[str], scope: Scope) -> tuple[list[str], str]:
     normal, named = [words[0]], []
     for name, option in _ENVIRONMENT.items():
         for value in scope.variables.get(name, ()):
-            normal.append(f"@{option}={value}")
+            normal.append(f"{MARK}{option}={value}")
             named.append(value)
     for name in _CONFIGURING:
-        normal += [f"@-c=env.{name}={value}" for value in scope.variables.get(name, ()) if value != "/dev/null"]
+        normal += [f"{MARK}-c=env.{name}={value}" for value in scope.variables.get(name, ()) if value != "/dev/null"]
     for option, value in options:
         if option == "-C":
             continue
@@ -54,7 +54,7 @@ def normalize_git(words: Sequence[str], scope: Scope) -> tuple[list[str], str]:
             value = key.lower() + equals + setting
         if option in ("--git-dir", "--work-tree"):
             named.append(value)
-        normal.append(f"@{option}={value}")
+        normal.append(f"{MARK}{option}={value}")
     return [*normal, *_mark_paths(rest, scope)], _place(named, git_scope(words, scope))
 
 
@@ -107,7 +107,7 @@ def locate_git_path(words: Sequence[str], scope: Scope) -> str | None:
     that looks dangerous, and nothing else.
     """
     normal, area = normalize_git(words, scope)
-    rest = [word for word in normal[1:] if word[:1] != "@"]
+    rest = [word for word in normal[1:] if word[:1] != MARK]
     facts, asked = scope.facts, [word for word in rest[1:] if not word.startswith("--path-format")]
     if asked == ["--show-toplevel"]:
         tops = {OWN: facts.worktree, CREW: facts.root}
@@ -133,10 +133,10 @@ def normalize_call(table: ShellTable, name: str, words: Sequence[str]) -> list[s
         urls = [url for word in words[1:] if (url := _address(word))]
         return [*normal, *(_mark_request(table, name, words[1:], urls) if urls else ())]
     if name in ("gh", "glab") and positionals(words[1:], ("-R", "--repo", "--hostname"))[:1] == ["api"]:
-        return [*normal, f"@method={_api_method(words[2:])}"]
+        return [*normal, f"{MARK}method={_api_method(words[2:])}"]
     if name == "kill" and "-1" in words[1 + (words[1:2] != ["--"]) :]:
         # ``kill -1 123`` sends a signal to one process; ``kill -9 -1`` to all.
-        return [*normal, "@target=all"]
+        return [*normal, f"{MARK}target=all"]
     return normal
 
 
@@ -160,7 +160,7 @@ def _mark_request(table: ShellTable, name: str, words: Sequence[str], urls: Sequ
         bodies = option_values(words, row.get("body", ()))
         if bodies and all(is_known(body) and body[:1] != "@" and "mutation" not in body for body in bodies):
             method = "GET"
-    return [f"@method={method}", *(f"@url={url}" for url in urls)]
+    return [f"{MARK}method={method}", *(f"{MARK}url={url}" for url in urls)]
 
 
 def _request_method(row: Mapping[str, Any], words: Sequence[str], arguments: Sequence[str]) -> str:

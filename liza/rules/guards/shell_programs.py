@@ -14,7 +14,7 @@ from liza.rules.guards.shell_table import (
     program_name,
     split_wrapper,
 )
-from liza.rules.guards.word_matching import ANY, MANY, YES, is_known, is_unknown, match_glob
+from liza.rules.guards.word_matching import ANY, MANY, MARK, YES, is_known, is_unknown, match_glob
 from liza.rules.lazy_pattern import lazy_pattern
 
 TYPE_CHECKING = False
@@ -231,7 +231,7 @@ def _find(walk: ShellWalk, words: list[str], scope: Scope) -> None:
 def _git(walk: ShellWalk, words: list[str], scope: Scope) -> None:
     normal, where = normalize_git(["git", *words[1:]], scope)
     walk.acts.append(Act(SHELL, normal, area=where))
-    command = [word for word in normal if word[:1] != "@"]
+    command = [word for word in normal if word[:1] != MARK]
     inner = scope.copy()
     key = " ".join(command[:2])
     for script in option_values(command[2:], walk.table.scripts.get(key, ())):

@@ -10,7 +10,7 @@ from liza.rules.guards.shell_programs import FROM_FILE, is_set_up, run_program, 
 from liza.rules.guards.shell_scope import MAX_COMBINATIONS, Scope, expand
 from liza.rules.guards.shell_syntax import CannotJudge, Redirect, ShellNode, WordPart
 from liza.rules.guards.shell_table import ShellTable, positionals, program_name
-from liza.rules.guards.word_matching import ANY, MANY, is_known, is_unknown
+from liza.rules.guards.word_matching import ANY, MANY, MARK, is_known, is_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -219,6 +219,7 @@ class ShellWalk:
         self.commands += 1
         if self.commands > MAX_COMMANDS:
             raise CannotJudge(f"it runs more than {MAX_COMMANDS} commands; put it into a script file")
+        words = [word.replace(MARK, ANY) for word in words]
         while words and words[0] in _PREFIXES:
             words = words[1:]
         if not words:

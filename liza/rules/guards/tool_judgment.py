@@ -9,6 +9,7 @@ from liza.rules.guards.shell_scope import Scope
 from liza.rules.guards.shell_syntax import CannotJudge, ShellNode
 from liza.rules.guards.shell_walk import ShellWalk
 from liza.rules.guards.tool_vocabulary import TYPED, NamedTool, read_tool
+from liza.rules.guards.word_matching import ANY, MARK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class ToolJudge:
             return acts or [Act(use.kind)]
         if use.git:
             area = self.facts.area_of(self.facts.directory)
-            return [Act(use.kind), Act(SHELL, ["git", *use.git], area=area)]
+            return [Act(use.kind), Act(SHELL, ["git", *(word.replace(MARK, ANY) for word in use.git)], area=area)]
         # A tool of its own: it may have a rule, and it writes what it names.
         return [Act(use.kind), *(Act(WRITE, target=self._absolute(path), is_tree=use.is_tree) for path in paths)]
 
