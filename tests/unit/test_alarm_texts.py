@@ -427,7 +427,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "untested_merges",
                 "config",
                 "merged without a test: task-1; set config.integration_command",
-                "liza edit",
+                "liza config set integration_command CMD",
             )
         ],
     ),
@@ -439,7 +439,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "untested_merges",
                 "config",
                 "no test command (config.integration_command): merges will be recorded as untested",
-                "liza edit",
+                "liza config set integration_command CMD",
             )
         ],
     ),
