@@ -560,7 +560,7 @@ needs_proc = pytest.mark.skipif(not processes.has_proc(), reason="there is no /p
 def said_by_kernel(run: RunDir) -> float | None:
     living = session_process.read_state(run.path)
     assert isinstance(living, RunningSession)
-    found = idle_detection.process_signs(living)
+    found = idle_detection.process_signs(living, time.monotonic())
     return None if not found else 0.0 if found[0].is_busy else found[0].confidence
 
 

@@ -52,7 +52,7 @@ esac
         shown = crew.liza("start", "Show the total", "--program", program)
         assert "show-the-total is closed; other tasks wait for you (liza status)" in " ".join(shown.split())
         assert crew.status("show-the-total") == "MERGED"
-        assert "the crew waits for you" not in shown
+        assert "the crew waits for you: show-the-total" not in shown
         begun_merge = shown.index("liza            merge of show-the-total runs: test -f README.md")
         assert begun_merge < shown.index("show-the-total merged as")
         assert crew.living() == []

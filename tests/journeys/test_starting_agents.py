@@ -70,4 +70,4 @@ def test_the_next_brief_says_why_the_session_before_it_did_not_start_or_that_it_
         assert "• hand-off:t1 •" in second
         assert "START-UP" not in second
         assert failed is None
-        supervisor.wait_said(r"coder-1\.3 ready after [0-9.]+ s, hand-off:t1")
+        supervisor.wait_said(r"coder-1\.3 ready after [0-9.]+ s \(liza ready\), hand-off:t1")

@@ -57,7 +57,8 @@ class Terminal:
         crew.children.append(self.process)
 
     def shown(self) -> str:
-        return self.log.read_text().replace("\r\n", "\n")
+        """What it showed, without colours."""
+        return re.sub(r"\x1b\[[0-9;]*m", "", self.log.read_text().replace("\r\n", "\n"))
 
     def wait_shown(self, pattern: str) -> None:
         self.crew.wait(lambda _: re.search(pattern, self.shown()), f"{pattern!r} in the terminal")

@@ -147,7 +147,7 @@ def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_b
     assert re.search(clock + rf"liza {{12}}t2 merged as [0-9a-f]{{10}}, untested; {took}$", told)
     assert "COMPLETED; integration is 2 commits ahead of main: liza land --merge" in told
     assert crew.living() == []
-    assert "Go on:" in told
+    assert "all stopped. Accept the result: liza land --merge" in told
     again = crew.liza("up", "--exit-when-done", "--program", program)
     assert re.search(clock + f"liza {{12}}{ahead}\n\\Z", again)
 

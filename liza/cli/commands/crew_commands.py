@@ -310,6 +310,7 @@ def start(
     The command ends when the task is closed and no other one goes on without you. Its document is in .liza/specs.
     Repeated with the same sentence, it continues the open task. If the crew runs already, only the task is added.
     """
+    from liza.crew.caller import require_person
     from liza.crew.crew import find_crew_or_none
     from liza.rules.reports.sentence_text import check_sentence
     from liza.rules.tasks.unclaimable import first_able_coder
@@ -328,6 +329,7 @@ def start(
         init_crew(Path.cwd(), new_crew, say, _permissions_question(as_json))
         crew = find_crew()
     options = crews.UpOptions(planners=0, program=default_program, programs=programs, terminal=terminal)
+    require_person(crew, planner=False)
     crews.check_programs(crew, options)  # First: a mistyped program must leave no task.
     added = add_sentence_task(crew, sentence)
     task = crew.board.read().task(str(added.task))
