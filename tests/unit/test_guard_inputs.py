@@ -89,14 +89,6 @@ def test_a_tool_is_read_as_what_it_does(name: str, given: object, expected: dict
     assert described(read_tool(name, given, defaults()["tools"])) == expected
 
 
-@pytest.mark.parametrize("verb", ["write", "edit", "append", "replace", "insert", "patch", "mkdir", "make_dir"])
-def test_a_tool_whose_name_says_that_it_changes_something_writes_what_it_names(verb: str) -> None:
-    keys = ("path", "filePath", "target_file", "filename", "destination", "dst", "target", "relative_path", "file")
-    for key in keys:
-        assert judge_tool(f"mcp__fs__{verb}_x", {key: f"{ROOT}/a"}).rule == "no-write-in-checkout", key
-    assert judge_tool(f"mcp__fs__{verb}_x", {"path": ROOT}).rule == "no-write-in-checkout"
-
-
 @pytest.mark.parametrize("verb", ["delete", "remove", "move", "rename", "rmdir"])
 def test_a_tool_that_removes_a_directory_removes_what_is_below_it(verb: str) -> None:
     verdict = judge_tool(f"mcp__fs__{verb}", {"src": HOME})
@@ -104,12 +96,73 @@ def test_a_tool_that_removes_a_directory_removes_what_is_below_it(verb: str) -> 
     assert f"also removes or moves {WORKTREE}/.git" in (verdict.reason or "")
 
 
-@pytest.mark.parametrize(
-    "key", ["contents", "new_string", "newString", "new_str", "file_text", "edits", "patch", "diff", "new_source"]
+PATH_KEYS = "file_path filePath path absolute_path notebook_path target_file filename uri"
+SOURCE_KEYS = "source src from old_path oldPath source_path sourcePath"
+TARGET_KEYS = (
+    "destination dest dst target to new_path newPath destination_path destinationPath target_path relative_path "
+    "relativePath paths files file filepath"
 )
-def test_a_tool_with_a_path_and_a_content_writes(key: str) -> None:
-    assert judge_tool("mcp__x__y", {"path": f"{ROOT}/a", key: "z"}).rule == "no-write-in-checkout"
-    assert judge_tool("mcp__x__y", {"path": f"{ROOT}/a", "limit": 3}).allowed
+CONTENT_KEYS = "content contents new_string newString new_str file_text edits patch diff text new_source replace insert"
+GIT_PATH_KEYS = "repo_path repoPath repository_path repositoryPath repository repo path"
+GIT_WORD_KEYS = (
+    "mode operation action subcommand args branch_name branchName branch branchOrPath target revision commit ref name "
+    "tagName"
+)
+
+
+def test_a_tool_may_name_a_path_or_a_word_by_any_usual_key() -> None:
+    def texts(tool: str, keys: str, value: object = "a", **more: object) -> list[str]:
+        """The keys with which the tool has the value as its text."""
+        return [key for key in keys.split() if list(read_tool(tool, {key: value, **more}, {}).texts) == ["a"]]
+
+    every = f"{PATH_KEYS} {SOURCE_KEYS} {TARGET_KEYS}"
+    assert texts("move", every) == every.split()
+    assert texts("move", every, ["a"]) == every.split()
+    assert texts("copy", every) == f"{PATH_KEYS} {TARGET_KEYS}".split()
+    assert texts("x", every, text="y") == texts("x", every, [{"uri": "a"}], diff="") == PATH_KEYS.split()
+    assert [key for key in CONTENT_KEYS.split() if read_tool("x", {"path": "a", key: 1}, {}).texts] == (
+        CONTENT_KEYS.split()
+    )
+    verbs = [
+        "delete",
+        "remove",
+        "move",
+        "rename",
+        "rmdir",
+        "write",
+        "create",
+        "copy",
+        "edit",
+        "append",
+        "replace",
+        "insert",
+        "patch",
+        "mkdir",
+        "make_dir",
+    ]
+    assert [verb for verb in verbs if read_tool(f"Do_{verb.title()}", {"file": "a"}, {}).texts] == verbs
+    assert [verb for verb in verbs if read_tool(f"do_{verb}", {"file": "a"}, {}).is_tree] == verbs[:5]
+    git = {"git_x": {"git": ["x"]}}
+    assert [key for key in GIT_PATH_KEYS.split() if read_tool("git_x", {key: "/r"}, git).directory] == (
+        GIT_PATH_KEYS.split()
+    )
+    assert [key for key in GIT_WORD_KEYS.split() if read_tool("git_x", {key: "b"}, git).git == ["x", "b"]] == (
+        GIT_WORD_KEYS.split()
+    )
+    options = ["list", "show", "delete", "abort", "continue"]
+    assert read_tool("git_x", {"args": options}, git).git == ["x", *(f"--{option}" for option in options)]
+    servers = ["github", "gitlab", "bitbucket", "gitea"]
+    assert [read_tool(f"mcp__{server}__write", {"path": "a"}, {}).texts for server in servers] == [()] * 4
+
+
+def test_a_row_for_a_tool_without_fields_is_a_shell() -> None:
+    tools: dict[str, Any] = {"run": {}, "look": {"is": "read"}, "some_git": {"git": ["add"]}}
+    for key in ("command", "cmd", "script"):
+        assert described(read_tool("Run", {key: "ls"}, tools)) == {"kind": "shell", "texts": ["ls"]}
+    assert read_tool("LOOK", {"uri": "a"}, tools).texts == ["a"]
+    assert described(read_tool("some_git", {}, tools)) == {"kind": "other:some_git", "git": ["add"]}
+    with pytest.raises(ValueError, match="command, cmd, script"):
+        read_tool("run", {}, tools)
 
 
 @pytest.mark.parametrize(
