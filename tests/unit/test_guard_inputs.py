@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, SHELL, UNKNOWN, join_path
+from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, SHELL, UNKNOWN, GuardFacts, join_path
 from liza.rules.guards.command_pattern import Command, CommandPattern, match_command
 from liza.rules.guards.shell_table import ShellTable, option_values, positionals, split_wrapper
 from liza.rules.guards.tool_vocabulary import NamedTool, read_tool
@@ -483,3 +483,13 @@ def test_an_area_is_that_of_the_real_directory() -> None:
     paths |= {"/link/a": CREW, "/tmp": ELSEWHERE, f"{ROOT}2": ELSEWHERE, "": UNKNOWN, "a": UNKNOWN, f"/{ANY}": UNKNOWN}
     assert {path: session.area_of(path) for path in paths} == paths
     assert facts(worktree="", slots="").area_of(WORKTREE) == ELSEWHERE
+
+
+def test_without_facts_nothing_is_known_of_a_session() -> None:
+    nothing = GuardFacts()
+    texts = ("branch", "directory", "home", "role", "root", "slots", "state", "task", "worktree")
+    assert {getattr(nothing, name) for name in texts} == {""}
+    assert (nothing.variables, nothing.real("/a"), nothing.exists("/")) == ({}, "/a", False)
+    assert GuardFacts(root="/r").directory == "/r"
+    assert GuardFacts(root="/r", worktree="/w").directory == "/w"
+    assert GuardFacts(root="/r", worktree="/w", directory="/d").directory == "/d"

@@ -78,7 +78,7 @@ WRITES: list[tuple[str, str]] = [
     ("patch -p 1 -d ../two < x; patch --directory=../x", "S/two S/x"),
     ("patch a x.patch -o b -r c", "W/a W/x.patch W/b"),
     ("split -b 10 a ../two/x; split a; split --lines 3 a y; csplit -f ../z a 10", "S/two/x W/y S/z"),
-    ("dd if=/dev/zero of=../a bs=1", "S/a"),
+    ("dd if=/dev/zero of=../a bs=1; dd of=b", "S/a W/b"),
     ("find . -fprint a; find . -fprintf ../b %p; find -fls c; find . -fprint0 d", "W/a S/b W/c W/d"),
     ("find x ../two -name a -delete", "W/x S/two/**"),
     ("find '(' -name a ')' -delete; cd .. && find '!' -name a -delete", "W S/**"),
@@ -133,6 +133,8 @@ EXPANSIONS: list[tuple[str, str]] = [
     ("a b{1..9}c {d}{e,f}", "a b…c {d}e {d}f"),
     ("a {b,*}.py {c,[d]}", "a b.py *.py c *"),
     ('a {b,"c"}', "a …"),
+    ("a {b,{c} x{d", "a {b,{c} x{d"),
+    ("a $(printf '%s-%s+' b c)", "a b-c+"),
     ("a *.py b?c [ab]c x[0-9]y '*' \\? [x", "a *.py b*c *c x*y * ? [x"),
     ('a ["b"c]d ]e[', "a *d ]e["),
     ("x='b c'; a $x \"$x\" d${x}e", "a b c b c db ce"),
@@ -225,3 +227,18 @@ def test_a_program_is_judged_in_the_directory_that_its_options_name() -> None:
     }
     assert {command: acts(command)[0].area for command in commands} == commands
     assert {act.tool for command in commands for act in acts(command)} == {SHELL}
+
+
+def test_an_unquoted_unknown_part_may_be_several_words_and_a_quoted_one_is_one() -> None:
+    assert acts("xargs -I % a % b%")[-1].words == ("a", MANY, f"b{ANY}")
+    assert acts('bash -c "a $x b$x"')[0].words == ("a", MANY, f"b{MANY}")
+    assert acts("bash -c \"a '$x'\"")[0].words == ("a", ANY)
+
+
+def test_commands_are_looked_for_in_the_program_that_an_interpreter_runs() -> None:
+    def code(command: str) -> list[str]:
+        return [act.text for act in acts(command) if act.is_code]
+
+    assert code("python3 - <<'E'\nimport subprocess\nsubprocess.run([\n'git',\n'push'])\nE") == ["git push"]
+    assert code("echo 'os.system(\"git push\")' | python3") == ["git push"]
+    assert code("echo 'os.system(\"git push\")' | python3 -c 'print(1)'") == []

@@ -136,6 +136,7 @@ def rule(**fields: object) -> dict[str, object]:
         ([3], ["rule 1: must be a table, [[rule]]"]),
         ([rule(), rule()], ["rule 'r', name: another rule has it already"]),
         ([rule(name="")], ["rule 1, name: must be a text"]),
+        ([rule(name=3), rule(name=4)], [f"rule {number}, name: must be a text" for number in (1, 2)]),
         ([rule(name=3)], ["rule 1, name: must be a text"]),
         (
             [rule(colour=1)],
