@@ -110,6 +110,7 @@ def test_a_record_that_was_changed_or_comes_from_elsewhere_is_refused(crew: Merg
         {"tasks": [{"task": "a", "outcome": "merged"}] * 2},
     ],
 )
+@pytest.mark.campaign
 def test_a_file_that_is_no_record_is_refused_and_nothing_is_kept(
     crew: Merges, other: Merges, change: dict[str, object]
 ) -> None:

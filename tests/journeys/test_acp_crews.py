@@ -166,6 +166,7 @@ def test_a_session_that_is_too_old_ends_when_it_is_idle_and_a_fresh_one_goes_on_
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(scene: Scene) -> None:
     scene.script([{"error": {"code": -32603, "message": "429 rate limit, try again in 600 s"}}])
     supervisor = scene.start()

@@ -58,6 +58,7 @@ def up(crew: Crew, *words: str, **env: str) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.campaign
 def test_a_detached_crew_is_served_again_after_each_kill_and_down_leaves_nothing(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("task-1")

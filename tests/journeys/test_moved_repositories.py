@@ -155,6 +155,7 @@ def test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original(crew
     goes_on(crew)
 
 
+@pytest.mark.campaign
 def test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_a_copy(crew: Crew) -> None:
     program = crew.script(
         "agent",
@@ -222,6 +223,7 @@ def test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_lef
     goes_on(now)
 
 
+@pytest.mark.campaign
 def test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in_the_new_place(crew: Crew) -> None:
     program = crew.script(
         "agent",

@@ -93,6 +93,7 @@ def program(tmp_path: Path) -> str:
     return f'exec {sys.executable} "{tmp_path}/worker.py" "$NOTES"\n'
 
 
+@pytest.mark.campaign
 def test_a_native_worker_reports_is_prompted_is_ended_when_its_window_is_full_and_its_successor_finishes(
     tmp_path: Path, program: str
 ) -> None:

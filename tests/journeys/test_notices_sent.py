@@ -61,6 +61,7 @@ def target_file(crew: Crew, receiver: Receiver) -> str:
     return f"file:{path}"
 
 
+@pytest.mark.campaign
 def test_up_sends_to_the_targets_and_the_command_that_a_person_confirmed(crew: Crew, receiver: Receiver) -> None:
     seen = crew.notes / "seen"
     command = f'echo "$LIZA_ALARM_KIND" >> {seen}'

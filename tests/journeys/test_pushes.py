@@ -13,6 +13,7 @@ from tests.conftest import git, until
 from tests.journeys.crews import APPROVE, WORK, processes_of, started
 
 
+@pytest.mark.campaign
 def test_a_submitted_task_is_pushed_by_its_crew_and_then_merged(tmp_path: Path) -> None:
     with started(tmp_path, push="auto") as crew:
         bare = tmp_path / "origin.git"

@@ -48,6 +48,7 @@ def test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c(crew
     assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"liza-report-*{child.pid}*"))
 
 
+@pytest.mark.campaign
 def test_what_up_says_of_itself_goes_to_stderr_once_the_reader_is_gone_and_a_term_sent_twice_is_one(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")

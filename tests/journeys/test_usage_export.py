@@ -9,6 +9,7 @@ from tests.edges.test_otel_export import collector as collector
 from tests.journeys.crews import WORK, Crew
 
 
+@pytest.mark.campaign
 def test_an_ended_session_is_sent_to_the_collector(crew: Crew, collector: Collector) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", crew.script("agent", WORK))
