@@ -85,7 +85,7 @@ def test_a_checkpoint_of_the_breaker_wakes_a_planner_that_finds_the_cause_and_th
         brief, shown = ((crew.notes / name).read_text() for name in ("brief", "shown"))
         assert "BREAKER_TRIPPED: circuit breaker, review_loop: task-1 had 2 rejections" in brief
         assert "TRIGGERED" in shown
-        (trip,) = crew.state().circuit_breaker.history
-        assert (trip.severity, trip.resolved_by.partition(".")[0]) == ("checkpoint", "planner-1")
-        assert not crew.paths.signal("CHECKPOINT").exists()
+        # The reviewer may reject twice again before the planner's decision reaches it: that is another trip.
+        trip = crew.state().circuit_breaker.history[0]
+        assert (trip.severity, str(trip.resolved_by).partition(".")[0]) == ("checkpoint", "planner-1")
         assert [supervisor.stop() for supervisor in stopped] == [0, 0, 0]
