@@ -56,7 +56,7 @@ def gather_brief_facts(
 
 
 def _is_by_hand(directory: RunDir) -> bool:
-    """Whether no supervisor started the session: there is none, or a person started it with `liza run`."""
+    """Return whether no supervisor started the session: it does not exist, or a person started it with `liza run`."""
     if not directory.exists():
         return True
     sentinel = directory.read_sentinel()

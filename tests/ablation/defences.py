@@ -1781,7 +1781,7 @@ TABLE: dict[str, Defence] = {
     ),
     "failed checks of strangers": Defence(
         "a run that does not hold a task writes nothing into its hand-off",
-        {"liza.rules.tasks.coding:_holds": gives(True)},
+        {"liza.rules.tasks.coding:is_held_by": gives(True)},
         (f"{CLAIMING}test_a_failed_check_is_added_to_the_note_of_the_task_once_and_only_by_the_run_that_holds_it",),
     ),
     "extensions shortened": Defence(

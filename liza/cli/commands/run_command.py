@@ -29,5 +29,5 @@ def run(
     """
     from liza.supervisor.by_hand.program_run import RunRequest, run_program
 
-    request = RunRequest(program, tuple(args or ()))
-    return run_program(find_crew(), request, os.environ, Path.cwd(), printing.print_notice)
+    request = RunRequest(program, tuple(args or ()), os.environ, Path.cwd())
+    return run_program(find_crew(), request, printing.print_notice)

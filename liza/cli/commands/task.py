@@ -109,7 +109,7 @@ def add(
 ) -> None:
     """Add a task. With --file, add several tasks: all or none. An incomplete task becomes a DRAFT.
 
-    At a terminal it asks for what is missing; an empty answer leaves it out.
+    At a terminal it asks for each missing field. An empty answer leaves the field empty.
 
     With --from, read an issue through `gh`: its title is the description, its text the document, quoted as text from
     outside. Give --done and --scope, or add them later with `liza task edit`."""

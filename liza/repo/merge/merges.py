@@ -291,7 +291,7 @@ def find_checkout(git: Git, branch: str) -> Path | None:
 
 
 def _find_only_checkout(git: Git, branch: str) -> Path | None:
-    """Return the checkout that moves together with the branch; None if there is none.
+    """Return the checkout that moves together with the branch; None if the branch has no checkout.
 
     Raises Missing if there are two (`git worktree add --force`, `git checkout --ignore-other-worktrees`): git moves one
     of them, and the next commit in the other would take back what was merged.

@@ -13,7 +13,7 @@ MANY = "\uf8f1"
 FILES = "\uf8f4"
 """Stands for a wildcard of the shell, which becomes the names of files."""
 MARK = "\uf8f5"
-"""Begins a word that Liza adds to a command. Patterns write it as ``@``, with which a word of the command may begin."""
+"""First character of a word that Liza adds to a command, removed from words of agents. Patterns write it as ``@``."""
 NO, MAYBE, YES = 0, 1, 2
 MAX_LENGTH = 4096
 """Longest word that is compared in full, in characters."""

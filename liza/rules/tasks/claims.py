@@ -334,7 +334,7 @@ def extend_lease(state: State, run: str, extension: Extension, now: datetime) ->
     """
     extension.check()
     renewed = renew_lease(state, run, now)
-    task = next((task for task in renewed.tasks if run in (task.review_run, task.run) and _is_held(task, run)), None)
+    task = next((task for task in renewed.tasks if is_held_by(task, run)), None)
     if task is None:
         raise Refused(f"{run} plans: only the lease of a task or a review can be extended", "liza heartbeat")
     if sum(event.event == HistoryEvent.EXTEND and event.run == run for event in task.history) >= MAX_EXTENSIONS:
@@ -353,5 +353,6 @@ def extend_lease(state: State, run: str, extension: Extension, now: datetime) ->
     )
 
 
-def _is_held(task: Task, run: str) -> bool:
+def is_held_by(task: Task, run: str) -> bool:
+    """Return whether ``run`` holds the task or its review."""
     return task.review_run == run or (task.run == run and task.status is Status.CLAIMED)

@@ -10,7 +10,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.model import FailedCheck, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
-from liza.rules.tasks.claims import get_owned_task, get_task
+from liza.rules.tasks.claims import get_owned_task, get_task, is_held_by
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 from liza.rules.value_classes import Value, replace
 
@@ -186,17 +186,13 @@ def note_failed_check(state: State, task_id: str, failed: FailedCheck) -> State:
     Only a run that holds the task or its review can; the first failure of a run is kept, because the others follow.
     """
     task = state.task(task_id)
-    if task is None or not _holds(task, failed.run):
+    if task is None or not is_held_by(task, failed.run):
         return state
     note = state.handoff.get(task_id) or Handoff(agent=agent_of(failed.run), run=failed.run, timestamp=failed.time)
     if note.failed_check is not None and note.failed_check.run == failed.run:
         return state
     limited = replace(failed, expected=failed.expected[:MAX_CHECK_TEXT], actual=failed.actual[:MAX_CHECK_TEXT])
     return replace(state, handoff={**state.handoff, task_id: replace(note, failed_check=limited)})
-
-
-def _holds(task: Task, run: str) -> bool:
-    return run == task.review_run or (run == task.run and task.status is S.CLAIMED)
 
 
 def is_end_postponed(outcome: SessionOutcome, word: str | None, on_purpose: bool) -> bool:

@@ -27,15 +27,16 @@ _TYPED = "liza run"
 
 
 class RunRequest(Value):
-    """What a person typed: the program, as for ``up --program``, and the arguments that it gets."""
+    """What a person typed, and where: the program, as for ``up --program``, the arguments that it gets, the environment
+    and the directory."""
 
     program: str
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...]
+    environ: Mapping[str, str]
+    cwd: Path
 
 
-def run_program(
-    crew: Crew, request: RunRequest, environ: Mapping[str, str], cwd: Path, notify: Callable[[str], None]
-) -> int:
+def run_program(crew: Crew, request: RunRequest, notify: Callable[[str], None]) -> int:
     """Run the program until it ends, in the caller's terminal or with the caller's pipes; return its exit status.
 
     Raises Refused inside a session, in a slot without a task, and if a supervisor runs the slot's agent; UsageError for
@@ -45,9 +46,9 @@ def run_program(
     preset = _resolve(crew, request)
     preset_table.require_executable(preset)
     slots = crew.paths.slots.resolve()
-    run = _run_in_slot if cwd.resolve().is_relative_to(slots) else _run_in_checkout
+    run = _run_in_slot if request.cwd.resolve().is_relative_to(slots) else _run_in_checkout
     with files.convert_os_errors():
-        return run(crew, preset, request.args, environ, cwd, notify)
+        return run(crew, preset, request, notify)
 
 
 def _resolve(crew: Crew, request: RunRequest) -> Preset:
@@ -58,15 +59,9 @@ def _resolve(crew: Crew, request: RunRequest) -> Preset:
     return preset
 
 
-def _run_in_slot(
-    crew: Crew,
-    preset: Preset,
-    args: tuple[str, ...],
-    environ: Mapping[str, str],
-    cwd: Path,
-    notify: Callable[[str], None],
-) -> int:
+def _run_in_slot(crew: Crew, preset: Preset, request: RunRequest, notify: Callable[[str], None]) -> int:
     """Run it with the brief of the slot's task, as the claim's run. The claim stays when it ends."""
+    environ, cwd = request.environ, request.cwd
     caller = identify_run(crew, environ, cwd)
     agent = caller.agent
     named = environ.get("LIZA_AGENT_ID")
@@ -83,7 +78,7 @@ def _run_in_slot(
         session = SlotSession(crew, launcher, crew.paths.slot(slot), work)
         status = 1
         try:
-            prepared = session.prepare(interactive=_is_terminal(), args=args)
+            prepared = session.prepare(interactive=_is_terminal(), args=request.args)
             with slot_session.renewing_lease(crew, work.run, notify):
                 status = run_child(
                     prepared.argv,
@@ -105,22 +100,15 @@ def _tell_next(crew: Crew, task: str | None, agent: str, notify: Callable[[str],
         notify(f"{agent} still holds {task}: start a program again, or liza submit, or liza task release {task}")
 
 
-def _run_in_checkout(
-    crew: Crew,
-    preset: Preset,
-    args: tuple[str, ...],
-    environ: Mapping[str, str],
-    cwd: Path,
-    notify: Callable[[str], None],
-) -> int:
+def _run_in_checkout(crew: Crew, preset: Preset, request: RunRequest, notify: Callable[[str], None]) -> int:
     """Run it as the person's own program: its own options and permissions, and the context in its instructions file."""
-    env = {**environ, **preset.env}
+    env = {**request.environ, **preset.env}
     env["PATH"] = f"{liza_path().parent}:{env['PATH']}" if env.get("PATH") else os.defpath
-    argv = (str(preset_table.require_executable(preset)), *preset.args, *args)
+    argv = (str(preset_table.require_executable(preset)), *preset.args, *request.args)
     with checkout_brief.written(crew, preset, notify) as brief:
         if brief.placement.file is None:
             notify(f"{preset.name} starts without Liza's context: {brief.placement.reason}")
-        return run_child(argv, cwd, env, descriptors=(brief.lock_descriptor,))
+        return run_child(argv, request.cwd, env, descriptors=(brief.lock_descriptor,))
 
 
 def _is_terminal() -> bool:
