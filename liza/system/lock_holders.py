@@ -19,14 +19,17 @@ def find_holders(path: Path) -> tuple[int, ...]:
     hold the lock. Of a living process these are its descendants: a supervisor closes the turn of its merger. Only if
     it has ended, all processes are searched.
     """
+    return _find_openers(path, frozenset({"READ", "WRITE"}))
+
+
+def _find_openers(path: Path, modes: frozenset[str]) -> tuple[int, ...]:
     try:
         wanted, table = path.stat(), (_PROC / "locks").read_text()
     except OSError:
         return ()
     rows = [line.split() for line in table.splitlines()]
-    takers = {
-        int(row[4]) for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[5].endswith(f":{wanted.st_ino}")
-    }
+    rows = [row for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[3] in modes]
+    takers = {int(row[4]) for row in rows if row[5].endswith(f":{wanted.st_ino}")}
     holders = tuple(pid for pid in sorted(takers) if proc_stat.has_open(pid, wanted))
     if holders:
         return holders
@@ -34,12 +37,15 @@ def find_holders(path: Path) -> tuple[int, ...]:
 
 
 def find_holder(path: Path) -> int | None:
-    """Return the process that holds the lock, by the kernel's list: agents can write in the lock file.
+    """Return the process that holds the exclusive lock, by the kernel's list: agents can write in the lock file.
 
-    Without /proc the file is believed, if the process is not this one and not init. None if it is not known.
+    The caller may send it a signal. So it is never a process that only checks whether the lock is free, which holds it
+    in shared mode for a moment, and never this one: a thread of it may still wait for the lock. Without /proc the file
+    is believed, if the process is not init. None if it is not known.
     """
     if processes.has_proc():
-        return next(iter(find_holders(path)), None)
+        pids = _find_openers(path, frozenset({"WRITE"}))
+        return next((pid for pid in pids if pid != os.getpid()), None)
     pid = last_holder_pid(path)
     return pid if pid is not None and pid > 1 and pid != os.getpid() else None
 

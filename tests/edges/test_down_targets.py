@@ -17,6 +17,7 @@ from liza.crew.crew import Crew
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.system import file_lock, lock_holders, processes
+from liza.system.file_lock import Lock
 from liza.verbs.down import down
 from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
 
@@ -26,6 +27,14 @@ from pathlib import Path
 from liza.system.file_lock import Lock
 lock = Lock(Path(sys.argv[1]))
 lock.acquire(timeout=9)
+print("held", flush=True)
+signal.pause()
+"""
+
+CHECK = """
+import fcntl, signal, sys
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_SH)
 print("held", flush=True)
 signal.pause()
 """
@@ -71,6 +80,20 @@ def test_a_supervisor_that_ends_while_down_looks_for_its_process_is_no_error(
 
         monkeypatch.setattr(lock_holders, "find_holder", end_first)
         assert down(crew).details["stopped"] == ["coder-1"]
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="only the kernel knows the holder for sure")
+def test_neither_a_process_that_checks_the_lock_nor_this_one_is_the_supervisor(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    path.touch()
+    with running(sys.executable, "-c", CHECK, str(path)) as check:
+        assert check.stdout is not None
+        assert check.stdout.readline() == "held\n"
+        assert lock_holders.find_holders(path) == (check.pid,)
+        assert lock_holders.find_holder(path) is None
+    with Lock(path):
+        assert lock_holders.find_holders(path) == (os.getpid(),)
+        assert lock_holders.find_holder(path) is None
 
 
 def test_a_lock_file_that_somebody_made_large_is_read_in_part(tmp_path: Path) -> None:
