@@ -48,16 +48,20 @@ class Way:
     """The commands that create and fill an environment, without their target and the packages.
 
     ``install_tools`` fills a test environment. Bytecode of the tools is written when they are imported: to compile all
-    of them takes a third of pip's time.
+    of them takes a third of pip's time. ``get_uv``: installs uv for that first, if this machine has none.
     """
 
     create: list[str]
     install: list[str]
     install_tools: list[str]
+    get_uv: list[str] | None = None
 
 
-def ways(env_dir: Path) -> list[Way]:
-    """Return the ways to create ``env_dir`` here, best first. Raises CannotGoOn if there is none, or without git."""
+def ways(env_dir: Path, what: str) -> list[Way]:
+    """Return the ways to create ``env_dir`` here, best first. Raises CannotGoOn if there is none, or without git.
+
+    uv fills a test environment in 2 s, pip 23 in 25 s: it is worth the 3 s to install uv, in a directory of its own.
+    """
     if shutil.which("git") is None:
         raise CannotGoOn("git is not installed", "Debian, Ubuntu: sudo apt install git", MISSING)
     # The interpreter's real file: a version manager may change its symlinks later.
@@ -70,7 +74,13 @@ def ways(env_dir: Path) -> list[Way]:
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if "venv" not in missing and reaches_into_others(interpreter):
         venv = [interpreter, "-I", "-m", "venv", "--without-pip"]
-        candidates.append(with_pip(venv, [interpreter, "-I", "-m", "pip", "--python", target, "install", "-q"]))
+        pip = [interpreter, "-I", "-m", "pip", "--python", target, "install", "-q"]
+        if uv is None and what != "run":
+            own = env_dir / "uv"
+            install = [str(own / "bin" / "uv"), "pip", "install", "-q", "--python", target]
+            get_uv = [*pip, "--no-compile", "--upgrade", "--target", str(own), "uv"]
+            candidates.append(Way(venv, install, install, get_uv))
+        candidates.append(with_pip(venv, pip))
     elif not missing:
         candidates.append(with_pip([interpreter, "-I", "-m", "venv"], [target, "-I", "-m", "pip", "install", "-q"]))
     if not candidates:
@@ -156,6 +166,8 @@ def make(root: Path, env_dir: Path, what: str, way: Way, lock: int) -> None:
         if env_dir.exists():
             shutil.rmtree(env_dir)
         run([*way.create, str(env_dir)], root, lock)
+    if way.get_uv is not None:
+        run(way.get_uv, root, lock)
     install = way.install_tools if tools else way.install
     run([*install, "-e", str(root), *tools], root, lock)
     for name in ("run", what):
@@ -177,7 +189,7 @@ def forget_old(home: Path, current: Path) -> None:
 
 
 def main(root: Path, env_dir: Path, what: str) -> None:
-    candidates = ways(env_dir)
+    candidates = ways(env_dir, what)
     with only_one(env_dir.parent) as lock:
         if is_made(root, env_dir, what):
             return  # another process made it while this one waited
