@@ -56,6 +56,7 @@ def changes(stream: Stream) -> list[dict[str, object]]:
     return [event["data"] for event in stream.events if event.get("event") == "credentials"]
 
 
+@pytest.mark.campaign
 def test_a_worker_at_its_limit_gets_another_credential_on_its_stream_until_it_acknowledges_it(tmp_path: Path) -> None:
     stores = tmp_path / "stores"
     stores.mkdir()

@@ -313,6 +313,7 @@ def test_of_two_servers_the_second_refuses_and_the_first_goes_on(api: Api) -> No
     assert api.get("/v1/health").status == 200
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_after_its_end_the_next_server_takes_socket_port_and_tokens_over(api: Api, how: str) -> None:
     worker, port = api.worker(), api.port
@@ -325,6 +326,7 @@ def test_after_its_end_the_next_server_takes_socket_port_and_tokens_over(api: Ap
     assert not api.paths.api_socket.exists()
 
 
+@pytest.mark.campaign
 def test_a_file_in_place_of_the_socket_is_replaced_and_a_directory_refused(api: Api) -> None:
     api.stop()
     api.paths.api_socket.write_text("no socket")
@@ -335,6 +337,7 @@ def test_a_file_in_place_of_the_socket_is_replaced_and_a_directory_refused(api: 
     assert (refused.returncode, "cannot be replaced" in refused.stderr) == (5, True)
 
 
+@pytest.mark.campaign
 def test_a_port_that_another_process_took_is_replaced(api: Api) -> None:
     port = api.port
     api.stop()
@@ -364,6 +367,7 @@ def wake(api: Api) -> None:
     wake_up.wake_watchers(api.paths, "coder-1")
 
 
+@pytest.mark.campaign
 def test_a_repository_at_a_deep_path_has_its_socket_in_its_place(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["d" * 60] * 4)
     deep.mkdir(parents=True)
@@ -537,6 +541,7 @@ def test_a_run_whose_lock_is_held_holds_up_no_other_run(shared: Api) -> None:
         assert json.load(connection.getresponse()) == {"recorded": 1, "repeated": 0}
 
 
+@pytest.mark.campaign
 def test_telemetry_that_is_sent_again_after_a_kill_is_counted_once(api: Api) -> None:
     coder = api.worker()
     turn = {"type": "turn_complete", "id": "turn-1", "timestamp": now().isoformat(), "usage": {"input_tokens": 5}}

@@ -321,6 +321,7 @@ def test_a_file_that_is_deleted_after_an_interrupted_move_gets_the_moved_task(ro
     assert known(root, "t2").status is Status.ABANDONED
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("step", ["written", variant("synced")])
 def test_a_kill_while_the_first_move_is_undone_leaves_no_empty_file(root: Path, tmp_path: Path, step: str) -> None:
     points = points_of(root, tmp_path)
@@ -990,6 +991,7 @@ def test_a_file_that_changed_since_it_was_judged_is_not_replaced(root: Path) -> 
     assert path.read_text() == "tasks: # of a person\n"
 
 
+@pytest.mark.campaign
 def test_a_kill_at_any_point_of_a_restoration_loses_no_entry_and_the_next_one_ends_it(
     root: Path, tmp_path: Path
 ) -> None:

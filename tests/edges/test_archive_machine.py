@@ -142,7 +142,7 @@ class Archive(RuleBasedStateMachine):
 
 TestArchive = Archive.TestCase
 TestArchive.settings = settings(
-    max_examples=12,
+    max_examples=6,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

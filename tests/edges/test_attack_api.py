@@ -120,6 +120,7 @@ def test_a_stream_of_one_run_does_not_stop_the_streams_of_others(api: Api) -> No
         lock.close()
 
 
+@pytest.mark.campaign
 def test_down_ends_no_process_that_only_a_file_names(api: Api) -> None:
 
     with subprocess.Popen(["sleep", "60"]) as bystander:
@@ -144,6 +145,7 @@ def test_a_directory_in_place_of_the_servers_lock_leaves_status(tmp_path: Path) 
         assert '"tasks"' in said.stdout, said.stderr
 
 
+@pytest.mark.campaign
 def test_down_ends_a_server_in_which_a_request_waits_for_a_lock(api: Api) -> None:
 
     worker = api.worker("coder-1.1")

@@ -135,6 +135,7 @@ def test_a_conflict_inside_a_batch_leaves_a_task_approved_and_one_with_integrati
     assert {"--- README.md", "by a", "by b"} <= set(hunks)
 
 
+@pytest.mark.campaign
 def test_a_red_gate_that_passes_again_is_merged_reported_as_flaky_and_repeated_more_often(
     crew: Merges, tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def gates(crew: Merges, **commands: str) -> None:
     assert config.queue == QueueSettings()
 
 
+@pytest.mark.campaign
 def test_gates_run_at_the_same_time_in_slots_of_their_own(crew: Merges, tmp_path: Path) -> None:
     """Each of two gates waits for the other, and one writes a file that the other one must not see."""
     first, second = tmp_path / "first", tmp_path / "second"
@@ -177,6 +179,7 @@ def test_gates_run_at_the_same_time_in_slots_of_their_own(crew: Merges, tmp_path
     assert [runs(crew, gate) for gate in ("tests", "lint", "last")] == [[GateOutcome.GREEN]] * 3
 
 
+@pytest.mark.campaign
 def test_each_red_gate_is_in_the_failure_and_only_red_ones_are_repeated(crew: Merges, tmp_path: Path) -> None:
     gates(crew, lint="echo not tidy; exit 3", types=f"echo x >> {tmp_path}/types")
     crew.approved("a")
@@ -223,6 +226,7 @@ def test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_nex
     assert crew.status("b") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_files_of_a_person_hold_up_the_task_that_changes_them_and_no_other_of_its_batch(crew: Merges) -> None:
     crew.approved("a")
     crew.approved("b", work=writes_readme("by b"))  # type: ignore[arg-type]
@@ -317,6 +321,7 @@ def test_the_queue_shows_positions_batches_and_the_gate_that_runs(crew: Merges, 
     assert crew.merge("b") == ""
 
 
+@pytest.mark.campaign
 def test_of_several_named_tasks_those_that_fail_are_named_and_the_others_are_merged(
     crew: Merges, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,6 +337,7 @@ def test_of_several_named_tasks_those_that_fail_are_named_and_the_others_are_mer
     assert entry_points.run_command(["merge", "a", "c", "--json"]) == 0
 
 
+@pytest.mark.campaign
 def test_a_batch_that_returns_one_of_its_tasks_ends_with_1(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     crew.tests("[ ! -e b.txt ]")
     crew.approved("a", "b")

@@ -718,6 +718,7 @@ def test_four_processes_and_editors_under_flock_lose_nothing(board: Board, paths
     assert [write_intent.sha(text.encode()) for _, text in texts] == [record.sha256 for record in records[::-1]]
 
 
+@pytest.mark.campaign
 def test_a_reader_among_writers_never_sees_less_than_it_saw(board: Board, paths: Paths) -> None:
     writers = [started(WRITER, str(paths.root), f"w{number}", "30") for number in range(2)]
     seen = 0

@@ -144,6 +144,7 @@ def test_an_origin_that_rejects_one_branch_has_the_others(crew: Merges) -> None:
     assert "push_failed" not in crew.alarms()
 
 
+@pytest.mark.campaign
 def test_an_origin_that_is_gone_is_tried_again_after_a_delay_and_stops_no_task(crew: Merges) -> None:
     bare(crew).rename(bare(crew).with_name("moved.git"))
     assert failure(crew).endswith("→ git ls-remote origin")
@@ -230,6 +231,7 @@ def test_a_push_killed_anywhere_is_completed_by_the_next_one(crew: Merges, tmp_p
     assert killed >= 6
 
 
+@pytest.mark.campaign
 def test_a_hanging_origin_delays_no_supervisor_and_ends_with_it(crew: Merges) -> None:
     hook(crew, "pre-receive", f"#!/bin/sh\necho $$ > {bare(crew)}/hook.pid\nexec sleep 600\n")
     woken: list[None] = []
@@ -260,6 +262,7 @@ def test_a_hanging_origin_is_given_up_after_a_time_limit(
     assert at_origin(crew) == {"task/a": crew.tip("task/a")}
 
 
+@pytest.mark.campaign
 def test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died(
     crew: Merges, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def in_refs(root: Path, refs: tuple[str, ...], name: str) -> list[str]:
     return [git(root, "show", f"{ref}:{name}") for ref in refs if name in git(root, "ls-tree", "--name-only", ref)]
 
 
+@pytest.mark.campaign
 def test_a_restore_after_a_second_init_uses_the_worktrees_of_the_last_crew_and_names_the_others(repo: Path) -> None:
     two_crews(repo)
     paths = worktree_paths(repo)
@@ -88,6 +89,7 @@ def with_records_at_one_path(root: Path) -> Crew:
     return find_crew(root)
 
 
+@pytest.mark.campaign
 def test_doctor_separates_two_worktrees_that_are_recorded_at_one_path_and_the_work_goes_on(repo: Path) -> None:
     crew = with_records_at_one_path(repo)
     second = repo.with_name("repo.worktrees-2") / "s1"

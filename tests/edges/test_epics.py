@@ -113,6 +113,7 @@ def test_a_task_outside_waits_until_the_epic_has_landed(crew: EpicCrew) -> None:
     assert crew.files("integration") == {"a.txt", "b.txt", "after.txt"}
 
 
+@pytest.mark.campaign
 def test_an_epic_is_updated_when_one_of_its_tasks_needs_what_was_merged_since(crew: EpicCrew) -> None:
     crew.add("base")
     crew.add("a", epic="shop", depends=("base",))
@@ -131,6 +132,7 @@ def test_an_epic_is_updated_when_one_of_its_tasks_needs_what_was_merged_since(cr
     assert crew.subjects()[-1] == "Land the epic shop: 2 tasks"
 
 
+@pytest.mark.campaign
 def test_a_new_epic_has_what_was_merged_before(crew: EpicCrew) -> None:
     crew.add("base")
     crew.work("base")
@@ -141,6 +143,7 @@ def test_a_new_epic_has_what_was_merged_before(crew: EpicCrew) -> None:
     assert crew.files("epic/shop") == {"base.txt", "a.txt"}
 
 
+@pytest.mark.campaign
 def test_an_epic_that_conflicts_with_integration_gets_a_task_that_resolves_it(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.add("b")
@@ -184,6 +187,7 @@ def test_an_epic_that_is_red_on_integration_does_not_land_and_gets_a_task(crew: 
     assert crew.subjects() == ["Land the epic shop: 1 task"]
 
 
+@pytest.mark.campaign
 def test_gates_of_a_branch_run_on_its_candidates_only(crew: EpicCrew) -> None:
     notes = crew.check.parent / "ran"
     crew.configure(gates=(Gate(name="whole", command=f"echo x >> {notes}", branches=("integration",)),))
@@ -195,6 +199,7 @@ def test_gates_of_a_branch_run_on_its_candidates_only(crew: EpicCrew) -> None:
     assert notes.read_text() == "x\n"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["deleted", variant("moved")])
 def test_the_branch_of_an_epic_that_a_person_changed_is_told_and_restored(crew: EpicCrew, name: str) -> None:
     crew.add("a", epic="shop")
@@ -225,6 +230,7 @@ def test_the_branch_of_an_epic_that_a_person_changed_is_told_and_restored(crew: 
     assert crew.subjects() == ["Land the epic shop: 2 tasks"]
 
 
+@pytest.mark.campaign
 def test_commits_of_a_person_on_an_epic_land_with_it_when_they_are_accepted(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
@@ -250,6 +256,7 @@ def test_a_branch_of_that_name_that_is_a_persons_own_is_not_taken(crew: EpicCrew
     assert crew.crew.board.read().task("a") is None
 
 
+@pytest.mark.campaign
 def test_an_epic_begins_again_after_it_has_landed(crew: EpicCrew) -> None:
     for task in ("a", "b"):
         crew.add(task, epic="shop")
@@ -292,6 +299,7 @@ def test_a_sync_does_not_bring_work_of_agents_to_integration_before_its_time(
     assert (refused.value.hint, crew.tip()) == (step, before)
 
 
+@pytest.mark.campaign
 def test_a_purge_keeps_the_branch_of_an_epic_that_has_not_landed_and_removes_one_without_work(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
@@ -338,6 +346,7 @@ def test_a_landing_that_no_test_has_passed_does_not_stay_on_integration(crew: Ep
     assert crew.task("a").landed == crew.tip()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("script", ["exit 0", variant("exit 1")])
 def test_an_epic_that_a_person_merged_has_landed_when_its_tests_pass_there(crew: EpicCrew, script: str) -> None:
     crew.add("a", epic="shop")

@@ -91,6 +91,7 @@ def test_a_hook_left_by_an_earlier_session_adds_nothing_to_a_session_over_acp(pl
     assert [message.text for message in inbox.list_pending(place.paths, "coder-1")] == ["a note"]
 
 
+@pytest.mark.campaign
 def test_the_list_of_calls_is_cut_as_a_log_is_and_is_measured_on(place: Place, clock: FakeClock) -> None:
     calls = place.run.path / HOOK_CALLS_FILE
     line = '{"call":"x","words":"Bash ls"}\n'

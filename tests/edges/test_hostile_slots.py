@@ -201,6 +201,7 @@ def test_an_instructions_file_that_cannot_bear_a_brief_gets_none_and_the_prompt_
     assert (tmp_path / "canary").read_text() == "sings\n"
 
 
+@pytest.mark.campaign
 def test_files_of_nothing_but_marks_are_read_once_and_not_once_for_each_mark(tmp_path: Path) -> None:
     from liza.programs.brief import quoting
 

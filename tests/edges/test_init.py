@@ -40,6 +40,7 @@ def test_an_init_that_fails_takes_out_what_it_made_and_leaves_the_lock(repo: Pat
     init(repo, InitOptions(goal="g", no_test=True))
 
 
+@pytest.mark.campaign
 def test_an_init_killed_during_its_baseline_can_be_said_again_and_nothing_of_the_first_is_left(repo: Path) -> None:
     # The shell's parent is the command's guard, whose parent is the init.
     kill = "sh -c 'guard=$(ps -o ppid= -p $PPID); kill -9 $(ps -o ppid= -p $guard); sleep 600'"

@@ -161,6 +161,7 @@ def test_integration_that_is_checked_out_itself_is_accepted_by_a_sync_and_brough
     assert looked(crew) == RepositoryDrift()
 
 
+@pytest.mark.campaign
 def test_a_merge_onto_an_integration_that_had_lost_tasks_does_not_have_that_forgotten(crew: Crew) -> None:
     before = tip(crew)
     git(crew.paths.root, "branch", "-f", "integration", "main")

@@ -57,6 +57,7 @@ def test_the_checked_out_branch_and_its_files_follow_to_the_tested_tip(crew: Mer
     assert describe_landing(crew.crew)["next"] == "liza status"
 
 
+@pytest.mark.campaign
 def test_a_branch_with_commits_of_its_own_is_synced_first(crew: Merges) -> None:
     (crew.root / "own.txt").write_text("own\n")
     git(crew.root, "add", "own.txt")
@@ -84,6 +85,7 @@ def test_a_red_integration_is_not_landed(crew: Merges) -> None:
     assert not (crew.root / "a.txt").exists()
 
 
+@pytest.mark.campaign
 def test_changed_files_in_the_way_are_kept_and_named(crew: Merges) -> None:
     (crew.root / "a.txt").write_text("mine\n")
     told = landed(crew)

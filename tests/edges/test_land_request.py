@@ -118,6 +118,7 @@ def test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated
     assert "| `c` |" in body
 
 
+@pytest.mark.campaign
 def test_a_merge_request_of_gitlab_is_opened_once_and_its_text_is_kept(
     crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_merge_request_of_gitlab_is_opened_once_and_its_text_is_kept(
     assert land_pr(crew.crew).details["request"]["action"] == "opened", "the other one is that of a fork"
 
 
+@pytest.mark.campaign
 def test_without_a_program_the_address_that_origin_prints_is_told(crew: Merges) -> None:
     hook = crew.root.parent / "origin.git" / "hooks" / "post-receive"
     hook.write_text("#!/bin/sh\necho 'Create a pull request: https://forge.example/new/integration' >&2\n")
@@ -180,6 +182,7 @@ def test_a_push_while_the_gates_run_is_not_overwritten(crew: Merges) -> None:
     assert origin(crew) == origin(crew, "main")
 
 
+@pytest.mark.campaign
 def test_a_red_integration_is_not_pushed_and_hooks_of_the_repository_do_not_run(crew: Merges) -> None:
     hook = crew.root / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(exist_ok=True)
@@ -194,6 +197,7 @@ def test_a_red_integration_is_not_pushed_and_hooks_of_the_repository_do_not_run(
     assert not (crew.root.parent / "ran").exists()
 
 
+@pytest.mark.campaign
 def test_an_origin_that_rejects_or_is_gone_or_does_not_exist_is_told_with_one_command(crew: Merges) -> None:
     bare = crew.root.parent / "origin.git"
     hook = bare / "hooks" / "pre-receive"
@@ -266,12 +270,14 @@ def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
     assert told.endswith("→ git ls-remote origin")
 
 
+@pytest.mark.campaign
 def test_a_name_that_git_refuses_is_not_the_branch_of_a_pull_request(crew: Merges) -> None:
     git(crew.root, "branch", "-q", "other")
     with pytest.raises(UsageError, match=r"'a\.\.b' cannot be the branch of the pull request"):
         land_pr(crew.crew, "other", "a..b")
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("head", ["main", "mine"])
 def test_a_branch_of_people_is_not_the_branch_of_a_pull_request(crew: Merges, head: str) -> None:
     """Also from another checkout: the push to main would be the landing itself, without a review."""
@@ -288,6 +294,7 @@ def test_a_branch_of_people_is_not_the_branch_of_a_pull_request(crew: Merges, he
     assert origin(crew, "main") == before
 
 
+@pytest.mark.campaign
 def test_a_base_that_origin_does_not_have_is_refused(crew: Merges) -> None:
     git(crew.root, "branch", "release", "main")
     with pytest.raises(Refused, match="origin has no branch release to land on") as refused:

@@ -76,6 +76,7 @@ def test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_re
     assert crew.status("a") == "READY_FOR_REVIEW"
 
 
+@pytest.mark.campaign
 def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged(
     crew: Merges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merg
         diff(crew.crew, "a")
 
 
+@pytest.mark.campaign
 def test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed(crew: Merges) -> None:
     there = crew.approved("a")
     commit = crew.task("a").review_commit
@@ -112,6 +114,7 @@ def test_recovery_keeps_the_reviewed_commits_of_a_board_that_had_no_refs_for_the
     assert merge_refs.list_reviewed(crew.crew.git) == {"a": crew.task("a").review_commit}
 
 
+@pytest.mark.campaign
 def test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged(crew: Merges) -> None:
     there = crew.approved("a")
     crew.approved("b")
@@ -124,6 +127,7 @@ def test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_nex
     assert crew.status("b") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_tests_nothing_again(
     crew: Merges, tmp_path: Path
 ) -> None:
@@ -178,6 +182,7 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     assert len(count.read_text().split()) == 4
 
 
+@pytest.mark.campaign
 def test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along_when_it_is_back(
     crew: Merges, tmp_path: Path
 ) -> None:
@@ -202,6 +207,7 @@ def test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along
     assert "checkout_away" not in crew.alarms()
 
 
+@pytest.mark.campaign
 def test_a_checkout_that_is_back_with_changes_of_the_person_never_turns_integration_back(
     crew: Merges, tmp_path: Path
 ) -> None:
@@ -235,6 +241,7 @@ needs_setpriv = pytest.mark.skipif(
 )
 
 
+@pytest.mark.campaign
 @needs_setpriv
 def test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate(
     crew: Merges,
@@ -247,6 +254,7 @@ def test_directories_without_write_permission_that_tests_left_are_removed_before
     assert crew.crew.worktrees.retired_slots() == ()
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can make another's files")
 @pytest.mark.parametrize("slot", ["merge", variant("s1")])
 def test_a_slot_with_files_of_another_user_is_set_aside_and_replaced(crew: Merges, slot: str) -> None:
@@ -369,6 +377,7 @@ def test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_a
     assert "integration_moved" not in crew.alarms()
 
 
+@pytest.mark.campaign
 def test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_integration_goes_back(
     crew: Merges,
 ) -> None:
@@ -383,6 +392,7 @@ def test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_i
     assert crew.status("b") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_what_agents_and_people_do_while_tests_run_is_not_said_to_be_the_tests(crew: Merges) -> None:
     crew.claimed("other", "coder-2")
     mine = 'git -C "$HERE" commit -q --allow-empty -m mine; git -C "$HERE/.worktrees/other" commit -q --amend -m again'
@@ -411,6 +421,7 @@ def test_the_alarm_of_a_failed_merge_names_the_command_that_removes_the_cause_an
     assert crew.status("a") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told(crew: Merges) -> None:
     crew.tests(f"[ ! -f a.txt ] || {{ {MOVES} }}")
     crew.approved("a")
@@ -471,6 +482,7 @@ def test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone(
     assert kept.exists() == ("sandbox_keep" in settings or status == "MERGED")
 
 
+@pytest.mark.campaign
 def test_what_a_green_candidate_left_is_removed_only_where_that_is_wanted_and_the_set_up_runs_again_then(
     crew: Merges, tmp_path: Path
 ) -> None:
@@ -539,6 +551,7 @@ def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(cre
     assert crew.status("a") == "CLAIMED"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "act",
     [
@@ -661,6 +674,7 @@ def test_a_sync_whose_tests_delete_integration_or_put_it_onto_a_red_candidate_le
     assert "its tests pass" in sync(crew.crew).message
 
 
+@pytest.mark.campaign
 def test_a_proof_that_cannot_be_run_again_is_told_on_the_task_that_waits_for_it(crew: Merges) -> None:
     (crew.root / "app.py").write_text("x = 1\n")
     git(crew.root, "add", "-A")
@@ -679,6 +693,7 @@ def test_a_proof_that_cannot_be_run_again_is_told_on_the_task_that_waits_for_it(
     assert crew.status("a") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_what_fails_after_a_merge_or_a_sync_is_told_and_they_are_done_all_the_same(
     crew: Merges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -699,6 +714,7 @@ def test_what_fails_after_a_merge_or_a_sync_is_told_and_they_are_done_all_the_sa
     assert crew.alerts().count("after_merge") == 2
 
 
+@pytest.mark.campaign
 def test_a_failure_of_the_system_that_was_marked_is_a_named_error_and_no_bug(crew: Merges) -> None:
     crew.approved("a")
     log = crew.crew.paths.logs / "merge-a.log"
@@ -730,6 +746,7 @@ def test_a_candidate_may_be_named_after_a_branch_with_slashes_in_its_name(crew: 
     assert (crew.crew.paths.logs / "merge-team-a-b-alone.log").is_file()
 
 
+@pytest.mark.campaign
 def test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_next_candidate(
     crew: Merges, tmp_path: Path
 ) -> None:

@@ -119,6 +119,7 @@ def test_an_alarm_reaches_the_receiver_once_also_across_commands(crew: Crew, rec
     assert "hidden" not in written
 
 
+@pytest.mark.campaign
 def test_two_commands_with_the_same_target_send_it_once(crew: Crew, receiver: Receiver) -> None:
     with sending(crew, receiver.url) as first, sending(crew, receiver.url) as second:
         first.update([ASKS])
@@ -128,6 +129,7 @@ def test_two_commands_with_the_same_target_send_it_once(crew: Crew, receiver: Re
     assert receiver.count == 1
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
@@ -258,6 +260,7 @@ def test_a_url_that_apprise_does_not_accept_is_refused_without_showing_it() -> N
     assert "hidden" not in str(refused.value)
 
 
+@pytest.mark.campaign
 def test_the_address_can_be_in_a_variable_or_a_file(
     crew: Crew, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

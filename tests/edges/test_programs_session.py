@@ -204,6 +204,7 @@ def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_s
         os.close(handle)
 
 
+@pytest.mark.campaign
 def test_a_starter_that_dies_while_the_shim_starts_leaves_a_session_or_none_and_never_half_of_one(crew: Crew) -> None:
     code = """
         import os, sys, threading

@@ -223,6 +223,7 @@ def _work(root: Path, number: int) -> None:
             acknowledge(run, *(message.id for message in PromptStream(run).next_prompts(NOW)[:1]))
 
 
+@pytest.mark.campaign
 def test_many_processes_that_submit_and_acknowledge_lose_no_prompt_and_deliver_each(crew: Crew, run: RunDir) -> None:
     report(run, "idle")
     with multiprocessing.get_context("spawn").Pool(3) as pool:

@@ -134,6 +134,7 @@ def test_twice_redacted_is_once_redacted(before: str, name: str, after: str) -> 
     assert redact(once) == once
 
 
+@pytest.mark.campaign
 def test_a_long_text_takes_time_in_proportion_to_its_length() -> None:
     for part in ("-----BEGIN PRIVATE KEY-----\n", "password=", "eyJ", "a://b:", "sk-", "token" * 3 + "_", "a_"):
         assert isinstance(redact(part * 40_000), str)

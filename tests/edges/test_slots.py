@@ -82,6 +82,7 @@ def test_an_agent_gets_the_slot_that_it_used_last(crew: Merges) -> None:
     assert crew.task("d").worktree == "s1"
 
 
+@pytest.mark.campaign
 def test_prune_removes_free_slots_only_and_a_later_claim_creates_one_again(crew: Merges) -> None:
     merged(crew, "a", "b", "c")
     crew.claimed("d", "coder-1")

@@ -123,6 +123,7 @@ def finished(crew: Merges, task: str) -> None:
     assert crew.status(task) == "MERGED"
 
 
+@pytest.mark.campaign
 def test_a_red_check_becomes_a_task_with_the_end_of_its_output_and_no_second_one(
     crew: Merges, gh: ForgeStandIn
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_red_check_becomes_a_task_with_the_end_of_its_output_and_no_second_one
     assert ["run", "view"] not in [call[:2] for call in gh.calls[-4:]]  # the log is read once
 
 
+@pytest.mark.campaign
 def test_a_check_is_a_new_task_only_when_it_is_red_with_the_fix_in_it(crew: Merges, gh: ForgeStandIn) -> None:
     gh.check("test", "FAILURE", 1, LOG)
     first = synced(crew).details["tasks"][0]
@@ -240,6 +242,7 @@ FAILS = [
 ]
 
 
+@pytest.mark.campaign
 def test_each_failure_is_told_with_one_command_and_adds_nothing(crew: Merges, gh: ForgeStandIn) -> None:
     gh.check("test", "FAILURE", 1, LOG)
     gh.comment(11, "Round it.")

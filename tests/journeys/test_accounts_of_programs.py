@@ -185,6 +185,7 @@ def test_if_all_accounts_are_limited_status_names_the_end_and_the_command_that_e
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_refused_login_sets_its_account_aside_and_the_work_goes_on_with_another(crew: Crew, tmp_path: Path) -> None:
     crew.add("task-1")
     program = modelled(
@@ -228,6 +229,7 @@ def test_a_crew_without_a_usable_account_stops_with_the_reason_until_a_person_ac
     assert crew.task("task-1").failed_by == ()
 
 
+@pytest.mark.campaign
 def test_a_command_that_fails_stops_no_other_account_and_no_session_starts_without_a_secret(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(crew, NOTE_KEY + WORK)

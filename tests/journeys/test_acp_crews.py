@@ -109,6 +109,7 @@ def test_an_agent_that_ends_its_turn_without_a_closing_command_is_reminded_by_a_
     assert "You are still coder-1.1" in scene.prompts()[1]
 
 
+@pytest.mark.campaign
 def test_the_successor_of_a_killed_supervisor_goes_on_with_the_session(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "gate"}, SUBMIT])
     first = scene.start()
@@ -142,6 +143,7 @@ def test_a_stopped_and_a_killed_session_go_on_with_their_conversation(scene: Sce
     assert len({params["sessionId"] for params in scene.received("session/prompt")}) == 1
 
 
+@pytest.mark.campaign
 def test_the_conversation_of_a_session_that_is_too_young_is_not_loaded(scene: Scene) -> None:
     scene.row("load_min_age = 3600")
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}])
@@ -153,6 +155,7 @@ def test_the_conversation_of_a_session_that_is_too_young_is_not_loaded(scene: Sc
     assert scene.received("session/load") == []
 
 
+@pytest.mark.campaign
 def test_a_session_that_is_too_old_ends_when_it_is_idle_and_a_fresh_one_goes_on_with_the_task(scene: Scene) -> None:
     scene.crew.configure(session_max=1, idle_after=600)
     scene.script([{"shell": "test -e one.txt && liza submit"}, COMMIT, {"say": "I wait."}])
@@ -175,6 +178,7 @@ def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(sce
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_attach_shows_a_session_as_text_and_sends_each_line_as_a_prompt(scene: Scene) -> None:
     scene.script([{"say": "I am at work."}, {"wait": "gate"}], [{"say": "I read it."}, COMMIT, SUBMIT])
     supervisor = scene.start()
@@ -213,6 +217,7 @@ def test_a_command_that_the_guards_forbid_is_blocked_and_the_model_is_told_why(s
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_down_leaves_no_process_of_a_session_over_acp(scene: Scene) -> None:
     scene.script([{"shell": "sleep 600"}], ignore_end=True, deaf_to_cancel=True)
     scene.row("drain = 0.5")
@@ -230,6 +235,7 @@ def _output(crew: Crew, run: str = "coder-1.1") -> str:
     return ""
 
 
+@pytest.mark.campaign
 def test_a_program_that_is_not_logged_in_ends_its_supervisor_with_the_reason_and_costs_no_try(scene: Scene) -> None:
     # An adapter speaks for the program; a person logs in with the program itself.
     scene.row(f'command = "{sys.executable}"', program="the-program")

@@ -112,6 +112,7 @@ def test_commands_that_change_a_task_say_that_it_is_archived(crew: Crew) -> None
         assert "next: liza task show a1" in told, words
 
 
+@pytest.mark.campaign
 def test_closed_tasks_above_the_setting_are_archived_by_a_merge_and_by_a_drop(crew: Crew) -> None:
     crew.configure(archive_after=2)
     crew.add("a", "b", "c")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import git
 from tests.journeys.crews import BIN, Crew
 from tests.journeys.test_up_and_down import AT_A_TERMINAL
@@ -95,6 +97,7 @@ def test_a_merge_tells_a_person_at_a_terminal_which_tests_it_waits_for_and_a_scr
     assert "testing with: test -f README.md\n" in at_a_terminal(crew, "land", "--merge")
 
 
+@pytest.mark.campaign
 def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_accepted(
     crew: Crew, tmp_path: Path
 ) -> None:
@@ -161,6 +164,7 @@ def test_a_mistyped_word_or_id_names_what_was_meant_and_outside_of_git_the_first
     assert crew.liza("note", "--to", "coder-1", "use them").startswith("noted for the next brief of coder-1\n")
 
 
+@pytest.mark.campaign
 def test_purge_says_which_sessions_it_ended(crew: Crew) -> None:
     crew.add("t1")
     crew.agent("coder-1", crew.script("agent", 'echo > "$NOTES/at"\nexec sleep 600\n'))

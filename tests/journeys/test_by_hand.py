@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import git
 from tests.journeys.crews import Crew
 
 
+@pytest.mark.campaign
 def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_merge_has_its_name(crew: Crew) -> None:
     crew.configure(sandbox_setup="touch ready", integration_command="test -f ready", sandbox_copy=[".env"])
     (crew.root / ".env").write_text("SECRET=1\n")

@@ -200,6 +200,7 @@ def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(cre
     assert "hunter2secret" not in crew.paths.state.read_text()
 
 
+@pytest.mark.campaign
 def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over(crew: Crew) -> None:
     said = crew.notes / "said"
     judge = f"cd {crew.root}; liza verdict approve mine --task task-2 > {said}.tmp 2>&1; mv {said}.tmp {said}"
@@ -248,6 +249,7 @@ def watched(crew: Crew) -> Crew:
     return crew
 
 
+@pytest.mark.campaign
 def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
     judge = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root} && liza verdict approve me --task task-1"]
     done = session_of(watched, judge)
@@ -261,6 +263,7 @@ def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
     assert session_of(watched, worded, stdin=subprocess.DEVNULL).returncode == 1
 
 
+@pytest.mark.campaign
 def test_a_person_in_another_pid_namespace_says_so_at_a_terminal_and_everybody_is_told(watched: Crew) -> None:
     words = [*unshared(), *bare(), "LIZA_PERSON=yes", "liza", "verdict", "approve", "mine", "--task", "task-1"]
     ours, theirs = pty.openpty()

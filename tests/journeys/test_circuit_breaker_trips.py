@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from liza.rules.model import State
 from tests.journeys.crews import WORK, Crew, started
 
@@ -73,6 +75,7 @@ liza handoff "decided" --done
 """
 
 
+@pytest.mark.campaign
 def test_a_checkpoint_of_the_breaker_wakes_a_planner_that_finds_the_cause_and_the_crew_goes_on(tmp_path: Path) -> None:
     with started(tmp_path, breaker={"review_loop": 2}, max_review_cycles=9) as crew:
         crew.add("task-1", "task-2")

@@ -270,6 +270,7 @@ def test_a_persons_word_inside_a_session_is_refused(crew: Path, here: Here) -> N
     assert board(crew) == before
 
 
+@pytest.mark.campaign
 def test_outside_a_crew_there_is_one_answer_and_one_next_command(tmp_path: Path) -> None:
     for words in (["status"], ["task", "list"], ["ready"], ["validate"], ["logs", "coder-1"]):
         done = say(words, tmp_path)
@@ -448,6 +449,7 @@ def test_an_edit_is_merged_entry_by_entry_and_a_bad_one_is_kept_and_not_written(
     assert board(crew) == before
 
 
+@pytest.mark.campaign
 def test_an_entry_that_changed_on_both_sides_is_shown_and_nothing_is_written(crew: Path) -> None:
     editor = crew.parent / "editor.sh"
     editor.write_text(f"#!/bin/sh\n{BIN / 'liza'} task edit t1 --desc 'theirs' && sed -i 's/do it/mine/' \"$1\"\n")

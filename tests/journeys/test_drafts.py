@@ -52,6 +52,7 @@ def test_drafts_of_a_planner_are_told_with_one_command_and_it_frees_them_while_t
     assert LACKS not in crew.liza("task", "list")
 
 
+@pytest.mark.campaign
 def test_a_commit_that_somebody_else_puts_on_integration_frees_a_draft_too(crew: Crew) -> None:
     crew.configure(poll_interval=1)
     add(crew, "t1")

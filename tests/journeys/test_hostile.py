@@ -79,6 +79,7 @@ def test_an_up_that_is_killed_with_9_takes_its_supervisors_and_their_sessions_al
         assert crew.task("task-1").handoff_pending
 
 
+@pytest.mark.campaign
 def test_what_is_no_text_is_refused_at_the_door_and_the_board_stays_as_it_was(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         before = crew.paths.state.read_bytes()

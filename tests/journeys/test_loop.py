@@ -7,6 +7,8 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, history
 
 SUBJECT = re.compile(r"([\w-]+: )?([a-z ]+|(new|[A-Z_]+) → [A-Z_]+) \([\w:.-]+\)")
@@ -106,6 +108,7 @@ def test_that_a_session_is_ready_is_never_told_after_what_it_did(crew: Crew) -> 
         assert f"{run} ready after" not in told.partition("submitted")[2]
 
 
+@pytest.mark.campaign
 def test_a_sentinel_of_a_hook_is_reported_at_once_and_with_its_own_time(crew: Crew) -> None:
     crew.configure(poll_interval=3600)
     crew.add("task-1")

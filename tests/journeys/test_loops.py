@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.crews import WORK, Crew, started
 
 ROW = """\
@@ -62,6 +64,7 @@ def test_an_endless_loop_is_warned_of_then_ended_and_blocks_its_task_with_the_re
         assert crew.json("metrics")["by_outcome"]["looped"]["sessions"] >= 2
 
 
+@pytest.mark.campaign
 def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(tmp_path: Path) -> None:
     with started(tmp_path, budget={"tokens_per_task": 1000}) as crew:
         crew.add("task-1")

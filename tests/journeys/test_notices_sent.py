@@ -105,6 +105,7 @@ def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm
     assert not (crew.notes / "planted").exists()
 
 
+@pytest.mark.campaign
 def test_a_trial_says_for_each_target_whether_it_was_sent_and_refuses_a_board_with_a_url(
     crew: Crew, receiver: Receiver
 ) -> None:

@@ -85,6 +85,7 @@ def test_in_a_checkout_the_context_lies_in_the_file_and_nothing_of_it_remains(cr
     assert crew.git("status", "--short") == ""
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("command", [("down",), ("doctor", "--fix")])
 def test_what_a_killed_run_leaves_in_a_checkout_is_removed_when_its_program_has_ended(
     crew: Crew, command: tuple[str, ...]
@@ -145,6 +146,7 @@ def test_in_a_claimed_worktree_it_gets_the_brief_of_the_task_and_the_claim_stays
     assert crew.status("t1") == "READY_FOR_REVIEW"
 
 
+@pytest.mark.campaign
 def test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a_supervisor(crew: Crew) -> None:
     program(crew)
     gate = crew.script("coder", f'echo here > "{crew.notes}/at"\nread line < "{crew.notes}/gate"\n')
@@ -167,6 +169,7 @@ def test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a
     assert not (crew.root / "AGENTS.md").exists()
 
 
+@pytest.mark.campaign
 def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:
     program(crew, f'echo "$$" > "{crew.notes}/at"; read line < "{crew.notes}/gate"')
     crew.gate("gate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import find_crew
@@ -11,10 +12,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.verbs.sentence_task import add_sentence_task
 from tests.journeys.crews import APPROVE, WORK, begun
 
-
-def test_one_sentence_becomes_a_merged_commit_and_the_reviewer_is_told_where_it_comes_from(tmp_path: Path) -> None:
-    crew = begun(tmp_path)
-    agent = f"""\
+AGENT = f"""\
 case "$LIZA_RUN" in
 coder-*)
 {WORK};;
@@ -23,7 +21,11 @@ liza ready > "$NOTES/review"
 {APPROVE};;
 esac
 """
-    program = crew.script("agent", agent, ready=False)
+
+
+def test_one_sentence_becomes_a_merged_commit_and_the_reviewer_is_told_where_it_comes_from(tmp_path: Path) -> None:
+    crew = begun(tmp_path)
+    program = crew.script("agent", AGENT, ready=False)
     try:
         assert "the sentence is empty" in crew.liza("start", " ", "--program", program, code=2)
         assert not crew.paths.liza.exists()
@@ -37,7 +39,17 @@ esac
         assert "comes from one sentence of a person" in (crew.notes / "review").read_text()
         assert (crew.paths.specs / "show-the-due-date.md").is_file()
         assert "Accept the result: liza land --merge" in " ".join(shown.split())
-        # A task that the coder of an earlier start failed is done by another one.
+        assert crew.living() == []
+    finally:
+        crew.clean()
+
+
+@pytest.mark.campaign
+def test_a_task_that_the_coder_of_an_earlier_start_failed_is_done_by_another_one(tmp_path: Path) -> None:
+    crew = begun(tmp_path)
+    program = crew.script("agent", AGENT, ready=False)
+    try:
+        crew.liza("start", "Show the due date", "--program", program)
         ours = find_crew(crew.root)
         assert "unknown program 'clade'" in crew.liza("start", "Show the tax", "--program", "clade", code=2)
         assert crew.state().task("show-the-tax") is None

@@ -42,6 +42,7 @@ def test_three_crashes_stop_the_supervisor_and_five_block_the_task(crew: Crew) -
     assert "supervisor_left" not in str(crew.json("status")["alerts"])
 
 
+@pytest.mark.campaign
 def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_and_the_next_one_says_it(
     crew: Crew,
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_program_that_waits_at_its_prompt_is_told_to_begin_and_its_word_ends_i
     assert crew.living() == []
 
 
+@pytest.mark.campaign
 def test_a_program_that_is_back_at_its_prompt_after_its_last_word_is_ended_by_that_and_not_by_the_time_of_grace(
     tmp_path: Path,
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_program_that_is_back_at_its_prompt_after_its_last_word_is_ended_by_th
         assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_try(crew: Crew) -> None:
     gate = crew.gate("gate")
     crew.add("task-1")
@@ -100,6 +102,7 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
 
 
+@pytest.mark.campaign
 def test_a_program_that_only_shows_that_it_waits_is_reported_with_the_signs_and_their_confidence(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "true"), "--tmux")
@@ -121,6 +124,7 @@ while True:
 """
 
 
+@pytest.mark.campaign
 def test_a_program_is_told_to_read_its_brief_again_and_what_it_read_leaves_the_brief(crew: Crew) -> None:
     crew.add("task-1")
     place = crew.notes.parent / "rereader.py"
@@ -202,6 +206,7 @@ def test_a_dialog_before_the_first_act_is_answered_at_the_terminal_and_the_sessi
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_says_so(crew: Crew) -> None:
     crew.add("task-1")
     talks = crew.script("talks", "liza ready\nwhile :; do echo talking; sleep 0.1; done\n")

@@ -76,6 +76,7 @@ def test_a_session_that_commits_in_the_persons_checkout_moves_a_branch_and_pushe
     assert supervisor.process.poll() is None
 
 
+@pytest.mark.campaign
 def test_a_session_that_switches_the_persons_checkout_is_told(crew: Crew) -> None:
     crew.gate("go")
     crew.add("task-1")

@@ -29,6 +29,7 @@ def up(crew: Crew, program: str, out: int, *more: str) -> subprocess.Popen[bytes
     return child
 
 
+@pytest.mark.campaign
 def test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")
@@ -119,6 +120,7 @@ def test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_a
     assert list(Healer(find_crew(crew.root)).heal(crew.state())) == []
 
 
+@pytest.mark.campaign
 def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_be_stopped_or_ends_by_itself(
     crew: Crew,
 ) -> None:

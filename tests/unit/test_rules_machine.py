@@ -23,7 +23,7 @@ EXAMPLES = int(os.environ.get("LIZA_EXAMPLES", "500"))
 
 def test_the_rules_do_what_the_model_says_and_every_board_can_be_completed() -> None:
     crew_machine.REACHED.clear()
-    run_state_machine_as_test(CrewMachine, settings=settings(max_examples=200, stateful_step_count=50, deadline=None))
+    run_state_machine_as_test(CrewMachine, settings=settings(max_examples=100, stateful_step_count=50, deadline=None))
     assert set(Status) <= crew_machine.REACHED, "a machine that does not come far proves little"
 
 
