@@ -579,6 +579,7 @@ def test_the_doctor_names_each_fault_of_the_addresses(shared: Api, monkeypatch: 
     assert hints() == [""]
 
 
+@pytest.mark.campaign
 def test_a_server_whose_socket_was_removed_or_replaced_ends_so_that_another_one_is_started(api: Api) -> None:
     assert api.process is not None
     with socket.socket(socket.AF_UNIX) as impostor, contextlib.chdir(api.paths.runs):

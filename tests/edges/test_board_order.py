@@ -36,6 +36,7 @@ from liza.board import revision_journal, write_intent
 from liza.board.store import Board
 from liza.rules.paths import Paths
 from tests.campaign.small_board import FIRST, check, history_of, messages, opened, recorded, repository, say
+from tests.conftest import variant
 
 CALLS = "write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat"
 ONE = """
@@ -65,7 +66,7 @@ ORDER = (
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-@pytest.mark.parametrize("which", ["first", "next"])
+@pytest.mark.parametrize("which", [variant("first"), "next"])
 def test_journal_then_seal_then_spool_then_the_new_bytes_then_the_rename_then_the_directory_then_the_answer(
     tmp_path: Path, which: str
 ) -> None:

@@ -59,6 +59,7 @@ def claimed(crew: Crew) -> None:  # noqa: F811
     claim(crew, "coder-1", "c")
 
 
+@pytest.mark.campaign
 def test_a_file_in_an_inbox_that_is_no_message_is_named_with_where_it_lies(there: Crew) -> None:
     inbox.queue_message(there.paths, "coder-1", "read this", "human", there.clock.now())
     assert not told(there, "coder-1")
@@ -115,6 +116,7 @@ def test_a_move_of_integration_that_was_cut_short_is_named_and_settled(there: Cr
     assert not (own / "index.lock").exists()
 
 
+@pytest.mark.campaign
 def test_a_history_that_was_deleted_or_has_lost_its_end_is_named_unless_the_spool_has_the_rest(there: Crew) -> None:
     root = there.paths.root
     doctor(root, fix=True)

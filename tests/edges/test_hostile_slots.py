@@ -119,6 +119,7 @@ ODD = (
 )  # fmt: skip
 
 
+@pytest.mark.campaign
 def test_files_with_names_that_no_command_line_would_bear_are_saved_wiped_and_laid_back(place: Place) -> None:
     for name in ODD:
         (place.slot / name).write_text(f"{name!r}\n")

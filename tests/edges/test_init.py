@@ -188,6 +188,7 @@ def test_the_person_is_asked_about_permissions_after_the_checks_and_not_again_by
     assert asked == ["claude"]
 
 
+@pytest.mark.campaign
 def test_a_submodule_on_this_machine_that_git_refuses_names_the_setting_that_allows_it(
     repo: Path, tmp_path: Path
 ) -> None:

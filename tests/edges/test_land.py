@@ -77,6 +77,7 @@ def test_a_branch_with_commits_of_its_own_is_synced_first(crew: Merges) -> None:
     assert (crew.root / "a.txt").exists()
 
 
+@pytest.mark.campaign
 def test_a_red_integration_is_not_landed(crew: Merges) -> None:
     before = crew.tip("main")
     crew.tests("echo it is red; exit 1")
@@ -107,6 +108,7 @@ def test_a_branch_that_moves_while_the_tests_run_is_left_alone(crew: Merges) -> 
     assert "has commits that integration does not have" in landed(crew, "release")
 
 
+@pytest.mark.campaign
 def test_an_integration_that_others_moved_and_a_branch_that_does_not_exist_are_refused(crew: Merges) -> None:
     with pytest.raises(UnknownId, match="there is no branch 'nowhere'"):
         land_merge(crew.crew, "nowhere")

@@ -158,6 +158,7 @@ def test_without_a_program_the_address_that_origin_prints_is_told(crew: Merges) 
     assert land_pr(crew.crew).result == "unchanged"
 
 
+@pytest.mark.campaign
 def test_a_branch_that_others_pushed_is_not_overwritten_until_it_is_synced(crew: Merges) -> None:
     land_pr(crew.crew)
     other = others_push(crew, onto="main")  # force-pushed: without the tasks
@@ -214,6 +215,7 @@ def test_an_origin_that_rejects_or_is_gone_or_does_not_exist_is_told_with_one_co
     assert failure(crew) == "the repository has no remote origin → git remote add origin URL"
 
 
+@pytest.mark.campaign
 def test_an_origin_that_asks_for_a_password_fails_at_once(
     crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -459,6 +459,7 @@ DIRTY = """\
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("settings", "status"),
     [

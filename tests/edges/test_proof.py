@@ -176,12 +176,14 @@ def test_an_installed_copy_counts_though_another_part_of_the_tests_is_red(
         begun(package, f"{part}{venv}/bin/python -m unittest discover -s tests -q", setup=setup if inside else "true")
 
 
+@pytest.mark.campaign
 def test_a_copy_that_the_tests_make_of_their_own_worktree_each_time_is_proved(package: Path, tmp_path: Path) -> None:
     place = tmp_path / "out"
     _, facts = begun(package, f"rm -rf {place} && cp -r src {place} && PYTHONPATH={place} {UNITTEST}")
     assert facts["proof"] == "the tests fail when the sources of their own worktree fail"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "way",
     ["{venv} -I", "env -i {venv}", "PYTHONPATH=src {venv} -c 'import invo.sums' && {venv} -I"],
@@ -209,6 +211,7 @@ def test_node_modules_above_that_lead_to_the_persons_checkout_leave_it_unproved(
     assert proof(find_crew(package)) == ("unproved", why)
 
 
+@pytest.mark.campaign
 def test_another_distribution_with_the_name_of_a_module_is_no_copy_of_the_project(
     package: Path, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ def merged_by_the_person(crew: Crew) -> None:  # noqa: F811
     git(crew.paths.root, "merge", "-q", "--ff-only", "integration")
 
 
+@pytest.mark.campaign
 def test_work_that_is_on_its_tasks_branch_is_kept_once_and_not_as_a_salvage_too(crew: Crew) -> None:  # noqa: F811
     merged_by_the_person(crew)
     claimed(crew)

@@ -478,6 +478,7 @@ def _hook_often(root: Path, times: int) -> None:
             Hook("codex", "PreToolUse", json.dumps(LOOK).encode(), environ(run)).reply()
 
 
+@pytest.mark.campaign
 def test_no_hook_and_no_report_of_several_processes_is_lost(run: RunDir) -> None:
     context = multiprocessing.get_context("spawn")
     hooks = [context.Process(target=_hook_often, args=(run.paths.root, 20)) for _ in range(2)]

@@ -224,6 +224,7 @@ def test_a_long_spool_is_recorded_in_several_batches_so_that_few_boards_are_in_m
     assert crew.board.spool.revisions() == []
 
 
+@pytest.mark.campaign
 def test_supervisors_join_the_packs_of_the_history_and_none_of_a_person(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     git(repo, "repack", "-adq")
@@ -296,6 +297,7 @@ def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path
     assert archive_damage.restore_files(second, "human:ann").names == ()
 
 
+@pytest.mark.campaign
 def test_packs_are_joined_in_one_pack_whatever_limit_a_person_set(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     git(repo, "repack", "-adq")

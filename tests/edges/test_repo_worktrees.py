@@ -101,6 +101,7 @@ def test_a_takeover_goes_on_at_the_branchs_tip_with_the_unfinished_files(trees: 
     assert trees.owner("s1") == ("one", "coder-2.1")
 
 
+@pytest.mark.campaign
 def test_work_saved_from_one_slot_is_laid_back_into_another_and_only_once(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
@@ -523,6 +524,7 @@ def test_a_task_that_continues_in_its_slot_finds_its_submodules_as_it_left_them(
     assert "work of the agent" in git(library, "log", "--format=%s")
 
 
+@pytest.mark.campaign
 def test_a_task_that_comes_back_gets_its_files_and_not_the_salvage_of_its_submodules(
     trees: Worktrees, library: Path
 ) -> None:
@@ -535,6 +537,7 @@ def test_a_task_that_comes_back_gets_its_files_and_not_the_salvage_of_its_submod
     assert (slot / "a.txt").exists()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_submodule_that_a_task_added_is_saved_and_gone_for_the_next_task(
     trees: Worktrees, library: Path, tmp_path: Path, committed: bool
@@ -559,6 +562,7 @@ def test_what_is_no_submodule_of_the_slot_stays_when_the_slot_is_reused(trees: W
     assert (library / "written").read_text() == "nobody saves this\n"
 
 
+@pytest.mark.campaign
 def test_work_in_a_submodule_is_saved_before_the_slot_is_removed(
     trees: Worktrees, library: Path, tmp_path: Path
 ) -> None:

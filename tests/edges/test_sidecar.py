@@ -266,6 +266,7 @@ def test_a_closing_code_that_cannot_be_read_is_read_again(rig: Rig) -> None:
     assert "nonsense" in rig.lines("notice")[0]["text"]
 
 
+@pytest.mark.campaign
 def test_a_line_of_many_megabytes_and_a_full_stderr_stop_nothing(rig: Rig) -> None:
     rig.script([{"big": 20 << 20}, {"stderr": 5 << 20}, CLOSE])
     rig.start()

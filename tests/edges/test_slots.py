@@ -60,6 +60,7 @@ def merged(crew: Merges, *tasks: str) -> None:
     assert crew.merge() == ""
 
 
+@pytest.mark.campaign
 def test_slots_are_listed_with_their_task_branch_last_agent_size_and_state(crew: Merges) -> None:
     merged(crew, "a", "b")
     crew.claimed("c", "coder-2")
@@ -202,6 +203,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("damage", [linked, deleted, *map(variant, (moved, own_repository, unreadable_owner))])
 def test_a_damaged_slot_is_told_repaired_and_usable_again(crew: Merges, damage: Any) -> None:
     merged(crew, "a")

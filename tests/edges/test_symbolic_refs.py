@@ -166,6 +166,7 @@ def test_a_commit_that_tests_make_on_a_persons_branch_is_reported_by_name(
     assert f"the tests of d moved {MAIN}. " in merges.alerts()
 
 
+@pytest.mark.campaign
 def test_what_tests_plant_is_reported_by_name_and_moves_nothing(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
     (tmp_path / "notes").mkdir()
     merges = Merges(crew.paths.root, tmp_path / "notes")

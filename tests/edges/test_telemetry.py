@@ -153,6 +153,7 @@ def _send(root: Path, first: int) -> int:
     return sum(log.append([turn(number) for number in range(start, start + 10)]) for start in range(first, 300, 5))
 
 
+@pytest.mark.campaign
 def test_many_processes_and_threads_that_send_the_same_turns_count_each_once(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         stored = pool.starmap(_send, [(tmp_path, 0), (tmp_path, 1), (tmp_path, 2)])

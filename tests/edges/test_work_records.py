@@ -45,6 +45,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Merges:
         return Merges(root, root.parent / "notes")
 
 
+@pytest.mark.campaign
 def test_a_record_outlives_the_archive_and_the_agents_place_on_the_board(crew: Merges) -> None:
     crew.approved("a", "b")
     assert crew.merge() == ""
@@ -121,6 +122,7 @@ def test_a_file_that_is_no_record_is_refused_and_nothing_is_kept(
     assert not other.crew.paths.records.exists()
 
 
+@pytest.mark.campaign
 def test_a_damaged_entry_of_the_archive_is_named_and_nothing_incomplete_is_exported(crew: Merges) -> None:
     crew.approved("a", "b")
     assert crew.merge() == ""
@@ -145,6 +147,7 @@ def test_an_imported_record_that_was_damaged_is_named(crew: Merges, other: Merge
     assert refused.value.hint == f"rm {path}"
 
 
+@pytest.mark.campaign
 def test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if_that_is_archived(
     crew: Merges,
 ) -> None:

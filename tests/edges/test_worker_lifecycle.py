@@ -204,6 +204,7 @@ def _report(root: Path, numbers: range) -> int:
     )
 
 
+@pytest.mark.campaign
 def test_many_processes_that_report_the_same_events_apply_each_once(tmp_path: Path) -> None:
     make_run(tmp_path)
     with multiprocessing.get_context("spawn").Pool(4) as pool:

@@ -93,6 +93,7 @@ def test_archived_tasks_are_listed_and_the_list_of_the_board_says_that_they_exis
     assert crew.liza("task", "show", "mail").startswith("mail  MERGED\n")  # what the README waits for
 
 
+@pytest.mark.campaign
 def test_commands_that_change_a_task_say_that_it_is_archived(crew: Crew) -> None:
     crew.add("a1", "a2")
     crew.prepare("task", "drop", "a1", "not wanted")

@@ -84,6 +84,7 @@ def test_task_add_asks_a_person_at_a_terminal_for_what_is_missing_and_nothing_el
     assert "Enter leaves" not in at_a_terminal(crew, "task", "add", "--id", "e", "--draft")
 
 
+@pytest.mark.campaign
 def test_a_merge_tells_a_person_at_a_terminal_which_tests_it_waits_for_and_a_script_only_the_result(crew: Crew) -> None:
     crew.prepare("config", "set", "integration_command", "test -f README.md")
     for task in ("first", "second"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from liza.programs.session import session_process
 from tests.journeys.crews import APPROVE, LIMIT, WORK, Crew
 
@@ -53,6 +55,7 @@ def test_a_priority_a_description_and_a_key_of_a_person_are_taken_while_the_crew
     crew.liza("validate")
 
 
+@pytest.mark.campaign
 def test_a_forged_end_and_wrong_values_are_named_and_the_rest_of_the_crew_goes_on(crew: Crew) -> None:
     begin(crew)
     type_in(crew, "task-2", "status: UNCLAIMED", "status: MERGED")

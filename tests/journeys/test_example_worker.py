@@ -118,6 +118,7 @@ def test_a_refused_submit_is_told_to_the_model_with_the_reason(crew: Crew) -> No
     assert "forgotten.txt" in reason
 
 
+@pytest.mark.campaign
 def test_a_planner_with_nothing_to_plan_completes_the_goal(crew: Crew) -> None:
     crew.add("task-1")
     up(crew, program(crew), reviewers=1, planners=1)

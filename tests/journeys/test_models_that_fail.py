@@ -135,6 +135,7 @@ def test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_cou
         assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task(tmp_path: Path) -> None:
     with started(tmp_path, answer_timeout=2) as crew:
         crew.add("task-1")
@@ -150,6 +151,7 @@ def test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_bl
         assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("said", ['{"type":"retry","m":"500"}', variant('{"type":"begun"}')])
 def test_a_program_that_waits_for_its_model_for_longer_than_one_may_take_to_start_is_not_taken_for_one_that_hangs(
     tmp_path: Path, said: str

@@ -58,6 +58,7 @@ def files(crew: Crew) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in (*paths, info / "exclude", info / "attributes") if path.exists()}
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("tracked", [True, False])
 def test_in_a_checkout_the_context_lies_in_the_file_and_nothing_of_it_remains(crew: Crew, tracked: bool) -> None:
     program(crew, "exit 7")

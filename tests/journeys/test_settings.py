@@ -158,6 +158,7 @@ def test_config_set_of_one_value_does_not_confirm_what_was_changed_beside_it(red
     assert [one["about"] for one in alerts(red)] == ["queue"]
 
 
+@pytest.mark.campaign
 def test_the_goal_and_its_document_are_edited_and_a_document_that_is_missing_is_refused(crew: Crew) -> None:
     before = crew.state().goal
     assert "unchanged" in crew.liza("edit", "--goal", EDITOR="true")

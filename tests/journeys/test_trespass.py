@@ -91,6 +91,7 @@ def test_a_session_that_switches_the_persons_checkout_is_told(crew: Crew) -> Non
     crew.open_gate("go")
 
 
+@pytest.mark.campaign
 def test_a_session_that_renames_the_persons_branch_and_makes_another_one_anew_is_told_and_each_way_back_works(
     crew: Crew,
 ) -> None:
