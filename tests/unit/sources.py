@@ -8,12 +8,22 @@ from pathlib import Path
 
 
 @cache
+def parse_text(text: str) -> ast.Module:
+    """Return the tree of a module with this text. Tests only read it."""
+    return ast.parse(text)
+
+
 def parse_module(path: Path) -> ast.Module:
     """Return the tree of a module. Tests only read it."""
-    return ast.parse(path.read_text())
+    return parse_text(path.read_text())
 
 
 @cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module, in the order of ``ast.walk``."""
+    return tuple(ast.walk(tree))
+
+
 def module_nodes(path: Path) -> tuple[ast.AST, ...]:
     """Return all nodes of a module, in the order of ``ast.walk``."""
-    return tuple(ast.walk(parse_module(path)))
+    return nodes_of(parse_module(path))

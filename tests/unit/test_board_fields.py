@@ -14,6 +14,7 @@ import pytest
 
 import liza
 from liza.rules import model
+from tests.unit.sources import module_nodes
 
 PACKAGE = Path(liza.__file__).parent
 SETTINGS = frozenset(
@@ -67,7 +68,7 @@ def uses() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
         module = path.relative_to(PACKAGE).as_posix()
         if module == "rules/model.py" or module.startswith("demo/"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in module_nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 read[node.attr].add(module)
             elif isinstance(node, ast.Call):

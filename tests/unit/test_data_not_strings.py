@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.sources import nodes_of, parse_text
+
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted((ROOT / "liza").rglob("*.py"))
 FIELDS = frozenset({"event", "kind", "meaning", "outcome", "phase", "reason", "status", "trigger"})
@@ -44,7 +46,7 @@ def _is_literal(node: ast.expr) -> bool:
 
 def _compared_fields(text: str) -> Iterator[tuple[str, str]]:
     """Yield each field that is compared with a literal, and the comparison with its line."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(parse_text(text)):
         if isinstance(node, ast.Compare):
             operands = (node.left, *node.comparators)
             field = next((field for operand in operands if (field := _field(operand)) in FIELDS), None)

@@ -17,7 +17,7 @@ from liza.rules.reports.troubleshooting import Explanation, find_entries, normal
 from liza.rules.statuses import Pattern
 from liza.rules.value_classes import asdict
 from liza.verbs.explain import read_entries
-from tests.unit.sources import parse_module
+from tests.unit.sources import module_nodes
 from tests.unit.test_typed_commands import complaint
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,7 +36,7 @@ def error_names() -> tuple[str, ...]:
     """The code of each class of errors; the name of the class for those that have the code of another one."""
     classes: dict[str, ast.ClassDef] = {}
     for path in sorted((ROOT / "liza").rglob("*.py")):
-        classes |= {node.name: node for node in ast.walk(parse_module(path)) if isinstance(node, ast.ClassDef)}
+        classes |= {node.name: node for node in module_nodes(path) if isinstance(node, ast.ClassDef)}
     found = [name for name in classes if _is_error(name, classes) and not name.startswith("_")]
     return tuple(_own_code(classes[name]) or re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower() for name in found)
 
@@ -60,7 +60,7 @@ def finding_names() -> frozenset[str]:
     calls = [
         node
         for path in (ROOT / "liza").rglob("*.py")
-        for node in ast.walk(parse_module(path))
+        for node in module_nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding" and node.args
     ]
     abouts = {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}

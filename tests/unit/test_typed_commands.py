@@ -11,7 +11,7 @@ from typing import Any
 
 import liza
 from liza.cli.app import load_command
-from tests.unit.sources import parse_module
+from tests.unit.sources import nodes_of, parse_module
 
 ROOT = Path(liza.__file__).parent
 VALUE = "VALUE"
@@ -27,9 +27,9 @@ def named_command(name: str) -> Any:
     return load_command(name)
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of every string that is no docstring; each formatted part is VALUE."""
-    nodes = list(ast.walk(tree))
+    nodes = nodes_of(tree)
     joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
     inner = {id(part) for node in joined for part in ast.walk(node)} - {id(node) for node in joined}
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}

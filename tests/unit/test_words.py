@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import io
 import re
 import tokenize
@@ -11,6 +10,8 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.unit.sources import module_nodes, nodes_of, parse_text
 
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted(path for path in (ROOT / "liza").rglob("*.py") if path.name != "__init__.py")
@@ -26,16 +27,6 @@ def _id(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@functools.lru_cache(maxsize=1)
-def _tree(text: str) -> ast.Module:
-    return ast.parse(text)
-
-
-@functools.lru_cache(maxsize=1)
-def _nodes(text: str) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(_tree(text)))
-
-
 def _top_level_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -49,7 +40,7 @@ def _top_level_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _retired_names(text: str, stem: str) -> Iterator[str]:
-    names = [(stem, 0), *_top_level_names(_tree(text))]
+    names = [(stem, 0), *_top_level_names(parse_text(text))]
     for name, line in names:
         for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name):
             if word.lower() in RETIRED["names"]:
@@ -57,7 +48,7 @@ def _retired_names(text: str, stem: str) -> Iterator[str]:
 
 
 def _retired_variables(text: str) -> Iterator[str]:
-    for node in _nodes(text):
+    for node in nodes_of(parse_text(text)):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in RETIRED["variables"]:
                 yield f"{node.lineno}: {name}: write {RETIRED['variables'][name]}"
@@ -65,7 +56,7 @@ def _retired_variables(text: str) -> Iterator[str]:
 
 def _retired_points(text: str) -> Iterator[str]:
     """Retired words in the names of crash points and in the events of transactions: files on disk depend on neither."""
-    for node in _nodes(text):
+    for node in nodes_of(parse_text(text)):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -79,7 +70,7 @@ def _retired_points(text: str) -> Iterator[str]:
 
 def _prose(text: str) -> Iterator[tuple[int, str]]:
     """The docstrings and comments of a module, each with the number of its first line."""
-    for node in _nodes(text):
+    for node in nodes_of(parse_text(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
     if "#" not in text:
@@ -124,7 +115,7 @@ def test_each_module_and_each_class_has_a_name_of_its_own() -> None:
     for path in MODULES:
         if path.stem != "__main__":
             modules[path.stem].append(_id(path))
-        for node in ast.walk(_tree(path.read_text())):
+        for node in module_nodes(path):
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(_id(path))
     assert {name for name, paths in modules.items() if len(paths) > 1} == SAME_COMMAND
