@@ -16,7 +16,7 @@ from liza.verbs.doctor import doctor
 from tests.campaign import forks
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.scenes import SCENES, TASK, Scene, fresh
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.journeys.crews import started
 
 KILLED = -9
@@ -109,7 +109,10 @@ LEFT = [
 
 @pytest.mark.parametrize(
     ("name", "point", "stride"),
-    [("used slot", "claim.prepared#1", 29), *(pytest.param(*left, 1, marks=pytest.mark.campaign) for left in LEFT)],
+    [
+        variant("used slot", "claim.prepared#1", 29),
+        *(pytest.param(*left, 1, marks=pytest.mark.campaign) for left in LEFT),
+    ],
 )
 def test_a_doctor_killed_at_any_step_leaves_nothing_that_the_next_one_does_not_settle(
     tmp_path: Path, name: str, point: str, stride: int

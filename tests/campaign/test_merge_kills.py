@@ -113,7 +113,7 @@ def children(top: int) -> list[int]:
 @pytest.mark.parametrize(
     ("name", "moments"),
     [
-        ("tests move refs", 0),
+        variant("tests move refs", 0),
         variant("elsewhere", 0),
         *(pytest.param(name, 8, marks=pytest.mark.campaign) for name in SETTINGS),
     ],

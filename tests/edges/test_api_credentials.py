@@ -89,6 +89,7 @@ def test_a_worker_at_its_limit_gets_another_credential_on_its_stream_until_it_ac
         assert [place for place, data in places if FIRST.encode() in data or SECOND.encode() in data] == []
 
 
+@pytest.mark.campaign
 def test_a_secret_that_cannot_be_read_is_a_problem_and_the_token_can_be_used_again(tmp_path: Path) -> None:
     with serving(tmp_path) as api:
         write_accounts("[accounts.script.a]\ncommand = 'echo x'\nsets = 'KEY'\n")
@@ -142,6 +143,7 @@ def test_a_wrong_report_is_a_problem(tmp_path: Path, body: dict[str, object]) ->
         assert (reply.status, reply.data["code"]) == (400, "invalid-request")
 
 
+@pytest.mark.campaign
 def test_a_worker_whose_account_is_not_on_record_is_told_and_gets_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -463,6 +463,7 @@ def test_a_rejection_through_the_api_has_comments_on_lines_of_the_reviewed_commi
     assert (kept.path, kept.line, kept.text, kept.quote) == ("task-1.txt", 1, "rounds down", "x")
 
 
+@pytest.mark.campaign
 def test_a_run_that_lost_its_task_is_refused(api: Api) -> None:
     api.crew.work_by_hand("task-1")
     coder = api.worker("coder-1.1", "task-1")
@@ -483,6 +484,7 @@ def test_a_board_that_cannot_be_read_is_a_problem_and_the_next_request_finds_the
     assert api.get("/metrics").status == 200
 
 
+@pytest.mark.campaign
 def test_a_worker_asks_for_its_context_its_tools_and_its_health(api: Api) -> None:
     api.crew.work_by_hand("task-1")
     coder = api.worker("coder-1.1", "task-1")
@@ -590,6 +592,7 @@ def test_a_server_whose_socket_was_removed_or_replaced_ends_so_that_another_one_
     assert api.get("/v1/health").status == 200
 
 
+@pytest.mark.campaign
 def test_a_run_whose_session_starts_after_its_claim_gets_its_port_file(api: Api) -> None:
     api.crew.work_by_hand("task-1")
     with api.crew.board.transaction("test", "agents") as tx:

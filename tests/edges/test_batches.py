@@ -290,6 +290,7 @@ def test_a_torn_or_long_gate_log_is_mended_by_the_next_merge(crew: Merges, monke
     assert gate_log.read_runs(crew.crew.paths)[-1].subject == "d"
 
 
+@pytest.mark.campaign
 def test_the_queue_shows_positions_batches_and_the_gate_that_runs(crew: Merges, tmp_path: Path) -> None:
     crew.approved("a", "b", "c")
     queue_verbs.hold(crew.crew, "b", "after the release")

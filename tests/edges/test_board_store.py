@@ -698,6 +698,7 @@ def started(script: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(script), *words], cwd=root)
 
 
+@pytest.mark.campaign
 def test_four_processes_and_editors_under_flock_lose_nothing(board: Board, paths: Paths) -> None:
     writers = [started(WRITER, str(paths.root), f"w{number}", "50") for number in range(4)]
     editors = [started(EDITOR, str(paths.state)), started(YQ, str(paths.state))]

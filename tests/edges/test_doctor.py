@@ -71,6 +71,7 @@ def test_a_file_in_an_inbox_that_is_no_message_is_named_with_where_it_lies(there
     assert found.hint == f"cat {wrong}"
 
 
+@pytest.mark.campaign
 def test_integration_that_was_moved_back_or_deleted_is_named_and_is_in_the_way(there: Crew) -> None:
     before = git(there.paths.root, "rev-parse", "integration")
     git(there.paths.root, "branch", "-f", "integration", "main")

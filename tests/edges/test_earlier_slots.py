@@ -104,6 +104,7 @@ def test_doctor_separates_two_worktrees_that_are_recorded_at_one_path_and_the_wo
     assert named(repo, fix=True).count("one path") == 0
 
 
+@pytest.mark.campaign
 def test_a_purge_of_two_worktrees_at_one_path_saves_both(repo: Path) -> None:
     done = purge(with_records_at_one_path(repo))
     for task in ("first", "second"):
@@ -112,6 +113,7 @@ def test_a_purge_of_two_worktrees_at_one_path_saves_both(repo: Path) -> None:
     assert done.left == ()
 
 
+@pytest.mark.campaign
 def test_a_purge_saves_the_files_in_the_worktrees_of_an_earlier_crew_and_names_them(repo: Path) -> None:
     with_draft(repo, "first")
     clean(repo)

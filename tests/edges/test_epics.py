@@ -273,6 +273,7 @@ def test_tasks_that_would_wait_for_each_other_through_an_epic_are_refused(crew: 
         crew.add("b", epic="shop", depends=("outside",))
 
 
+@pytest.mark.campaign
 def test_a_target_branch_gets_its_tasks_and_integration_does_not(crew: EpicCrew) -> None:
     git(crew.root, "branch", "release")
     crew.add("fix", target="release")
@@ -330,6 +331,7 @@ def test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed(crew: Epi
     assert "integration_moved" in crew.alarms()
 
 
+@pytest.mark.campaign
 def test_a_landing_that_no_test_has_passed_does_not_stay_on_integration(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.work("a")

@@ -101,6 +101,7 @@ def test_nothing_is_written_where_a_link_or_a_file_of_an_agent_leads(place: Plac
     assert place.ran() == []
 
 
+@pytest.mark.campaign
 def test_a_replaced_commit_is_merged_as_it_was_reviewed_and_is_told(place: Place) -> None:
     reviewed = git(place.root, "rev-parse", "task/task-2")
     evil = git(place.root, "commit-tree", git(place.root, "rev-parse", "main^{tree}"), "-p", f"{reviewed}^", "-m", "x")

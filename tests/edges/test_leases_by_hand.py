@@ -50,6 +50,7 @@ def _expire(in_crew: Crew) -> None:
         tx.state = tx.state.with_task(replace(_task(in_crew), lease_expires=in_crew.clock.now() - timedelta(hours=1)))
 
 
+@pytest.mark.campaign
 def test_an_extension_is_in_the_history_that_task_show_prints(by_hand: Crew) -> None:
     heartbeat(by_hand, 3600, "the build takes an hour")
     (line,) = (line for line in show_task(by_hand, "c")["history"] if line.event == "extend lease")

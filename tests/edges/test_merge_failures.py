@@ -436,6 +436,7 @@ def test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_
     assert (crew.status("a"), crew.task("a").set_aside) == ("MERGED", None)
 
 
+@pytest.mark.campaign
 def test_a_task_is_not_blamed_for_an_integration_that_others_have_made_red(crew: Merges) -> None:
     crew.tests("[ ! -f broken.txt ]")
     crew.approved("a")
@@ -582,6 +583,7 @@ def test_tests_that_take_integration_away_send_their_task_back_and_the_others_ar
     assert crew.status("b") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_integration_that_tests_deleted_before_they_killed_the_merger_is_put_back_by_the_next_one(
     crew: Merges,
 ) -> None:
@@ -594,6 +596,7 @@ def test_integration_that_tests_deleted_before_they_killed_the_merger_is_put_bac
     assert git(crew.root, "rev-parse", "integration~1") == start
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("mends", ["merge", "doctor"])
 def test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed(
     crew: Merges, mends: str

@@ -175,6 +175,7 @@ def test_what_was_set_aside_is_sent_after_a_trial_that_succeeds(crew: Crew, rece
     assert failures(crew) == []
 
 
+@pytest.mark.campaign
 def test_the_end_of_a_command_does_not_wait_for_a_receiver_that_hangs(crew: Crew, receiver: Receiver) -> None:
     receiver.status = 0
     with sending(crew, receiver.url) as senders:

@@ -258,6 +258,7 @@ def test_with_no_proof_they_are_taken_as_they_are_and_status_says_so(package: Pa
     assert status(find_crew(package))["tests"]["not_proved"] == "the proof was turned off (--no-proof)"
 
 
+@pytest.mark.campaign
 def test_a_source_is_never_replaced_through_a_link_that_the_tests_laid(package: Path) -> None:
     begun(package, f"rm -rf src && ln -s {package}/src src && PYTHONPATH=src {UNITTEST}", no_proof=True)
     crew = find_crew(package)
@@ -413,6 +414,7 @@ def configured(crew: Crew, **settings: object) -> None:
         tx.state = replace(tx.state, config=replace(tx.state.config, **settings))
 
 
+@pytest.mark.campaign
 def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_another_checkout_stops_merging(
     package: Path,
 ) -> None:

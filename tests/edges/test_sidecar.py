@@ -16,7 +16,7 @@ from liza.rules.paths import Paths
 from liza.sidecar.prompt_queue import AGAIN, PromptQueue
 from liza.sidecar.rpc_connection import MAX_LINE, parse_message
 from tests.acp.rig import BRIEF, CLOSE, Rig
-from tests.conftest import until
+from tests.conftest import until, variant
 
 STEPS = [
     "acp.spawned",
@@ -160,6 +160,7 @@ def test_a_message_whose_turn_was_interrupted_before_any_answer_is_given_again(r
     assert rig.pending() == []
 
 
+@pytest.mark.campaign
 def test_a_brief_and_an_urgent_message_that_were_interrupted_unread_are_in_the_next_prompt(rig: Rig) -> None:
     rig.script([{"wait": "never"}], [{"wait": "never"}], [{"say": "I read it."}, CLOSE])
     rig.start()
@@ -430,7 +431,7 @@ def test_if_a_conversation_cannot_be_loaded_a_new_one_begins_with_the_brief(rig:
     assert rig.prompts() == [BRIEF, BRIEF]
 
 
-@pytest.mark.parametrize("switches", [{}, {"ignore_end": True, "deaf_to_cancel": True}])
+@pytest.mark.parametrize("switches", [{}, variant({"ignore_end": True, "deaf_to_cancel": True})])
 def test_sigterm_cancels_the_turn_closes_stdin_and_leaves_no_program(rig: Rig, switches: dict) -> None:
     rig.script([{"say": "I wait."}, {"wait": "never"}], **switches)
     rig.start(drain=0.3)

@@ -75,6 +75,7 @@ def test_slots_are_listed_with_their_task_branch_last_agent_size_and_state(crew:
     assert rows(crew)["s1"]["bytes"] - free["bytes"] >= 3_000_000
 
 
+@pytest.mark.campaign
 def test_an_agent_gets_the_slot_that_it_used_last(crew: Merges) -> None:
     merged(crew, "a", "b")
     crew.claimed("c", "coder-2")
@@ -121,6 +122,7 @@ def test_a_claim_that_was_killed_does_not_keep_its_task_or_its_agent(crew: Merge
     assert claim(crew.crew, "coder-1", "a").task == "a"
 
 
+@pytest.mark.campaign
 def test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use(crew: Merges) -> None:
     merged(crew, "a")
     slot = crew.crew.paths.slot("s1")

@@ -112,6 +112,7 @@ def test_beside_a_repository_in_another_checkout_nothing_is_laid_and_the_state_d
     assert not there.parent.exists()
 
 
+@pytest.mark.campaign
 def test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made(repo: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     git(tmp_path, "clone", "-q", str(repo), str(other))
@@ -138,6 +139,7 @@ def test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made(repo
     assert not (there.parent / "s2").exists()
 
 
+@pytest.mark.campaign
 def test_a_purge_removes_the_directory_it_made_and_leaves_what_is_not_liza_s(repo: Path, tmp_path: Path) -> None:
     place = drafted(begun(repo)).parent
     purge(find_crew(repo))
@@ -197,6 +199,7 @@ def test_a_mark_that_names_a_repository_with_another_crew_leads_nowhere(repo: Pa
     assert slots_directory.find_root(planted) is None
 
 
+@pytest.mark.campaign
 def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(repo: Path) -> None:
     git(repo, "branch", "task")
     with pytest.raises(Refused, match="the branch task is in the way") as refused:

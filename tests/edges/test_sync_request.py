@@ -170,6 +170,7 @@ def test_a_check_is_a_new_task_only_when_it_is_red_with_the_fix_in_it(crew: Merg
     assert synced(crew).details["checks"] == []
 
 
+@pytest.mark.campaign
 def test_comments_of_people_with_write_access_become_tasks_and_others_wait_for_a_person(
     crew: Merges, gh: ForgeStandIn
 ) -> None:
@@ -345,6 +346,7 @@ def test_a_session_cannot_read_a_pull_request(crew: Merges, gh: ForgeStandIn) ->
     assert len(gh.calls) == calls
 
 
+@pytest.mark.campaign
 def test_failures_of_up_raise_an_alarm_until_a_reading_succeeds(crew: Merges, gh: ForgeStandIn) -> None:
     lines: list[str] = []
     poll = RequestPoll(crew.crew, lambda _, text: lines.append(text))

@@ -81,6 +81,7 @@ def test_a_record_is_brought_to_another_crew_once_and_verified_against_its_origi
     assert imported["counts"] == {"merged": 2}
 
 
+@pytest.mark.campaign
 def test_a_record_that_was_changed_or_comes_from_elsewhere_is_refused(crew: Merges, other: Merges) -> None:
     crew.approved("a")
     assert crew.merge() == ""

@@ -86,6 +86,7 @@ def test_an_agent_works_from_claim_to_submit_and_the_ledger_has_its_usage(scene:
     assert scene.crew.living() == []
 
 
+@pytest.mark.campaign
 def test_a_note_reaches_a_running_session_as_a_prompt_and_an_urgent_one_interrupts_it(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I see."}], [SUBMIT])
     supervisor = scene.start()

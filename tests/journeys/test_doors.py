@@ -206,6 +206,7 @@ def test_task_texts_may_hold_quotes_the_end_of_a_brief_and_200_kb(crew: Path) ->
     ok(["validate"], crew)
 
 
+@pytest.mark.campaign
 def test_what_is_not_committed_is_no_spec_and_the_task_stays_a_draft(crew: Path) -> None:
     (crew / "new.md").write_text("not committed\n")
     added = json.loads(ok(["task", "add", "--id", "n", *ADD[2:-1], "new.md", "--json"], crew))
@@ -432,6 +433,7 @@ def test_a_command_under_the_lock_keeps_others_out_and_gives_its_exit_code(crew:
     assert ok(["lock", "--", "sh", "-c", script], crew) == "taken\n"
 
 
+@pytest.mark.campaign
 def test_an_edit_is_merged_entry_by_entry_and_a_bad_one_is_kept_and_not_written(crew: Path) -> None:
     editor = crew.parent / "editor.sh"
     editor.write_text(
@@ -558,6 +560,7 @@ def test_init_refuses_a_place_where_no_crew_can_work_and_leaves_nothing(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
+@pytest.mark.campaign
 def test_init_refuses_a_detached_head_a_missing_identity_and_a_spec_that_is_not_committed(repo: Path) -> None:
     (repo / "goal.md").write_text("goal\n")
     done = say(["init", "--spec", "goal.md"], repo)

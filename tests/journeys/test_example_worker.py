@@ -54,6 +54,7 @@ def listed(crew: Crew, ref: str, task: str) -> list[str]:
     return [line for line in crew.git("show", f"{ref}:{task}.txt").splitlines() if not line.startswith("#")]
 
 
+@pytest.mark.campaign
 def test_a_crew_of_examples_merges_every_task_once_while_the_server_is_killed(deep: Crew) -> None:
     crew = deep
     crew.gate("gate")

@@ -49,6 +49,7 @@ def test_an_agent_is_denied_a_push_and_told_why_and_the_third_time_is_an_alarm(c
     crew.open_gate("asked")
 
 
+@pytest.mark.campaign
 def test_what_a_guard_would_say_is_asked_for_without_running_anything(crew: Crew) -> None:
     crew.configure(integration_command="make check > report")
     denied = crew.run("guard", "test", "touch x && git push -f", "--role", "coder", "--json")

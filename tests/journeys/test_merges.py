@@ -24,6 +24,7 @@ liza submit
 """
 
 
+@pytest.mark.campaign
 def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.gate("gate")

@@ -103,6 +103,7 @@ def test_pins_that_lost_their_settings_are_told(crew: Crew) -> None:
     assert alerts(crew) == []
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("lost", ["all of .liza", variant("the pins")])
 def test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either(red: Crew, lost: str) -> None:
     type_in(red, "integration_command: .*", 'integration_command: "true"')

@@ -86,6 +86,7 @@ def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop_ends_it(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")
