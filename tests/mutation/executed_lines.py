@@ -9,16 +9,16 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import coverage
 import pytest
 
-from tests.mutation.definitions import Definitions
+from tests.mutation.definitions import Definitions, Part
 
 IMPORT = ""
 """The context of lines that run when modules are imported and tests are collected."""
@@ -40,6 +40,8 @@ class LineRecorder:
     """A plugin of pytest that records the tests of one session. ``failed`` has the tests that failed."""
 
     def __init__(self, root: Path) -> None:
+        import coverage  # It is in the group "mutation": unit tests of the driver run without it.
+
         self._root = root
         self._coverage = coverage.Coverage(data_file=None, config_file=False, include=[f"{root}/liza/*"])
         self._seconds: dict[str, float] = {IMPORT: 0.0}
@@ -134,6 +136,9 @@ class Coverage:
         self._tests: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._starts: dict[str, dict[int, int]] = {}
         self._definitions = Definitions(texts)
+        self._tests_of_file: dict[str, set[str]] = defaultdict(set)
+        for test in self.seconds:
+            self._tests_of_file[test.partition("::")[0]].add(test)
         for record in records:
             for path, lines in record.lines.items():
                 for line in lines:
@@ -148,17 +153,25 @@ class Coverage:
         return IMPORT in self._contexts(path, line)
 
     def tests_of_definition(self, path: str, line: int) -> list[str]:
-        """Return the tests that execute the line, or a function that uses what is defined there; the fastest first.
+        """Return the tests that execute the line, and those that use what is defined there; the fastest first.
 
-        The tests in ``READS_DEFINITIONS`` count if there are others: they execute no line of a module.
+        These are tests that execute a function of Liza that uses it, and tests that use it themselves. A function of
+        the tests that is no test counts for all tests of its file. The tests in ``READS_DEFINITIONS`` count if there
+        are others: they execute no line of a module.
         """
         tests = self._contexts(path, line).copy()
         for part in self._definitions.users(path, line):
             for number in range(part.first, part.last + 1):
                 tests |= self._tests.get((part.path, number), set())
+            tests |= self._tests_that_use(part)
         if tests - {IMPORT}:
             tests |= {test for test in self.seconds if test.partition("::")[0] == READS_DEFINITIONS}
         return self._sorted(tests - {IMPORT})
+
+    def _tests_that_use(self, function: Part) -> set[str]:
+        (name,) = function.defined
+        selected = {test for test in self._tests_of_file[function.path] if re.search(rf"::{name}(\[|$)", test)}
+        return selected or self._tests_of_file[function.path]
 
     def _contexts(self, path: str, line: int) -> set[str]:
         if path not in self._starts:

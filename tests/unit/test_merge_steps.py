@@ -532,7 +532,7 @@ def test_the_time_of_a_batch_is_that_of_its_slowest_gate_or_of_all_at_the_parall
     ("name", "expected"),
     [
         ("main", True), ("release/1", True), ("epic/x", False), ("refs/heads/x", False), ("a b", False),
-        ("a/", False), ("/a", False), ("", False), ("a\x07", False), ("tasks/x", True),
+        ("@", False), ("HEAD", False), ("a/", False), ("/a", False), ("", False), ("a\x07", False), ("tasks/x", True),
     ],
 )  # fmt: skip
 def test_a_target_is_a_branch_that_nothing_else_writes(name: str, expected: bool) -> None:

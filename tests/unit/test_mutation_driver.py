@@ -6,6 +6,7 @@ import pytest
 
 from tests.mutation import mutants, type_checks
 from tests.mutation.definitions import Definitions
+from tests.mutation.executed_lines import Coverage, Record
 from tests.mutation.mutants import Accepted, Mutant, Result, Score
 
 TEXT = "def f(a):\n    return a + 1\n\n\ndef g(a):\n    return (\n        a\n        - 1\n    )\n"
@@ -105,6 +106,15 @@ def names() -> tuple[str, ...]:
 def new():
     return Entry()
 """
+
+
+def test_a_change_of_a_table_is_tried_with_the_tests_that_read_it() -> None:
+    tests = "def test_a():\n    assert ALL\n\n\ndef entry():\n    return Entry()\n\n\ndef test_b():\n    entry()\n"
+    names = [f"tests/unit/test_x.py::{name}" for name in ("test_a[1]", "test_ab", "test_b")]
+    records = [Record(name, number, {}) for number, name in enumerate(names)]
+    coverage = Coverage(records, {"a.py": MODULE, "tests/unit/test_x.py": tests})
+    assert coverage.tests_of_definition("a.py", 2) == names[:1]
+    assert coverage.tests_of_definition("a.py", 7) == names
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,11 @@ ME = Invocation(now=NOW, by="human:ann")
         (SubmittedWork(head=HEAD, ahead=True, branch="other"), "HEAD is on other", "git switch task/task-1"),
         (SubmittedWork(head=HEAD, ahead=True), "HEAD is on no branch", "git switch task/task-1"),
         (SubmittedWork(head=HEAD, ahead=True, branch="task/task-1", dirty=("a.py",)), "not committed: a.py", "git add"),
+        (
+            SubmittedWork(head=HEAD, ahead=True, branch="task/task-1", dirty=tuple("abcdefg")),
+            "not committed: a, b, c, d, e and 2 more$",
+            "git add",
+        ),
         (SubmittedWork(head=BASE, ahead=False, branch="task/task-1"), "no commit beyond the base", "liza block"),
         (
             SubmittedWork(head=HEAD, ahead=True, branch="task/task-1", hidden=("AGENTS.md",)),
