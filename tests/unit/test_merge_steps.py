@@ -444,6 +444,7 @@ def test_a_failure_is_told_with_its_log_and_read_back() -> None:
         ("df -h", "df -h && liza merge t"),
         ("liza merge t", "liza merge t"),
         ("a; b", "liza merge t"),
+        ("a;b", "liza merge t"),
         ("a && b", "liza merge t"),
         ("echo $HOME", "liza merge t"),
         ("echo `id`", "liza merge t"),
