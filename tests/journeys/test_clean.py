@@ -108,7 +108,8 @@ def test_git_clean_under_up_is_told_in_one_sentence_with_one_command_by_all_agen
     assert f"all stopped; {told}. Go on: {step}\n" in said
     left = [line.split("liza-agent: ")[1] for line in said.splitlines() if "liza-agent: " in line]
     assert set(left) == {told}
-    assert set(re.findall(r"next: (.*)", said)) == {step}, said
+    # An agent that looks while git still deletes says first that the board is gone, with the step for that in brackets.
+    assert set(re.findall(r"(?<!\()next: (.*)", said)) == {step}, said
     assert "liza status" not in said
     assert "liza init" not in said
     assert "Errno" not in said

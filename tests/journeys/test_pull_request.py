@@ -53,6 +53,9 @@ def test_what_comes_back_from_a_pull_request_is_mended_and_goes_out_again(
         assert f".liza/specs/{check}.md" in brief.read_text()
         crew.wait(lambda _: f"{check}: " in printed(crew), "a line of up")
 
+        # Otherwise `up` could read the old result as one of the commit that `land` pushes.
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT) == 0
         # The forge still shows the same result and the same comment: what is mended is not pushed yet.
         waiting = crew.json("sync", "--pr")
         assert (waiting["tasks"], waiting["next"]) == ([], "liza land --pr")
@@ -62,8 +65,6 @@ def test_what_comes_back_from_a_pull_request_is_mended_and_goes_out_again(
         gh.check("test", "SUCCESS", 2)
         again = crew.json("sync", "--pr")
         assert (again["result"], again["tasks"], again["checks"]) == ("unchanged", [], [])
-        process.send_signal(signal.SIGINT)
-        assert process.wait(LIMIT) == 0
         assert {task.id for task in crew.state().tasks} == {"task-1", check, comment}
 
 
