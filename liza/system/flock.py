@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from liza.rules.errors import LockTimeout
-from liza.system import untrusted_files
+from liza.system import crash_points, untrusted_files
 
 
 @contextmanager
@@ -51,10 +51,10 @@ def try_lock_path(path: Path, mode: int = 0o644) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def try_flock(descriptor: int) -> bool:
+def try_flock(descriptor: int, mode: int = fcntl.LOCK_EX) -> bool:
     """Take the lock if it is free now; return whether it was taken. Raises OSError."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -79,14 +79,31 @@ def is_flock_held(path: Path) -> bool:
     return False
 
 
-def take_flock(descriptor: int, limit: float) -> bool:
-    """Take the lock. Wait at most ``limit`` seconds, for ever if negative; return whether it was taken.
+def wait_for_release(path: Path, limit: float) -> bool:
+    """Wait until no process holds the exclusive lock on the file ``path``, at most ``limit`` seconds.
 
-    Without the lock, also after an exception such as KeyboardInterrupt, the descriptor is closed: now, or by the
-    waiting thread when it gets the lock.
+    Return whether that is so. It waits in shared mode: another process that waits for the same release would take an
+    exclusive holder for the one that was to end, and send its signal here. Raises NotRegularFile, OSError.
     """
     try:
-        if try_flock(descriptor):
+        descriptor = untrusted_files.open_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    if not take_flock(descriptor, limit, fcntl.LOCK_SH):
+        return False
+    crash_points.point("lock", "released")
+    os.close(descriptor)
+    return True
+
+
+def take_flock(descriptor: int, limit: float, mode: int = fcntl.LOCK_EX) -> bool:
+    """Take the lock. Wait at most ``limit`` seconds, for ever if negative; return whether it was taken.
+
+    ``mode``: LOCK_EX or LOCK_SH. Without the lock, also after an exception such as KeyboardInterrupt, the descriptor is
+    closed: now, or by the waiting thread when it gets the lock.
+    """
+    try:
+        if try_flock(descriptor, mode):
             return True
     except BaseException:
         os.close(descriptor)
@@ -94,7 +111,7 @@ def take_flock(descriptor: int, limit: float) -> bool:
     if limit == 0:
         os.close(descriptor)
         return False
-    return _FlockThread(descriptor).wait_acquired(limit)
+    return _FlockThread(descriptor, mode).wait_acquired(limit)
 
 
 class _FlockThread:
@@ -103,8 +120,8 @@ class _FlockThread:
     A blocked flock(2) has no timeout; without a thread only a signal could end it, and the program needs its signals.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, mode: int) -> None:
+        self._descriptor, self._mode = descriptor, mode
         self._guard = threading.Lock()
         self._finished = threading.Event()
         self._acquired = self._given_up = False
@@ -128,7 +145,7 @@ class _FlockThread:
 
     def _wait_in_queue(self) -> None:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            fcntl.flock(self._descriptor, self._mode)
             acquired = True
         except OSError:
             acquired = False

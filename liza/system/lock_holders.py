@@ -19,10 +19,10 @@ def find_holders(path: Path) -> tuple[int, ...]:
     hold the lock. Of a living process these are its descendants: a supervisor closes the turn of its merger. Only if
     it has ended, all processes are searched.
     """
-    return _find_openers(path, frozenset({"READ", "WRITE"}))
+    return _find_by_mode(path, frozenset({"READ", "WRITE"}))
 
 
-def _find_openers(path: Path, modes: frozenset[str]) -> tuple[int, ...]:
+def _find_by_mode(path: Path, modes: frozenset[str]) -> tuple[int, ...]:
     try:
         wanted, table = path.stat(), (_PROC / "locks").read_text()
     except OSError:
@@ -30,10 +30,10 @@ def _find_openers(path: Path, modes: frozenset[str]) -> tuple[int, ...]:
     rows = [line.split() for line in table.splitlines()]
     rows = [row for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[3] in modes]
     takers = {int(row[4]) for row in rows if row[5].endswith(f":{wanted.st_ino}")}
-    holders = tuple(pid for pid in sorted(takers) if proc_stat.has_open(pid, wanted))
+    holders = tuple(pid for pid in sorted(takers) if proc_stat.holds_flock(pid, wanted, modes))
     if holders:
         return holders
-    return tuple(pid for pid in sorted(_find_heirs(takers)) if proc_stat.has_open(pid, wanted))
+    return tuple(pid for pid in sorted(_find_heirs(takers)) if proc_stat.holds_flock(pid, wanted, modes))
 
 
 def find_holder(path: Path) -> int | None:
@@ -44,7 +44,7 @@ def find_holder(path: Path) -> int | None:
     is believed, if the process is not init. None if it is not known.
     """
     if processes.has_proc():
-        pids = _find_openers(path, frozenset({"WRITE"}))
+        pids = _find_by_mode(path, frozenset({"WRITE"}))
         return next((pid for pid in pids if pid != os.getpid()), None)
     pid = last_holder_pid(path)
     return pid if pid is not None and pid > 1 and pid != os.getpid() else None

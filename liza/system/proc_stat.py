@@ -31,6 +31,31 @@ def is_ended(fields: list[bytes]) -> bool:
     return fields[0] in (b"Z", b"X")
 
 
+def holds_flock(pid: int, wanted: os.stat_result, modes: frozenset[str]) -> bool | None:
+    """Return whether a process has the file open through a descriptor that holds flock(2) on it, in one of the modes
+    READ and WRITE; None if that is hidden, or there is no such process.
+
+    A process that has only opened the file does not hold its lock.
+    """
+    directory = f"/proc/{pid}"
+    try:
+        names = os.listdir(f"{directory}/fd")  # noqa: PTH208 - pathlib is slow to import
+    except OSError:
+        return None
+    for name in names:
+        try:
+            if not os.path.samestat(os.stat(f"{directory}/fd/{name}"), wanted):  # noqa: PTH116
+                continue
+            with open(f"{directory}/fdinfo/{name}") as file:  # noqa: PTH123
+                rows = [line.split() for line in file if line.startswith("lock:")]
+        except OSError:
+            continue  # it was closed meanwhile
+        # lock: 1: FLOCK ADVISORY WRITE 4711 fe:00:2408450 0 EOF
+        if any(len(row) > 4 and row[2] == "FLOCK" and row[4] in modes for row in rows):
+            return True
+    return False
+
+
 def has_open(pid: int, wanted: os.stat_result) -> bool | None:
     """Return whether a process has this file open; None if that is hidden, or there is no such process.
 

@@ -34,8 +34,8 @@ from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.value_classes import Value
 from liza.system import crash_points, files, lock_holders, processes
-from liza.system.file_lock import Lock
-from liza.system.flock import is_flock_held
+from liza.system.file_lock import Lock, describe_holder
+from liza.system.flock import is_flock_held, wait_for_release
 
 SALVAGE_PREFIX = "refs/liza/salvage/"
 STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit
@@ -120,10 +120,7 @@ def _stop(crew: Crew, agent: str, *, now: bool) -> None:
     pid = lock_holders.find_holder(path)
     if pid is None:
         # It ended since the look at its lock, or that lock was another process's that looked as well.
-        with suppress(LockTimeout):
-            lock = Lock(path)
-            lock.acquire(timeout=LOCK_TIMEOUT)
-            lock.release()
+        if wait_for_release(path, LOCK_TIMEOUT):
             return
         pid = lock_holders.find_holder(path)
     if pid is None:
@@ -133,9 +130,9 @@ def _stop(crew: Crew, agent: str, *, now: bool) -> None:
         if now:
             # A different signal: two equal signals that are pending at once are delivered as one.
             os.kill(pid, signal.SIGINT)
-    lock = Lock(path)
-    lock.acquire(timeout=FORCED_STOP_TIMEOUT if now else STOP_TIMEOUT)
-    lock.release()
+    limit = FORCED_STOP_TIMEOUT if now else STOP_TIMEOUT
+    if not wait_for_release(path, limit):
+        raise LockTimeout(f"{path} was not free within {limit:g} s: {describe_holder(path)}", "liza status")
 
 
 def end_unsupervised_sessions(crew: Crew) -> list[str]:

@@ -96,6 +96,51 @@ def test_neither_a_process_that_checks_the_lock_nor_this_one_is_the_supervisor(t
         assert lock_holders.find_holder(path) is None
 
 
+OPEN = "import signal, sys; file = open(sys.argv[1]); print('open', flush=True); signal.pause()"
+PASS_ON = """
+import fcntl, subprocess, sys
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+heir = subprocess.Popen(["sleep", "60"], pass_fds=(file.fileno(),))
+print(heir.pid, flush=True)
+"""
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="only the kernel knows the holder for sure")
+def test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_one_inherited(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    path.touch()
+    with (
+        running(sys.executable, "-c", OPEN, str(path)) as check,
+        running(sys.executable, "-c", PASS_ON, str(path)) as end,
+    ):
+        assert check.stdout is not None
+        assert end.stdout is not None
+        assert check.stdout.readline() == "open\n"
+        heir = int(end.stdout.readline())
+        assert end.wait(9) == 0
+        assert lock_holders.find_holders(path) == (heir,)
+        assert lock_holders.find_holder(path) == heir
+        os.kill(heir, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="only the kernel knows the holder for sure")
+@pytest.mark.parametrize("name", ["supervisor-coder-1.lock", "server.lock"])
+def test_of_two_that_stop_the_same_process_none_takes_the_other_for_it(crew: Crew, name: str) -> None:  # noqa: F811
+    path = crew.paths.supervisor_lock("coder-1") if name.startswith("supervisor") else crew.paths.server_lock
+    words = [sys.executable, "-m", "liza", "down"]
+    environ = {**os.environ, "LIZA_FAULT": "lock.released:stop"}
+    with running(sys.executable, "-c", HOLD, str(path)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with subprocess.Popen(words, cwd=crew.paths.root, env=environ, start_new_session=True) as first:
+            # It is stopped at the moment at which it has waited for the lock.
+            assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1])
+            down(crew)
+            os.kill(first.pid, signal.SIGCONT)
+            assert first.wait(9) == 0
+
+
 def test_a_lock_file_that_somebody_made_large_is_read_in_part(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     path.write_text("123 4 liza-agent coder-1\n")

@@ -174,13 +174,13 @@ def test_only_the_heirs_of_a_living_process_are_asked_whether_they_hold_its_lock
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, asked = tmp_path / "turn.lock", list[int]()
-    has_open = proc_stat.has_open
+    holds_flock = proc_stat.holds_flock
 
-    def ask(pid: int, wanted: os.stat_result) -> bool | None:
+    def ask(pid: int, wanted: os.stat_result, modes: frozenset[str]) -> bool | None:
         asked.append(pid)
-        return has_open(pid, wanted)
+        return holds_flock(pid, wanted, modes)
 
-    monkeypatch.setattr(proc_stat, "has_open", ask)
+    monkeypatch.setattr(proc_stat, "holds_flock", ask)
     # The child of the one that took the lock has a child that inherits it.
     heir = ["sh", "-c", "echo held; read line; exit 0"]
     take = "import fcntl, os, subprocess, sys; fcntl.flock(file := os.open(sys.argv[1], 66), 2); "
@@ -342,8 +342,8 @@ def _end_check_at_its_first_refusal(monkeypatch: pytest.MonkeyPatch, lock: Path)
     check, take = lock.open(), flock.try_flock
     fcntl.flock(check, fcntl.LOCK_SH)
 
-    def take_and_end_check(descriptor: int) -> bool:
-        is_taken = take(descriptor)
+    def take_and_end_check(descriptor: int, mode: int) -> bool:
+        is_taken = take(descriptor, mode)
         if not is_taken:
             check.close()
         return is_taken

@@ -13,8 +13,8 @@ from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import asdict as fields_of
 from liza.system import files, lock_holders, processes, untrusted_files
-from liza.system.file_lock import Lock
-from liza.system.flock import is_flock_held
+from liza.system.file_lock import describe_holder
+from liza.system.flock import is_flock_held, wait_for_release
 
 PACKAGES: Final = ("starlette", "uvicorn", "httptools")
 """Packages of the server. All else works without them."""
@@ -100,28 +100,16 @@ def stop(crew: Crew) -> bool:
     """
     if not is_serving(crew):
         return False
-    lock = Lock(crew.paths.server_lock)
     pid = lock_holders.find_holder(crew.paths.server_lock)
     server = None if pid is None else processes.identify_process(pid)
     for number, limit in ((signal.SIGTERM, STOP_TIMEOUT), (signal.SIGKILL, KILL_TIMEOUT)):
         if pid is not None and is_serving(crew):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-        if _wait_free(lock, limit):
+        if wait_for_release(crew.paths.server_lock, limit):
             _wait_gone(server)
             return True
-    lock.acquire(timeout=0)
-    lock.release()
-    return True
-
-
-def _wait_free(lock: Lock, limit: float) -> bool:
-    try:
-        lock.acquire(timeout=limit)
-    except LockTimeout:
-        return False
-    lock.release()
-    return True
+    raise LockTimeout(f"the server does not end: {describe_holder(crew.paths.server_lock)}", "liza status")
 
 
 def _wait_gone(server: ProcessIdentity | None) -> None:
