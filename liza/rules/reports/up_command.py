@@ -33,7 +33,8 @@ def up_command_for(state: State, *agents: str) -> str:
 def _format_with_roles(state: State, agents: Collection[str], counted: Collection[str]) -> str:
     supervised = _supervised(state)
     roles = {_role(name) for name in (*supervised, *agents)} if supervised else set(ROLES)
-    return _format_for(state, {role: max(1, _highest_number(role, counted)) if role in roles else 0 for role in ROLES})
+    counts = {role: max(1, _highest_number(role, counted)) if role in roles else 0 for role in ROLES}
+    return _format_for(state, counts, counted)
 
 
 def _supervised(state: State) -> list[str]:
@@ -45,8 +46,14 @@ def restart_command_for(state: State, agents: Collection[str]) -> str:
     return _format_for(state, {role: _highest_number(role, agents) for role in ROLES})
 
 
-def _format_for(state: State, counts: Mapping[str, int]) -> str:
+def _format_for(state: State, counts: Mapping[str, int], counted: Iterable[str] = ()) -> str:
+    """Return the command for these counts. An agent in ``counted`` that never had a supervisor gets the program of the
+    last agent of its role: without ``--program`` it would run the default one."""
     chosen = {name: agent for name, agent in state.agents.items() if agent.program and _is_among(name, counts)}
+    for name in counted:
+        last = max((other for other in _supervised(state) if _role(other) == _role(name)), key=_number, default=None)
+        if _role(name) in counts and name not in chosen and last is not None:
+            chosen[name] = state.agents[last]
     programs = {name: agent.program for name, agent in chosen.items() if agent.program}
     # `--tmux` is an option of all agents: with it, each program still runs, and each session can be attached to.
     has_terminal = any(agent.tmux for agent in chosen.values())
