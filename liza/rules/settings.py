@@ -117,12 +117,12 @@ def _format_value(key: str, value: Any) -> str:
 
 
 def _shown(key: str, value: Any) -> Any:
-    """Return the value without addresses of notices: a URL may be a credential."""
+    """Return the value without the addresses and the command of notices: both may contain a credential."""
     if key != "notify":
         return value
-    from liza.rules.notices.target_names import hide_addresses  # needed only for this setting
+    from liza.rules.notices.target_names import hide_credentials  # needed only for this setting
 
-    return hide_addresses(value)
+    return hide_credentials(value)
 
 
 def unknown_keys(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -95,12 +95,15 @@ def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm
     crew: Crew, receiver: Receiver
 ) -> None:
     text = crew.paths.state.read_text()
-    planted = f'config:\n  notify: {{exec: "touch {crew.notes}/planted", targets: [{receiver.url}]}}\n'
+    planted = f'config:\n  notify: {{exec: "touch {crew.notes}/planted hidden", targets: [{receiver.url}]}}\n'
     assert "\nconfig:\n" in text
     crew.paths.state.write_text(text.replace("config:\n", planted, 1))
     kinds = {row["kind"]: row for row in crew.json("status")["alerts"]}
     assert "unconfirmed_setting" in kinds
     assert "hidden" not in str(kinds)
+    assert "hidden" not in crew.run("doctor").stdout
+    assert "liza config get notify" in kinds["unconfirmed_setting"]["message"]
+    assert "planted hidden" in crew.run("config", "get", "notify").stderr
     assert "neither --notify, --exec nor config.notify" in crew.liza("watch", "--try", code=2)
     assert not (crew.notes / "planted").exists()
 

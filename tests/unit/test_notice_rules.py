@@ -15,7 +15,7 @@ from liza.rules.model import Config, NotifySettings
 from liza.rules.notices import notice_rules as rules
 from liza.rules.notices.notice_rules import NoticeRecord
 from liza.rules.notices.quiet_hours import parse_quiet_hours
-from liza.rules.notices.target_names import board_problems, hide_addresses, target_label, target_problem
+from liza.rules.notices.target_names import CUT_COMMAND, board_problems, hide_credentials, target_label, target_problem
 from liza.rules.settings import UnconfirmedSetting
 from tests.unit.boards import board
 
@@ -193,7 +193,8 @@ def test_a_target_is_shown_without_its_address(target: str, label: str, is_targe
 
 
 def test_the_board_has_no_address_and_what_is_shown_of_one_is_its_scheme() -> None:
-    secret = NotifySettings(targets=("slack://TokenA/TokenB", "desktop", "TokenC"), quiet="late")
+    targets = ("slack://TokenA/TokenB", "desktop", "TokenC")
+    secret = NotifySettings(targets=targets, quiet="late", exec="curl -u me:TokenD x.example")
     problems = [str(problem) for problem in invariants.check_board(board(config=Config(notify=secret)))]
     assert len(problems) == 3
     assert not any("Token" in problem for problem in problems)
@@ -317,8 +318,10 @@ def test_the_board_names_what_it_must_not_have() -> None:
         ("https://…", "a URL, which the history of the board would keep"),
         ("…", "env: needs the name of an environment variable"),
     ]
-    assert hide_addresses({"targets": ["https://x/y", "desktop"], "exec": "e"}) == {
+    assert hide_credentials({"targets": ["https://x/y", "desktop"], "exec": "e", "quiet": None}) == {
         "targets": ["https://…", "desktop"],
-        "exec": "e",
+        "exec": CUT_COMMAND,
+        "quiet": None,
     }
-    assert [hide_addresses(odd) for odd in (None, {"targets": "x"}, {})] == [None, {"targets": "x"}, {}]
+    odd_values = (None, {"targets": "x"}, {}, {"exec": None})
+    assert [hide_credentials(odd) for odd in odd_values] == list(odd_values)

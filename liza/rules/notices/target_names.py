@@ -8,6 +8,8 @@ from typing import Any, Final
 
 DESKTOP: Final = "desktop"
 EXEC_LABEL: Final = "exec"
+CUT_COMMAND: Final = "[cut: liza config get notify]"
+"""Shown instead of a command, which may contain a credential. It names the command that prints it."""
 VARIABLE_PREFIX, FILE_PREFIX = "env:", "file:"
 
 
@@ -47,8 +49,13 @@ def target_label(target: str) -> str:
     return target if target_problem(target) is None else "…"
 
 
-def hide_addresses(settings: Any) -> Any:
-    """Return ``config.notify`` as JSON values with labels instead of targets."""
-    if not isinstance(settings, Mapping) or not isinstance(settings.get("targets"), list | tuple):
+def hide_credentials(settings: Any) -> Any:
+    """Return ``config.notify`` as JSON values with labels instead of targets, and without its command."""
+    if not isinstance(settings, Mapping):
         return settings
-    return {**settings, "targets": [target_label(str(target)) for target in settings["targets"]]}
+    shown = dict(settings)
+    if isinstance(settings.get("targets"), list | tuple):
+        shown["targets"] = [target_label(str(target)) for target in settings["targets"]]
+    if settings.get("exec"):
+        shown["exec"] = CUT_COMMAND
+    return shown
