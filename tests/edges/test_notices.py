@@ -255,6 +255,13 @@ def test_a_target_that_cannot_be_used_is_refused_at_the_start(text: str, error: 
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(("scheme", "other"), [("http", "json"), ("https", "jsons")])
+def test_a_plain_web_address_is_refused_with_the_scheme_to_write_instead(scheme: str, other: str) -> None:
+    with pytest.raises(Missing, match=f"write {other}:// instead of {scheme}://") as refused:
+        deliveries.check_target(NoticeTarget(f"{scheme}://127.0.0.1/hidden-word"), ChildRunner(), Limits())
+    assert "hidden-word" not in str(refused.value)
+
+
 def test_a_url_that_apprise_does_not_accept_is_refused_without_showing_it() -> None:
     with pytest.raises(Missing, match="carrier-pigeon://…: apprise does not accept this URL") as refused:
         deliveries.check_target(NoticeTarget("carrier-pigeon://hidden-word"), ChildRunner(), Limits())

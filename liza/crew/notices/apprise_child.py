@@ -15,6 +15,7 @@ import signal
 import sys
 from typing import Any
 
+_JSON_SCHEMES = {"http": "json", "https": "jsons"}
 LIFETIME = 60
 """Seconds after which the process ends by SIGALRM, if the process that started it was killed."""
 
@@ -41,7 +42,7 @@ def main() -> int:
     logger.setLevel(logging.WARNING)
     service = apprise.Apprise()
     if not service.add(request["url"]):
-        return _fail("apprise does not accept this URL")
+        return _fail(f"apprise does not accept this URL{_suggest_scheme(request['url'])}")
     if "body" not in request:
         return 0
     try:
@@ -50,6 +51,13 @@ def main() -> int:
     except (OSError, TypeError, ValueError) as error:
         return _fail(f"the service failed: {type(error).__name__}")
     return _fail(f"the service answered HTTP {handler.status}" if handler.status else "the service gave no answer")
+
+
+def _suggest_scheme(url: str) -> str:
+    """Return what to write instead of a plain web address, which apprise knows for few services; else empty."""
+    scheme = url.partition("://")[0].lower()
+    other = _JSON_SCHEMES.get(scheme)
+    return "" if other is None else f"; to send JSON by POST, write {other}:// instead of {scheme}://"
 
 
 def _fail(reason: str) -> int:
