@@ -187,3 +187,17 @@ def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:
     crew.liza("run", "tidy", cwd=slot)
     assert not (slot / "AGENTS.md").exists()
     assert (crew.task("t1").iteration, crew.task("t1").run) == (1, "coder-1.1")
+
+
+def test_a_script_of_a_relative_path_is_found_in_the_directory_of_the_person(crew: Crew) -> None:
+    directory = crew.root / "tools"
+    directory.mkdir()
+    script = directory / "agent.sh"
+    script.write_text('#!/bin/sh\necho "$@" > "$NOTES/args"\n')
+    script.chmod(0o755)
+    crew.liza("run", "script:./agent.sh", "--", "one", cwd=directory, NOTES=str(crew.notes))
+    assert seen(crew, "args") == "one\n"
+    refused = crew.liza("run", "script:./agent.sh", code=5)
+    assert f"'{crew.root}/agent.sh' is missing" in refused
+    assert "liza run script:./agent.sh" in refused
+    assert "liza up" not in refused

@@ -328,6 +328,9 @@ def test_a_script_is_given_its_command_and_runs_from_the_root(project: Project) 
     assert (row.name, row.command, row.args) == ("script", str(project.root / "agent.sh"), ("--flag", "two words"))
     assert table.resolve("script:python3 x.py").command == "python3"
     assert table.resolve("script:/abs/agent").command == "/abs/agent"
+    here = project.root / "sub"
+    assert table.resolve("script:./agent.sh", directory=here).command == str(here / "agent.sh")
+    assert table.resolve("claude", directory=here) == table.resolve("claude")
 
 
 def test_a_script_with_a_command_in_the_persons_file_can_be_named_alone_and_given_another(project: Project) -> None:
@@ -634,6 +637,23 @@ def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_n
         "no-such-command": ("not a command on PATH", "liza"),
         "plain": ("not a command on PATH; ./plain exists, but is not on PATH", "liza"),
     }
+
+
+def test_the_hints_about_a_command_name_what_was_typed_before_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.root)
+    (project.root / "plain").write_text("")
+    table = project.load()
+    hints = {}
+    for name in ("./nothing", "plain"):
+        with pytest.raises(Missing) as caught:
+            preset_table.require_executable(table.resolve(f"script:{name}"), typed="liza run")
+        hints[name] = caught.value.hint
+    with pytest.raises(UsageError) as unclosed:
+        table.resolve("script:'./agent.sh", "liza run")
+    assert hints == {"./nothing": "liza run script:./agent.sh", "plain": "liza run script:./plain"}
+    assert unclosed.value.hint == "liza run 'script:./agent.sh --flag'"
 
 
 def test_what_show_prints_of_a_row_can_be_put_into_a_table_as_it_is(project: Project) -> None:

@@ -20,6 +20,8 @@ from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
 
 TIER_VARIABLE = "LIZA_AGENT_TIER"
+UP_PROGRAM = "liza up --program"
+"""The command before the name of a program, in hints."""
 
 
 class Presets(Value):
@@ -34,12 +36,13 @@ class Presets(Value):
     untrusted_names: frozenset[str] = frozenset()
     """Names of rows that only an untrusted file defines."""
 
-    def resolve(self, spec: str, typed: str = "liza up --program") -> Preset:
+    def resolve(self, spec: str, typed: str = UP_PROGRAM, directory: Path | None = None) -> Preset:
         """Return the program of ``NAME``, of ``NAME:acp`` or ``NAME:headless``, or of ``NAME:COMMAND ARGS``.
 
         The last form is for a program whose command a person gives.
 
-        ``typed`` is the command before it, for a hint. Raises UsageError.
+        ``typed`` is the command before it, for a hint. ``directory``: a relative path in COMMAND starts there; default:
+        the repository. Raises UsageError.
         """
         name, colon, rest = spec.strip().partition(":")
         row = self.rows.get(name)
@@ -50,10 +53,10 @@ class Presets(Value):
             return _select_transport(row, Transport(rest.strip()))
         if colon and not open_row:
             raise UsageError(f"{name!r} has its own command; {rest!r} cannot replace it", "liza programs list")
-        words = _split_command(spec, rest) if colon else [row.command, *row.args]
+        words = _split_command(spec, rest, typed) if colon else [row.command, *row.args]
         if not words[0]:
             raise UsageError(f"{name!r} needs a command", f"{typed} {name}:./agent.sh")
-        command = _absolute(words[0], self.root)
+        command = _absolute(words[0], directory if colon and directory is not None else self.root)
         return msgspec.structs.replace(row, command=command, args=tuple(words[1:]))
 
     def _unknown(self, spec: str, name: str, typed: str) -> UsageError:
@@ -162,22 +165,22 @@ def find_executable(preset: Preset, path: str | None = None) -> Path | None:
     return Path(executable) if executable else None
 
 
-def require_executable(preset: Preset, path: str | None = None) -> Path:
-    """As ``find_executable``. Raises ProgramMissing with a hint."""
+def require_executable(preset: Preset, path: str | None = None, typed: str = UP_PROGRAM) -> Path:
+    """As ``find_executable``. Raises ProgramMissing with a hint; ``typed`` is the command before a program's name."""
     executable = find_executable(preset, path)
     if executable is None:
-        own = "liza up --program script:./agent.sh"
-        hint = f"{preset.install}, or: {own}" if preset.install else _suggest_fix(preset.command) or own
+        own = f"{typed} script:./agent.sh"
+        hint = f"{preset.install}, or: {own}" if preset.install else _suggest_fix(preset.command, typed) or own
         raise ProgramMissing(f"{preset.name}: {describe_missing(preset)}", hint)
     return executable
 
 
-def _suggest_fix(command: str) -> str | None:
+def _suggest_fix(command: str, typed: str) -> str | None:
     """Return a command that makes an existing file runnable, or uses it."""
     if not Path(command).is_file():
         return None
     if "/" not in command:
-        return f"liza up --program {shlex.quote(f'script:./{command}')}"
+        return f"{typed} {shlex.quote(f'script:./{command}')}"
     return f"chmod +x {shlex.quote(command)}"
 
 
@@ -220,15 +223,15 @@ def _select_transport(row: Preset, via: Transport) -> Preset:
     return msgspec.structs.replace(row, via=via)
 
 
-def _split_command(spec: str, command: str) -> list[str]:
+def _split_command(spec: str, command: str, typed: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UsageError(f"{spec!r}: {error}", "liza up --program 'script:./agent.sh --flag'") from error
+        raise UsageError(f"{spec!r}: {error}", f"{typed} 'script:./agent.sh --flag'") from error
     return words or [""]
 
 
 def _absolute(command: str, root: Path) -> str:
-    """Resolve a path from the project's root, because a session runs elsewhere; a bare name is left to PATH."""
+    """Make a path absolute, because a session runs elsewhere; a bare name is left to PATH."""
     command = str(Path(command).expanduser()) if command.startswith("~") else command
     return str(root / command) if "/" in command else command

@@ -44,7 +44,7 @@ def run_program(crew: Crew, request: RunRequest, notify: Callable[[str], None]) 
     """
     require_person(crew, planner=False)
     preset = _resolve(crew, request)
-    preset_table.require_executable(preset)
+    preset_table.require_executable(preset, typed=_TYPED)
     slots = crew.paths.slots.resolve()
     run = _run_in_slot if request.cwd.resolve().is_relative_to(slots) else _run_in_checkout
     with files.convert_os_errors():
@@ -52,7 +52,7 @@ def run_program(crew: Crew, request: RunRequest, notify: Callable[[str], None]) 
 
 
 def _resolve(crew: Crew, request: RunRequest) -> Preset:
-    preset = preset_table.load_presets(crew.paths).resolve(request.program, _TYPED)
+    preset = preset_table.load_presets(crew.paths).resolve(request.program, _TYPED, request.cwd)
     if preset.via is Transport.ACP:
         name = preset.name
         raise UsageError(f"{request.program} has no terminal: it is driven over ACP", f"{_TYPED} {name}")
