@@ -16,7 +16,7 @@ from liza.programs.session import session_process
 from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import Refused, UsageError
 from liza.rules.model import State, Status
-from liza.rules.paths import branch_of, is_person
+from liza.rules.paths import branch_of, check_task_id, is_person
 from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.tasks import backlog, claims, reviews
@@ -53,6 +53,15 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     missing = {task_id: parts for task_id in ids if (parts := _missing_parts(tx.state, task_id, specs)) is not None}
     step = _next_for_draft(crew, by, tx.state, next(iter(missing)), specs) if missing else _next_after_add(crew, by)
     return make_result(tx.before, tx.state, ids[0], step, tasks=ids, drafts=list(missing), missing=missing)
+
+
+def check_new_id(crew: Crew, task_id: str) -> None:
+    """Raise UsageError or Refused if no task can be added with this id. ``add`` checks it again, under the lock."""
+    check_task_id(task_id)
+    state = crew.board.read()
+    archived = archived_tasks.find_outcomes(crew, state, [task_id])
+    backlog.refuse_taken_id(task_id, {task.id for task in state.tasks}, archived)
+    _refuse_taken_branches(crew, [TaskFields(task_id)])
 
 
 def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:

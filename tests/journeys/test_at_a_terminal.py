@@ -17,8 +17,8 @@ from tests.journeys.test_up_and_down import AT_A_TERMINAL
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def at_a_terminal(crew: Crew, *words: str, typed: str = "", **env: str) -> str:
-    """What ``liza`` showed at a pseudo-terminal."""
+def at_a_terminal(crew: Crew, *words: str, typed: str = "", code: int = 0, **env: str) -> str:
+    """What ``liza`` showed at a pseudo-terminal. ``code``: its exit status."""
     done = subprocess.run(
         [sys.executable, "-c", AT_A_TERMINAL, str(BIN / "liza"), *words],
         cwd=crew.root,
@@ -27,7 +27,7 @@ def at_a_terminal(crew: Crew, *words: str, typed: str = "", **env: str) -> str:
         capture_output=True,
         timeout=60,
     )
-    assert done.returncode == 0, done
+    assert done.returncode == code, done
     return done.stdout.decode().replace("\r\n", "\n")
 
 
@@ -82,6 +82,22 @@ def test_task_add_asks_a_person_at_a_terminal_for_what_is_missing_and_nothing_el
     assert crew.status("d") == "DRAFT"
     assert "--id is missing" in crew.liza("task", "add", code=2)
     assert "Enter leaves" not in at_a_terminal(crew, "task", "add", "--id", "e", "--draft")
+
+
+@pytest.mark.campaign
+def test_task_add_refuses_an_id_that_cannot_be_used_before_it_asks_for_the_rest(crew: Crew) -> None:
+    crew.add("a")
+    crew.git("branch", "task/mine")
+    for words, typed, code, message in (
+        (("--id", "a"), "", 1, "there is a task a already"),
+        ((), "a\n", 1, "there is a task a already"),
+        ((), "mine\n", 1, "there is a branch task/mine already"),
+        ((), "a b\n", 2, "a b"),
+        ((), "\n", 2, "--id is missing"),
+    ):
+        shown = at_a_terminal(crew, "task", "add", *words, typed=typed, code=code)
+        assert message in shown
+        assert "what is to be done" not in shown
 
 
 @pytest.mark.campaign

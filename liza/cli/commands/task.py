@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -137,12 +138,16 @@ def add(
             task_id or "", desc, done, scope, spec, priority, names, most, epic, target, draft, review, discovery
         )
         if not as_json and not draft and _is_person_at_terminal():
-            find_crew()  # Without a crew, the answers would be lost.
-            fields = _ask_missing(fields)
-        if not fields.id:
-            raise UsageError("--id is missing", "liza task add --help")
+            crew = find_crew()  # Without a crew, the answers would be lost.
+            fields = _ask_missing(fields, lambda new_id: verbs.check_new_id(crew, new_id))
+        elif not fields.id:
+            raise _no_id_error()
         tasks = (fields,)
     printing.print_result(verbs.add(find_crew(), tasks), as_json)
+
+
+def _no_id_error() -> UsageError:
+    return UsageError("--id is missing", "liza task add --help")
 
 
 _QUESTIONS = (
@@ -159,13 +164,24 @@ def _is_person_at_terminal() -> bool:
     return not os.environ.get("LIZA_RUN") and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _ask_missing(fields: TaskFields) -> TaskFields:
-    """Return the fields with the answers to what was not given. An empty answer leaves a field out."""
+def _ask_missing(fields: TaskFields, check_id: Callable[[str], None]) -> TaskFields:
+    """Return the fields with the answers to what was not given. An empty answer leaves a field out.
+
+    ``check_id`` raises an error for an id that cannot be used, before the next question: the answers would be lost.
+    """
+    if fields.id:
+        check_id(fields.id)
     missing = [(name, question) for name, question in _QUESTIONS if not getattr(fields, name)]
     if missing:
         printing.print_text("Enter leaves an answer out; without all of them, the task becomes a draft.")
-    answers = {name: typer.prompt(f"  {question}", default="", show_default=False) for name, question in missing}
-    return replace(fields, **{name: text.strip() for name, text in answers.items() if text.strip()})
+    answers: dict[str, Any] = {}
+    for name, question in missing:
+        answers[name] = typer.prompt(f"  {question}", default="", show_default=False).strip()
+        if name == "id":
+            if not answers[name]:
+                raise _no_id_error()
+            check_id(answers[name])
+    return replace(fields, **{name: text for name, text in answers.items() if text})
 
 
 @declare_command(app, "edit", "liza task edit invoice-pdf --depends invoice-model --priority 1")

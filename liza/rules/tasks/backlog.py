@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from liza.rules.errors import Refused, UsageError
@@ -111,10 +111,7 @@ def add(state: State, wanted: Sequence[TaskFields], context: RequestContext) -> 
     ids = {task.id for task in tasks}
     for fields in wanted:
         _refuse_numbers(fields)
-        if fields.id in ids:
-            raise Refused(f"there is a task {fields.id} already", f"liza task show {fields.id}")
-        if fields.id in context.archived:
-            raise Refused(f"the id {fields.id} belongs to a task in the archive", f"liza task show {fields.id}")
+        refuse_taken_id(fields.id, ids, context.archived)
         ids.add(fields.id)
         tasks.append(_new(state, fields, context))
     grown = with_outcomes(_reopen_goal(replace(state, tasks=tuple(tasks))), context.archived)
@@ -126,6 +123,14 @@ def add(state: State, wanted: Sequence[TaskFields], context: RequestContext) -> 
     for fields in wanted:
         _refuse_bad_dependencies(grown, fields.id, fields.depends_on or ())
     return _convert_discoveries(grown, wanted)
+
+
+def refuse_taken_id(task_id: str, ids: Collection[str], archived: Collection[str]) -> None:
+    """Raise Refused if a task on the board or in the archive has this id."""
+    if task_id in ids:
+        raise Refused(f"there is a task {task_id} already", f"liza task show {task_id}")
+    if task_id in archived:
+        raise Refused(f"the id {task_id} belongs to a task in the archive", f"liza task show {task_id}")
 
 
 def _convert_discoveries(state: State, wanted: Sequence[TaskFields]) -> State:
