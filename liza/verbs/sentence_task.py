@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Sequence
+
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
+from liza.rules.errors import Refused
 from liza.rules.model import Status
 from liza.rules.paths import branch_of
 from liza.rules.reports import sentence_text
@@ -31,6 +36,21 @@ def add_sentence_task(crew: Crew, text: str) -> Result:
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, sentence_text.compose_sentence_spec(sentence).encode(), 0o644)
     return add(crew, (sentence_text.sentence_fields(task_id, sentence),))
+
+
+def refuse_new_copies(crew: Crew, names: Sequence[str]) -> None:
+    """Raise Refused if a crew that exists does not copy these files yet. Its hint keeps the files that it copies.
+
+    A command that is repeated names the same files again, and goes on.
+    """
+    copied = crew.board.read().config.sandbox_copy
+    new = [name for name in dict.fromkeys(names) if name not in copied]
+    if new:
+        wanted = json.dumps([*copied, *new], ensure_ascii=False)
+        raise Refused(
+            f"{crew.paths.root} has a crew already, which does not copy {', '.join(new)}: --copy is for a new crew",
+            shlex.join(["liza", "config", "set", "sandbox_copy", wanted]),
+        )
 
 
 class _TakenIds:

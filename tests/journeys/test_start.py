@@ -15,6 +15,7 @@ from tests.journeys.crews import APPROVE, WORK, begun
 AGENT = f"""\
 case "$LIZA_RUN" in
 coder-*)
+cp .env "$NOTES/copied" || true
 {WORK};;
 *)
 liza ready > "$NOTES/review"
@@ -33,8 +34,17 @@ def test_one_sentence_becomes_a_merged_commit_and_the_reviewer_is_told_where_it_
         assert "unknown program 'clade'" in refused
         assert "baseline" not in refused
         assert not crew.paths.liza.exists()
-        shown = crew.liza("start", "Show the due date", "--program", program)
+        (crew.root / ".git/info/exclude").write_text(".env*\n")
+        (crew.root / ".env").write_text("KEY=1\n")
+        shown = crew.liza("start", "Show the due date", "--copy", ".env", "--program", program)
         assert crew.status("show-the-due-date") == "MERGED"
+        assert crew.state().config.sandbox_copy == (".env",)
+        assert (crew.notes / "copied").read_text() == "KEY=1\n"
+        copies = ("--copy", ".env", "--copy", ".env.test")
+        refused = crew.liza("start", "Show the tax", *copies, "--program", program, code=1)
+        assert "has a crew already, which does not copy .env.test" in refused
+        assert """liza config set sandbox_copy '[".env", ".env.test"]'""" in refused
+        assert crew.state().task("show-the-tax") is None
         assert "show-the-due-date merged" in shown
         assert "comes from one sentence of a person" in (crew.notes / "review").read_text()
         assert (crew.paths.specs / "show-the-due-date.md").is_file()

@@ -303,6 +303,10 @@ def start(
         bool,
         typer.Option("--yes", "-y", help="Without a crew: let the program skip its permission prompts, unasked."),
     ] = False,
+    copy: Annotated[
+        list[str] | None,
+        typer.Option("--copy", metavar="FILE", help="Without a crew: as in `liza init`; repeatable."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Do one task from one sentence: `liza init` if there is no crew, add the task, then one coder and one reviewer.
@@ -318,16 +322,23 @@ def start(
     from liza.up import start as crews
     from liza.verbs.init import InitOptions
     from liza.verbs.init import init as init_crew
-    from liza.verbs.sentence_task import add_sentence_task
+    from liza.verbs.sentence_task import add_sentence_task, refuse_new_copies
 
     sentence = check_sentence(sentence)
     default_program, programs = crews.parse_programs(program or [])
     crew = find_crew_or_none()
     if crew is None:
-        new_crew = InitOptions(goal=sentence, permissions="bypass" if yes else None, program=default_program)
+        new_crew = InitOptions(
+            goal=sentence,
+            permissions="bypass" if yes else None,
+            program=default_program,
+            copied_files=tuple(copy or ()),
+        )
         say = _print_nothing if as_json else _print_fact
         init_crew(Path.cwd(), new_crew, say, _permissions_question(as_json))
         crew = find_crew()
+    else:
+        refuse_new_copies(crew, copy or ())
     options = crews.UpOptions(planners=0, program=default_program, programs=programs, terminal=terminal)
     require_person(crew, planner=False)
     crews.check_programs(crew, options)  # First: a mistyped program must leave no task.
