@@ -21,8 +21,9 @@ from liza.crew.merging import logged_alarms
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, NotRegularFile, WriteFailed
 from liza.rules.governance.open_trips import is_worth_a_check
-from liza.rules.model import State
+from liza.rules.model import State, Task
 from liza.rules.paths import Paths
+from liza.rules.tasks.unclaimable import failed_by_every_coder
 from liza.rules.value_classes import Value
 from liza.system import untrusted_files
 from liza.system.files import BOARD_MODE, replace_unsynced
@@ -34,6 +35,11 @@ MIN_INTERVAL = 1.0
 """Seconds between two checks: a crew of quick agents makes many revisions in a second."""
 STAMP_INTERVAL = 5.0
 """Seconds after which the repository is looked at again without an event: some of its files are not watched."""
+
+
+NEWCOMER_LIMIT = 3.0
+"""Seconds for which a task must wait for another coder before that is reported: `liza up` may just start that
+coder."""
 
 
 class AlarmCheck(msgspec.Struct, frozen=True):
@@ -48,6 +54,10 @@ class AlarmCheck(msgspec.Struct, frozen=True):
     looked_at: float
     found_at: float
     breaker: str = ""
+
+
+_NO_REVISION = -1
+"""Revision of a check that is to be made again."""
 
 
 class AlarmNews(Value):
@@ -97,10 +107,11 @@ def _check_locked(crew: Crew, state: State, changed_at: float) -> AlarmNews:
         return AlarmNews()
     released = draft_specs.release_drafts(crew)
     judged, failure = _check_breaker(crew, state, "" if last is None else last.breaker)
-    news = AlarmNews(released, log_new_alarms(crew, crew.board.read(), failure))
+    alarms = log_new_alarms(crew, crew.board.read(), failure)
+    is_held = bool(_find_early_tasks(crew, state))
     # Last: if this supervisor is killed before, the next one checks again.
-    _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, now, judged))
-    return news
+    _write_check(crew.paths, AlarmCheck(_NO_REVISION if is_held else state.revision, stamp, now, now, judged))
+    return AlarmNews(released, alarms, MIN_INTERVAL if is_held else None)
 
 
 def _check_breaker(crew: Crew, state: State, last: str) -> tuple[str, tuple[Alarm, ...]]:
@@ -123,7 +134,26 @@ def log_new_alarms(crew: Crew, state: State, more: tuple[Alarm, ...] = ()) -> tu
     of the log, and has read ``state`` since. ``more``: alarms that a search does not find.
     """
     alarms = (*more, *find_alarms(crew, state, crew.gather_evidence(state)))
-    return logged_alarms.log_searched(crew, (alarm for alarm in alarms if alarm.kind != SELF_LOGGED_KIND))
+    early = {(AlarmKind.NEEDS_ANOTHER_CODER, task) for task in _find_early_tasks(crew, state)}
+    return logged_alarms.log_searched(crew, (alarm for alarm in alarms if alarm.kind != SELF_LOGGED_KIND), early)
+
+
+def _find_early_tasks(crew: Crew, state: State) -> list[str]:
+    """Return the tasks that wait for another coder, and whose last event or a supervisor's start is very recent."""
+    tasks = [task for task in state.tasks if failed_by_every_coder(state, task)]
+    if not tasks:
+        return []
+    now, starts = crew.clock.now().timestamp(), []
+    for agent in state.agents:
+        with suppress(OSError):
+            # A supervisor writes its lock file when it starts.
+            starts.append(crew.paths.supervisor_lock(agent).stat().st_mtime)
+
+    def is_early(task: Task) -> bool:
+        times = [*starts, *(event.time.timestamp() for event in task.history[-1:])]
+        return any(0 <= now - time < NEWCOMER_LIMIT for time in times)
+
+    return [task.id for task in tasks if is_early(task)]
 
 
 def _read_check(paths: Paths) -> AlarmCheck | None:

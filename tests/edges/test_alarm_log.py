@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -11,10 +12,14 @@ from liza.crew.crew import Crew
 from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.model import Agent
 from liza.rules.paths import Paths
+from liza.rules.tasks.backlog import TaskFields
+from liza.rules.value_classes import replace
 from liza.supervisor import alarm_log
 from liza.supervisor.alarm_log import check_alarms
 from liza.system.file_lock import Lock
 from liza.verbs.init import InitOptions, init
+from liza.verbs.status import status
+from liza.verbs.task import add
 from tests.campaign import forks
 from tests.conftest import FakeClock, git
 
@@ -66,6 +71,56 @@ def test_alarms_are_searched_once_for_a_burst_of_revisions_whatever_the_number_o
     for _ in range(5):
         _check(crew)
     assert searched == [1, 3]
+
+
+def _register(crew: Crew, *agents: str) -> None:
+    with crew.change("human:ann", "note") as tx:
+        for agent in agents:
+            tx.state = tx.state.with_agent(agent, Agent(role="coder", status="OFFLINE", program="codex"))
+
+
+def _fail_task(crew: Crew) -> None:
+    """Add a task that coder-1, the only coder on the board, has failed."""
+    _register(crew, "coder-1")
+    fields = TaskFields("t1", "Write", "it is there", "t1.txt", "README.md")
+    add(crew, (fields,))
+    with crew.change("human:ann", "note") as tx:
+        task = tx.state.task("t1")
+        assert task is not None
+        tx.state = tx.state.with_task(replace(task, failed_by=("coder-1",)))
+
+
+def test_a_task_waits_for_another_coder_a_while_before_that_is_reported_and_is_reported_once(
+    crew: Crew, clock: FakeClock
+) -> None:
+    _fail_task(crew)
+    assert AlarmKind.NEEDS_ANOTHER_CODER in {row["kind"] for row in status(crew)["alerts"]}
+    assert _check(crew) == []
+    for _ in range(3):
+        assert check_alarms(crew, crew.board.read(), NEVER).next_check == alarm_log.MIN_INTERVAL
+        clock.advance(alarm_log.MIN_INTERVAL)
+    assert _check(crew) == [AlarmKind.NEEDS_ANOTHER_CODER]
+    # A supervisor that starts later holds nothing back that was reported.
+    lock = crew.paths.supervisor_lock("coder-1")
+    lock.parent.mkdir(exist_ok=True)
+    lock.touch()
+    os.utime(lock, (clock.now().timestamp(),) * 2)
+    for _ in range(5):
+        clock.advance(alarm_log.MIN_INTERVAL)
+        assert _check(crew, changed_at=clock.monotonic()) == []
+
+
+def test_a_crew_that_starts_reports_no_lack_of_a_coder_that_starts_with_it(crew: Crew, clock: FakeClock) -> None:
+    _fail_task(crew)
+    clock.advance(60)
+    lock = crew.paths.supervisor_lock("coder-1")
+    lock.parent.mkdir(exist_ok=True)
+    lock.touch()
+    os.utime(lock, (clock.now().timestamp(),) * 2)
+    assert _check(crew) == []
+    _register(crew, "coder-2")
+    clock.advance(60)
+    assert _check(crew) == []
 
 
 def test_a_change_of_the_repository_is_an_alarm_at_once_for_the_supervisor_that_was_told_of_it(

@@ -7,7 +7,7 @@ next search then reports it to the person, and does not log it again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -28,14 +28,16 @@ AlarmKeys = list[tuple[str, str]]
 LOCK_TIMEOUT = 2.0  # seconds: a search for alarms takes less; a merger must not wait for a frozen supervisor
 
 
-def log_searched(crew: Crew, alarms: Iterable[Alarm]) -> tuple[Alarm, ...]:
-    """Log and return those of all present alarms that no search has returned yet.
+def log_searched(crew: Crew, alarms: Iterable[Alarm], held: Collection[tuple[str, str]] = ()) -> tuple[Alarm, ...]:
+    """Log and return those of all present alarms that no search has returned yet. ``held``: new ones that a later
+    search is to log.
 
     The caller holds ``alerts_lock``, and has read the board since it took the lock.
     """
     path, early_path = crew.paths.tx / "alerts", crew.paths.tx / "early-alerts"
     reported, early = _read_keys(path), _read_keys(early_path)
-    present = {(alarm.kind, alarm.about): alarm for alarm in alarms}
+    by_key = {(alarm.kind, alarm.about): alarm for alarm in alarms}
+    present = {key: alarm for key, alarm in by_key.items() if key in reported or key not in held}
     new = {key: alarm for key, alarm in present.items() if key not in reported}
     _append(crew, [alarm for key, alarm in new.items() if key not in early])
     if set(present) != reported:
