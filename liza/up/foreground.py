@@ -22,6 +22,7 @@ from liza.crew.serving import api_server
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.rules.errors import LizaError
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State, SupervisorExit
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
@@ -40,6 +41,8 @@ from liza.up.waiting_lines import WaitingLines
 from liza.verbs.down import end_unsupervised_sessions, is_under_way
 
 PrintLine = Callable[[str, str], None]
+MERGE_LINE_LIMIT: Final = 2.0
+"""Seconds to wait for the line about a merge; its supervisor may have been killed after the merge."""
 KILLED_STATUS: Final = 130
 """Exit status after the third Ctrl+C."""
 LAST_OUTPUT_LIMIT: Final = 2.0
@@ -77,13 +80,15 @@ def _stay(
     up_events: queue.SimpleQueue[UpEvent],
     children: dict[str, subprocess.Popen[str]],
 ) -> int:
+    merge_lines = MergeLines(feed)
+
     def start(agent: str) -> None:
         child = children[agent] = start_supervisor(crew, agent, options)
-        threading.Thread(target=_wait_for_supervisor, args=(agent, child, feed, up_events), daemon=True).start()
+        threading.Thread(target=_wait_for_supervisor, args=(agent, child, merge_lines, up_events), daemon=True).start()
 
     for agent in agents:
         start(agent)
-    threading.Thread(target=_watch_goal, args=(crew, options, up_events), daemon=True).start()
+    threading.Thread(target=_watch_goal, args=(crew, options, up_events, merge_lines), daemon=True).start()
     request_poll = RequestPoll(crew, feed)
     request_poll.start()
     notices = CrewNotices(crew, feed)
@@ -164,6 +169,29 @@ def _landing_step(crew: Crew, options: UpOptions) -> str | None:
     except (LizaError, OSError):
         return None
     return ahead.next if ahead is not None and ahead.commits else None
+
+
+class MergeLines:
+    """Prints the lines of supervisors, and knows which merges they were about."""
+
+    def __init__(self, print_line: PrintLine) -> None:
+        self._print_line = print_line
+        self._printed: set[str] = set()
+        self._changed = threading.Condition()
+
+    def __call__(self, agent: str, text: str) -> None:
+        """Print a line of an agent."""
+        self._print_line(agent, text)
+        task, is_merge, _ = text.partition(" merged as ")
+        if is_merge:
+            with self._changed:
+                self._printed.add(task)
+                self._changed.notify_all()
+
+    def wait(self, tasks: Collection[str], limit: float) -> None:
+        """Wait until the merges of these tasks were printed, at most ``limit`` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._printed.issuperset(tasks), limit)
 
 
 class ExitWatch:
@@ -293,21 +321,35 @@ def _record_stop(crew: Crew, agents: Sequence[str]) -> None:
             run_directory.write_supervisor_exit(crew.paths, agent, exit_note)
 
 
-def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpEvent]) -> None:
-    """Put GOAL_DONE each time the crew becomes done, BOARD_CHANGED at the start and at each change."""
+def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpEvent], merge_lines: MergeLines) -> None:
+    """Put GOAL_DONE each time the crew becomes done, BOARD_CHANGED at the start and at each change.
+
+    GOAL_DONE waits for the lines about the merges: the board has a merge before its supervisor prints it.
+    """
     changes: queue.Queue[Any] = queue.Queue()
     was_done = False
+    earlier: frozenset[str] | None = None
     with events.watch(crew.paths) as watch:
         watch.subscribe(changes)
         while True:
             # The supervisors report a board that cannot be read.
             with suppress(LizaError, OSError):
-                is_done = _is_done(crew.board.read(), options)
+                state = crew.board.read()
+                is_done = _is_done(state, options)
+                if earlier is None:
+                    earlier = _merged_by(state, options.agents())
                 if is_done and not was_done:
+                    merge_lines.wait(_merged_by(state, options.agents()) - earlier, MERGE_LINE_LIMIT)
                     up_events.put(UpEvent(UpEventKind.GOAL_DONE))
                 was_done = is_done
             up_events.put(UpEvent(UpEventKind.BOARD_CHANGED))
             changes.get()
+
+
+def _merged_by(state: State, agents: Collection[str]) -> frozenset[str]:
+    """Return the tasks that supervisors of these agents merged. Others report their merges elsewhere."""
+    merges = ((task.id, event) for task in state.tasks for event in task.history if event.event == HistoryEvent.MERGE)
+    return frozenset(task_id for task_id, event in merges if event.agent in agents)
 
 
 def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:

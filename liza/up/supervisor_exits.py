@@ -76,8 +76,9 @@ class SupervisorWait:
                 self._stop_if_stuck()
                 self._resize()
             case UpEventKind.BOARD_CHANGED:
-                self._stop_if_stuck()
+                # First: a task that waits for another coder does not wait for a person if that coder is started now.
                 self._resize()
+                self._stop_if_stuck()
             case UpEventKind.PROGRAM_UNUSABLE:
                 self._stop_alike(event.agent)
             case UpEventKind.GOAL_DONE:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -13,13 +14,18 @@ import pytest
 
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Permissions, Preset
+from liza.rules.history_events import HistoryEvent
+from liza.rules.model import Event, Status
 from liza.rules.paths import Paths
+from liza.rules.tasks.backlog import TaskFields
+from liza.rules.value_classes import replace
 from liza.system.file_lock import Lock
 from liza.up.crew_options import UpOptions
 from liza.up.feed import Feed
-from liza.up.foreground import _stopped_line, run_foreground
+from liza.up.foreground import MergeLines, _stopped_line, _watch_goal, run_foreground
 from liza.up.start import _warn_unconfined
 from liza.up.supervisor_exits import SupervisorWait, UpCallbacks, UpEvent, UpEventKind
+from liza.verbs.task import add
 from tests.conftest import FakeClock
 from tests.edges.test_slots_place import begun
 
@@ -140,3 +146,49 @@ def test_the_last_line_of_up_names_an_agent_that_another_command_started_again(t
     assert line.startswith("stopped, but coder-1 goes on: ")
     assert line.endswith(": liza down")
     assert _stopped_line(crew, UpOptions(), [0, 0]).startswith("all stopped; ")
+
+
+def test_a_coder_that_is_started_now_is_not_missing() -> None:
+    events: queue.SimpleQueue[UpEvent] = queue.SimpleQueue()
+    looks: list[set[str]] = []
+
+    def is_stuck(running: Collection[str]) -> bool:
+        looks.append(set(running))
+        return False
+
+    with sleepers("coder-1", "coder-2") as children:
+        calls = UpCallbacks(
+            lambda agent, text: None, lambda role: True, is_stuck=is_stuck, resize=lambda running: ("coder-2",)
+        )
+        supervised = {"coder-1": children["coder-1"]}
+        wait = SupervisorWait(supervised, {"coder-1": FREE, "coder-2": FREE}, calls)
+        supervised["coder-2"] = children["coder-2"]
+        for kind in (UpEventKind.BOARD_CHANGED, UpEventKind.STOP_REQUESTED):
+            events.put(UpEvent(kind))
+        for agent in children:
+            events.put(exited(agent))
+        assert wait.wait(events)
+    assert looks[0] == {"coder-1", "coder-2"}
+
+
+def test_that_all_is_done_is_told_after_the_lines_about_the_merges(repo: Path) -> None:
+    crew = begun(repo)
+    add(crew, (TaskFields("t1", "Write", "it is there", "t1.txt", "README.md"),))
+    events: queue.SimpleQueue[UpEvent] = queue.SimpleQueue()
+    lines: list[str] = []
+    merge_lines = MergeLines(lambda agent, text: lines.append(text))
+    options = UpOptions(planners=0)
+    threading.Thread(target=_watch_goal, args=(crew, options, events, merge_lines), daemon=True).start()
+    assert events.get(timeout=60).kind is UpEventKind.BOARD_CHANGED
+    with crew.change("human:ann", "merge", "t1") as tx:
+        task = tx.state.task("t1")
+        assert task is not None
+        merged = Event(time=crew.clock.now(), event=HistoryEvent.MERGE, agent="coder-1", commit="d" * 40)
+        commits = {"review_commit": "d" * 40, "merge_commit": "d" * 40, "approved_by": "code-reviewer-1"}
+        task = replace(task, status=Status.MERGED, history=(*task.history, merged), **commits)
+        tx.state = tx.state.with_task(task)
+    with pytest.raises(queue.Empty):
+        events.get(timeout=0.3)
+    merge_lines("liza", "t1 merged as dddddddddd, untested")
+    assert events.get(timeout=60).kind is UpEventKind.GOAL_DONE
+    assert lines == ["t1 merged as dddddddddd, untested"]
