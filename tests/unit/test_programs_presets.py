@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 import shutil
 import tomllib
 from datetime import UTC, datetime
@@ -331,6 +332,19 @@ def test_a_script_is_given_its_command_and_runs_from_the_root(project: Project) 
     here = project.root / "sub"
     assert table.resolve("script:./agent.sh", directory=here).command == str(here / "agent.sh")
     assert table.resolve("claude", directory=here) == table.resolve("claude")
+
+
+@pytest.mark.parametrize("directory", ["my tools", "anna's", "plain"])
+def test_a_path_of_a_script_needs_no_quotes_of_its_own(project: Project, directory: str) -> None:
+    script = project.root / directory / "agent.sh"
+    script.parent.mkdir()
+    script.touch()
+    table = project.load()
+    for spec in (f"script:{script}", f"script:./{directory}/agent.sh"):
+        assert (table.resolve(spec).command, table.resolve(spec).args) == (str(script), ())
+    quoted = f"script:{shlex.quote(str(script))} --flag"
+    assert (table.resolve(quoted).command, table.resolve(quoted).args) == (str(script), ("--flag",))
+    assert table.resolve(f"script:./a.sh {'x' * 5000}").args == ("x" * 5000,)
 
 
 def test_a_script_with_a_command_in_the_persons_file_can_be_named_alone_and_given_another(project: Project) -> None:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -53,10 +54,11 @@ class Presets(Value):
             return _select_transport(row, Transport(rest.strip()))
         if colon and not open_row:
             raise UsageError(f"{name!r} has its own command; {rest!r} cannot replace it", "liza programs list")
-        words = _split_command(spec, rest, typed) if colon else [row.command, *row.args]
+        base = directory if colon and directory is not None else self.root
+        words = _split_command(spec, rest, typed, base) if colon else [row.command, *row.args]
         if not words[0]:
             raise UsageError(f"{name!r} needs a command", f"{typed} {name}:./agent.sh")
-        command = _absolute(words[0], directory if colon and directory is not None else self.root)
+        command = _absolute(words[0], base)
         return msgspec.structs.replace(row, command=command, args=tuple(words[1:]))
 
     def _unknown(self, spec: str, name: str, typed: str) -> UsageError:
@@ -223,7 +225,12 @@ def _select_transport(row: Preset, via: Transport) -> Preset:
     return msgspec.structs.replace(row, via=via)
 
 
-def _split_command(spec: str, command: str, typed: str) -> list[str]:
+def _split_command(spec: str, command: str, typed: str, base: Path) -> list[str]:
+    path = command.strip()
+    # A path with spaces or an apostrophe needs no quotes of its own: `script:$(pwd)/agent.sh` works in each directory.
+    with suppress(OSError):  # A command with long arguments is no name of a file.
+        if "/" in path and Path(_absolute(path, base)).is_file():
+            return [path]
     try:
         words = shlex.split(command)
     except ValueError as error:
