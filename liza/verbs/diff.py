@@ -18,6 +18,7 @@ from liza.rules.tasks import claims
 from liza.rules.value_classes import asdict as fields_of
 
 _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
+_UNQUOTED_NAMES = ("core.quotePath", "false")
 
 
 def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
     else:
         new = _commit_to_show(crew.git, task)
         old = _merge_base(crew.git, _find_target_tip(crew, state, task), new)
-    text = crew.git.out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
+    text = crew.git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
     return _diff_row(task, old, new, text)
 
 
@@ -51,7 +52,7 @@ def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) 
     git = crew.worktrees.slot_git(task.worktree)
     head = git.out("rev-parse", "HEAD")
     base = _merge_base(git, onto, head)
-    text = git.out("diff", *_DIFF_OPTIONS, *options, base, "--")
+    text = git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, base, "--")
     untracked = git.out("ls-files", "-z", "--others", "--exclude-standard").split("\0")
     return _diff_row(task, base, head, text, [name for name in untracked if name], str(crew.paths.task_link(task.id)))
 

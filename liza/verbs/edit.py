@@ -37,7 +37,7 @@ def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
         raise UsageError(f"{what!r} cannot be edited: board or goal", "liza edit goal")
     directory = _copy_board(crew) if kept is None else _find_copy(kept)
     copy, base = directory / _COPY, (directory / _BASE).read_bytes().decode()
-    _open_editor(copy)
+    _open_editor(copy, "liza edit")
     typed = copy.read_bytes().decode("utf-8", "replace")
     if typed == base:
         shutil.rmtree(directory)
@@ -110,7 +110,7 @@ def _goal(crew: Crew, by: str) -> Result:
         )
     path = crew.paths.root / spec
     before = path.read_bytes() if path.exists() else b""
-    _open_editor(path)
+    _open_editor(path, "liza edit goal")
     if (path.read_bytes() if path.exists() else b"") == before:
         return Result("unchanged", None, None, "liza up", {"path": str(path)})
     change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="edited", triggered_by=by)
@@ -129,7 +129,7 @@ def edit_goal(crew: Crew) -> Result:
     with tempfile.TemporaryDirectory(prefix="liza-edit-") as directory:
         path = Path(directory) / _GOAL_COPY
         path.write_text(goal_text.format_goal(goal))
-        _open_editor(path)
+        _open_editor(path, "liza edit --goal")
         description, spec = goal_text.parse_goal(path.read_text())
     if (description, spec) == (goal.description, goal.spec_ref):
         return Result("unchanged", None, None, "liza status")
@@ -155,12 +155,13 @@ def _has_text(crew: Crew, spec: str, text: str) -> bool:
     return spec.startswith(".liza/specs/") and path.is_file() and text in path.read_text(errors="replace")
 
 
-def _open_editor(path: Path) -> None:
+def _open_editor(path: Path, command: str) -> None:
+    """Open a file in the person's editor. ``command``: the command of Liza that was typed, for the hint."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor and not sys.stdin.isatty():
-        raise UsageError("there is no terminal, and EDITOR is not set", "EDITOR=… liza edit")
+        raise UsageError("there is no terminal, and EDITOR is not set", f"EDITOR='code --wait' {command}")
     process = subprocess.run(["/bin/sh", "-c", f'{editor or "vi"} "$1"', "liza-edit", str(path)], check=False)
     if process.returncode != 0:
         raise Refused(
-            f"the editor {editor or 'vi'!r} exited with status {process.returncode}; nothing was written", "liza edit"
+            f"the editor {editor or 'vi'!r} exited with status {process.returncode}; nothing was written", command
         )

@@ -402,6 +402,28 @@ def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Pa
     assert "READY_FOR_REVIEW" in ok(["history", "t1"], crew)
 
 
+@pytest.mark.campaign
+def test_a_diff_shows_file_names_as_they_are_written(crew: Path) -> None:
+    ok(["claim", "t1", "--agent", "coder-1"], crew)
+    worktree = (crew / ".worktrees" / "t1").resolve()
+    (worktree / "größe.txt").write_text("10\n")
+    git(worktree, "add", "-A")
+    assert "b/größe.txt" in ok(["diff", "t1"], crew)
+    git(worktree, "commit", "-q", "-m", "Add the size")
+    ok(["submit"], worktree)
+    assert "b/größe.txt" in ok(["diff", "t1"], crew)
+    assert " größe.txt | 1 +" in ok(["diff", "t1", "--stat"], crew)
+
+
+@pytest.mark.parametrize("words", [["edit"], ["edit", "goal"], ["edit", "--goal"]], ids=" ".join)
+def test_the_hint_about_a_missing_editor_is_the_command_that_was_typed(
+    here: Here, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("EDITOR", raising=False)
+    assert here(words).stderr.splitlines()[-1] == f"  next: EDITOR='code --wait' liza {' '.join(words)}"
+
+
 def test_what_a_command_under_the_lock_breaks_is_told_at_once_and_its_exit_code_stays(crew: Path, here: Here) -> None:
     def ran(script: str) -> tuple[int, str]:
         done = here(["lock", "--", "sh", "-c", f"sed -i {script} .liza/state.yaml; exit 7"])
