@@ -54,6 +54,7 @@ def find_alarms(
     facts = AlarmFacts(
         evidence=evidence,
         signals=signal_times,
+        budget_pause=_read_budget_pause(crew, state),
         unknown_config=crew.board.unknown_config(),
         unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()),
         repository=_repository(crew, state),
@@ -280,6 +281,12 @@ def _is_news(time: str, now: datetime) -> bool:
         return now - datetime.fromisoformat(time) < MAX_NEWS_AGE
     except (ValueError, TypeError):
         return False
+
+
+def _read_budget_pause(crew: Crew, state: State) -> str:
+    """Return the reason of a PAUSE that a supervisor set: only a used-up budget makes it do so. Empty for others."""
+    is_budget = signals.read_author(crew.paths, "PAUSE") in state.agents
+    return redact(signals.read_reason(crew.paths, "PAUSE")) if is_budget else ""
 
 
 def _signal_time(crew: Crew, name: str) -> datetime | None:

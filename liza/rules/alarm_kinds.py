@@ -37,6 +37,7 @@ class AlarmKind(StrEnum):
     SUPERVISOR_GONE = "supervisor_gone"
     NO_PROGRESS = "no_progress"
     BUDGET_BLIND = "budget_blind"
+    BUDGET_USED = "budget_used"
     GUARD_DENIALS = "guard_denials"
     GUARDS_UNTRUSTED = "guards_untrusted"
     HELD_UP = "held_up"

@@ -268,10 +268,9 @@ class ActionRunner:
         run_directory.write_usage_wait(self.crew.paths, self.agent, run_directory.UsageWait(reason=why, until=until))
 
     def _pause_crew(self, why: str) -> None:
-        """Raise PAUSE for the whole crew because the budget is used up, and write an alert for the person."""
+        """Raise PAUSE for the whole crew because the budget is used up. The alarm is derived from it."""
         text = f"{why}: raise config.budget (liza edit), then: liza resume"
         signals.raise_signal(self.crew.paths, "PAUSE", f"{format_time(self.crew.clock.now())} {self.agent}\n{text}\n")
-        self.crew.append_alert_log([f"budget  {text}"])
         self.notify(f"! {text}")
 
     def _record_failed_start(self, run: str, why: str) -> None:

@@ -77,6 +77,9 @@ def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(t
         assert "PAUSE is set: task-1 has used " in shown
         assert "of 1,000 tokens: raise config.budget (liza edit), then: liza resume" in shown
         assert "cost not known, limit 1,000 tokens a task" in shown
+        (alert,) = [row for row in crew.json("status")["alerts"] if row["kind"] == "budget_used"]
+        assert "the crew is paused: task-1 has used " in alert["message"]
+        crew.wait(lambda _: "budget_used  the crew is paused: task-1 has used " in crew.paths.alerts.read_text(), "it")
         assert supervisor.stop() == 0
 
 

@@ -175,7 +175,10 @@ def test_a_budget_that_is_used_up_pauses_the_crew_and_says_how_to_go_on(tmp_path
         supervisor = crew.agent("coder-1", program)
         crew.wait(lambda _: crew.paths.signal("PAUSE").exists(), "the pause")
         assert "the sprint has used $1.25 of $1.00: raise config.budget" in crew.paths.signal("PAUSE").read_text()
-        crew.wait(lambda _: "budget  the sprint has used" in crew.paths.alerts.read_text(), "the alert")
+        crew.wait(
+            lambda _: "budget_used  the crew is paused: the sprint has used" in crew.paths.alerts.read_text(),
+            "the alert",
+        )
         cost = crew.json("status")["cost"]
         assert (cost["money"], cost["tokens"], cost["sessions"]) == (1.25, 1000, 1)
         assert sorted(task.status.value for task in crew.state().tasks) == ["READY_FOR_REVIEW", "UNCLAIMED"]

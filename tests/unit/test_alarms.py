@@ -254,6 +254,14 @@ def test_a_signal_that_was_forgotten_is_an_alarm_after_a_while() -> None:
     assert kinds(board(task()), AlarmFacts(signals={"PAUSE": NOW - STALE_SIGNAL})) == ["stale_pause"]
 
 
+def test_a_pause_for_a_used_up_budget_is_an_alarm_at_once_and_one_only() -> None:
+    for since in (NOW, NOW - STALE_SIGNAL):
+        alarm = only(board(task()), AlarmFacts(signals={"PAUSE": since}, budget_pause="t has used 9 of 8 seconds"))
+        assert (alarm.kind, alarm.next) == ("budget_used", "liza edit; liza resume")
+        assert alarm.message == "the crew is paused: t has used 9 of 8 seconds"
+        assert needs_person(alarm)
+
+
 def test_a_setting_that_nobody_reads_asks_whether_another_was_meant() -> None:
     found = only(board(task()), AlarmFacts(unknown_config=("lease_durration",)))
     assert "did you mean lease_duration" in found.message

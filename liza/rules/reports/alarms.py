@@ -71,6 +71,8 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     exits: Mapping[str, SupervisorExit] = {}
     unsupervised: frozenset[str] = frozenset()
     signals: Mapping[str, datetime | None] = {}
+    budget_pause: str = ""
+    """The reason of a PAUSE that a supervisor set because a budget is used up."""
     unknown_config: tuple[str, ...] = ()
     unconfirmed: tuple[UnconfirmedSetting, ...] | None = ()
     """Settings on the board that are not in effect; None if no setting was ever confirmed."""
@@ -360,7 +362,13 @@ def _invalid(state: State) -> Iterable[Alarm]:
 
 
 def _signals(state: State, seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
+    if seen.budget_pause:
+        # At once: unlike with a pause of their own, the person does not know of it.
+        message = f"the crew is paused: {_short(seen.budget_pause, 300)}"
+        yield Alarm(AlarmKind.BUDGET_USED, "PAUSE", message, "liza edit; liza resume")
     for name, since in seen.signals.items():
+        if name == "PAUSE" and seen.budget_pause:
+            continue
         if since is not None and now - since >= STALE_SIGNAL:
             minutes = int((now - since).total_seconds() // 60)
             message = f"{name} has been set for {minutes} minutes"
