@@ -25,6 +25,7 @@ from liza.rules.model import (
     Violation,
 )
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
+from liza.rules.project import setting_limits
 from liza.rules.statuses import SEVERITIES, AgentStatus, GoalStatus, Pattern, SprintStatus
 
 S = Status
@@ -249,6 +250,8 @@ def _notify(key: str, config: Config) -> Iterator[Violation]:
 
 
 def _config(key: str, config: Config) -> Iterator[Violation]:
+    for name, number, expected in setting_limits.find_excesses(config):
+        yield Violation(entry=key, field=name, actual=str(number), expected=expected)
     if config.breaker != BreakerSettings():
         yield from _breaker_settings(key, config.breaker)
     if config.permissions not in PERMISSIONS_VALUES:
@@ -259,9 +262,6 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     if config.archive_after < 0:
         yield Violation(entry=key, field="archive_after", actual=str(config.archive_after), expected="0 or more")
-    if config.pull_request_interval < 0:
-        actual = str(config.pull_request_interval)
-        yield Violation(entry=key, field="pull_request_interval", actual=actual, expected="0 or more")
     if config.session_max is not None and config.session_max < 1:
         yield Violation(entry=key, field="session_max", actual=str(config.session_max), expected="1 or more, or null")
     if config.gates:
@@ -294,7 +294,7 @@ def _breaker_settings(key: str, settings: BreakerSettings) -> Iterator[Violation
     for name in settings.__struct_fields__:
         value = getattr(settings, name)
         # "not value >= 0" instead of "value < 0", because NaN must be refused too.
-        if name != "severity" and not value >= 0:
+        if name not in ("severity", "window") and not value >= 0:
             yield Violation(entry=key, field=f"breaker.{name}", actual=str(value), expected="0 or more")
     for name in ("similarity", "integration_failures"):
         if getattr(settings, name) > 100:

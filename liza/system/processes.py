@@ -24,6 +24,7 @@ PROC = Path("/proc")
 _BOOT_ID_FILE = PROC / "sys" / "kernel" / "random" / "boot_id"
 _KTHREAD = 0x00200000  # PF_KTHREAD of the kernel's linux/sched.h, in the flags of /proc/<pid>/stat
 _EXEC_LIMIT = 0.5  # seconds that an execve(2) may take before the environment of the process is taken as empty
+_MAX_POLL = 2_000_000.0  # seconds: poll(2) takes milliseconds as a 32-bit number
 _KILL_ROUND = 0.25  # seconds to wait for the killed processes before the next search
 
 
@@ -342,4 +343,4 @@ def wait_readable(handle: int, limit: float) -> bool:
     """Wait until the descriptor is readable or hung up, at most ``limit`` seconds; return whether it is."""
     waiter = select.poll()
     waiter.register(handle, select.POLLIN)
-    return bool(waiter.poll(max(0, int(limit * 1000))))
+    return bool(waiter.poll(max(0, int(min(limit, _MAX_POLL) * 1000))))

@@ -31,7 +31,8 @@ def validate(path: Path | None) -> dict[str, Any]:
     text = crew.board.read_text() if crew else _read(board_path)
     try:
         # In a crew, reading through the board also detects a truncated end, which the text alone does not show.
-        state = crew.board.read() if crew else document.load_state(text, board_path.name)
+        # As written: a setting that does not count is a violation too.
+        state = crew.board.read_as_written() if crew else document.load_state(text, board_path.name)
     except BoardInconsistent as error:
         violations = list(_find_unreadable(text)) or [
             _violation_row(board_path.name, "text", error.message, "a board that can be read")

@@ -41,8 +41,10 @@ signal.pause()
 
 
 @contextmanager
-def running(*words: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+def running(*words: str, cwd: Path | None = None, **env: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        words, cwd=cwd, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         yield process
     finally:
@@ -129,11 +131,10 @@ def test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_one
 def test_of_two_that_stop_the_same_process_none_takes_the_other_for_it(crew: Crew, name: str) -> None:  # noqa: F811
     path = crew.paths.supervisor_lock("coder-1") if name.startswith("supervisor") else crew.paths.server_lock
     words = [sys.executable, "-m", "liza", "down"]
-    environ = {**os.environ, "LIZA_FAULT": "lock.released:stop"}
     with running(sys.executable, "-c", HOLD, str(path)) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        with subprocess.Popen(words, cwd=crew.paths.root, env=environ, start_new_session=True) as first:
+        with running(*words, cwd=crew.paths.root, LIZA_FAULT="lock.released:stop") as first:
             # It is stopped at the moment at which it has waited for the lock.
             assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1])
             down(crew)

@@ -222,7 +222,7 @@ WANTED_SESSION = "1 or more, or null"
             ("coder-1", "status", "REVIEWING", "another status, because it holds no task, review or planning"),
         ),
         (_config(archive_after=-1), ("config", "archive_after", "-1", "0 or more")),
-        (_config(pull_request_interval=-1), ("config", "pull_request_interval", "-1", "0 or more")),
+        (_config(pull_request_interval=-1), ("config", "pull_request_interval", "-1", "0 to 31536000 seconds")),
         (_config(session_max=0), ("config", "session_max", "0", WANTED_SESSION)),
         (_config(queue=QueueSettings(batch=0)), ("config", "queue.batch", "0", "1 or more")),
         (_config(queue=QueueSettings(parallel=0)), ("config", "queue.parallel", "0", "1 or more")),
@@ -250,7 +250,7 @@ WANTED_SESSION = "1 or more, or null"
                 "desktop, env:NAME or file:PATH",
             ),
         ),
-        (_config(breaker=BreakerSettings(window=-1)), ("config", "breaker.window", "-1", "0 or more")),
+        (_config(breaker=BreakerSettings(window=-1)), ("config", "breaker.window", "-1", "0 to 31536000 seconds")),
         (
             _config(breaker=BreakerSettings(cost_without_merge=float("nan"))),
             ("config", "breaker.cost_without_merge", "nan", "0 or more"),

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from liza.rules.errors import Refused, UsageError
-from liza.rules.model import Config, QueueSettings
-from liza.rules.project import setting_values
+from liza.rules.model import BreakerSettings, Config, Delivery, QueueSettings
+from liza.rules.project import setting_limits, setting_values
 from tests.unit.boards import board, with_config
 
 
@@ -46,6 +46,10 @@ def test_a_typed_text_is_read_by_the_type_of_the_setting(name: str, text: str, v
         ("queue.batch", "many", "config.queue.batch cannot be 'many': expected a whole number"),
         ("queue.batch", "0", "config.queue.batch is 0, expected 1 or more"),
         ("queue.batch", "null", "cannot be 'null'"),
+        ("lease_duration", "999999999999999", "is 999999999999999, expected 0 to 31536000 seconds"),
+        ("breaker.window", "31536001", "is 31536001, expected 0 to 31536000 seconds"),
+        ("delivery.retry_backoffs", "[1, -2]", "is -2.0, expected 0 to 31536000 seconds"),
+        ("breaker.repeated_error", "9007199254740993", "expected at most 9007199254740992"),
         ("routing", "best", "config.routing cannot be 'best': expected one of first, record"),
         ("push", "Atuo", "config.push cannot be 'Atuo': expected one of auto, never; did you mean auto?"),
         ("guards.on_error", "DENY!", "expected one of allow, deny; did you mean deny?"),
@@ -124,3 +128,12 @@ def test_a_refused_setting_names_the_command_that_shows_it() -> None:
 def test_faults_that_the_board_had_before_do_not_refuse_another_setting() -> None:
     state = with_config(board(), queue=QueueSettings(batch=0))
     assert setting_values.change_setting(state, "push", "auto").config.push == "auto"
+
+
+def test_a_number_outside_its_limits_never_counts() -> None:
+    breaker = BreakerSettings(window=10**11, review_loop=3)
+    config = Config(lease_duration=10**15, grace=-1, poll_interval=5, restart_after_crash=float("nan"), breaker=breaker)
+    usable = setting_limits.with_usable_numbers(config)
+    assert usable == Config(poll_interval=5, breaker=BreakerSettings(review_loop=3))
+    within = Config(lease_duration=setting_limits.MAX_DURATION, delivery=Delivery(retry_backoffs=(0.0, 5.0)))
+    assert setting_limits.with_usable_numbers(within) is within

@@ -208,7 +208,7 @@ CASES: list[tuple[State, tuple[tuple[str, str, str, str], ...]]] = [
     *((of_config(merge_clean=value), ()) for value in ("always", "after_red", "never")),
     (of_config(archive_after=-1), (("config", "archive_after", "-1", "0 or more"),)),
     (of_config(archive_after=0, pull_request_interval=0, session_max=1), ()),
-    (of_config(pull_request_interval=-1), (("config", "pull_request_interval", "-1", "0 or more"),)),
+    (of_config(pull_request_interval=-1), (("config", "pull_request_interval", "-1", "0 to 31536000 seconds"),)),
     (of_config(session_max=0), (("config", "session_max", "0", "1 or more, or null"),)),
     (
         of_config(gates=(Gate(name="A", command=" ", timeout=0),)),
@@ -260,7 +260,7 @@ CASES: list[tuple[State, tuple[tuple[str, str, str, str], ...]]] = [
     (
         of_config(breaker=BreakerSettings(similarity=101, integration_failures=101, window=-1, severity={"x": "warn"})),
         (
-            ("config", "breaker.window", "-1", "0 or more"),
+            ("config", "breaker.window", "-1", "0 to 31536000 seconds"),
             ("config", "breaker.similarity", "101", "0 to 100"),
             ("config", "breaker.integration_failures", "101", "0 to 100"),
             ("config", "breaker.severity", "x", f"one of {', '.join(invariants.Pattern)}"),

@@ -13,6 +13,7 @@ from liza.rules import settings
 from liza.rules.errors import LizaError
 from liza.rules.model import Config, State
 from liza.rules.paths import Paths
+from liza.rules.project import setting_limits
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.value_classes import replace
 from liza.system import atomic, untrusted_files
@@ -26,10 +27,12 @@ _cache: dict[Path, tuple[object, dict[str, Any] | None]] = {}
 def with_trusted_settings(paths: Paths, state: State) -> State:
     """Return the board with the settings that count.
 
-    It is unchanged if none was ever confirmed or the pins are missing: commands that need them refuse then.
+    Without confirmed settings, or if the pins are missing, all count that are written: commands that need the pins
+    refuse then. A number outside its limits never counts.
     """
     confirmed = _read_confirmed(paths)
     config = state.config if confirmed is None else settings.effective_config(state.config, confirmed)
+    config = setting_limits.with_usable_numbers(config)
     return state if config is state.config else replace(state, config=config)
 
 

@@ -15,6 +15,7 @@ from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent
 from liza.rules.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import check_task_id as checked_id
+from liza.rules.project import setting_limits
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks.picking import Evidence, claim_obstacle, max_tries, occupation
@@ -95,7 +96,7 @@ def allocate_run(state: State, agent: str) -> tuple[State, str]:
 
 def lease_expiry(state: State, now: datetime) -> datetime:
     """Return when a lease taken at ``now`` expires."""
-    return now + timedelta(seconds=state.config.lease_duration)
+    return now + timedelta(seconds=setting_limits.lease_seconds(state.config))
 
 
 def reserve(

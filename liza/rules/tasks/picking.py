@@ -13,6 +13,7 @@ from liza.rules.merging import targets
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
+from liza.rules.project import setting_limits
 from liza.rules.statuses import AgentStatus, GoalStatus
 from liza.rules.tasks.task_groups import task_groups, tasks_with
 from liza.rules.value_classes import Value, replace
@@ -311,7 +312,7 @@ def _belongs_to_another(state: State, task: Task, agent: str, now: datetime, evi
         return False
     since = now - _last_event(task)
     # If the clock was set back, the event is in the future. Its age is then unknown and counts as long enough.
-    waited = not timedelta(0) <= since < timedelta(seconds=state.config.lease_duration)
+    waited = not timedelta(0) <= since < timedelta(seconds=setting_limits.lease_seconds(state.config))
     return not waited and task.assigned_to not in evidence.offline
 
 
