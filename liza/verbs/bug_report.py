@@ -6,6 +6,7 @@ import io
 import json
 import os
 import platform
+import re
 import shlex
 import tarfile
 from collections.abc import Callable, Collection, Iterator
@@ -27,6 +28,8 @@ from liza.system import untrusted_files
 from liza.verbs import config, doctor
 
 _PACKAGES = ("filelock", "gitpython", "msgspec", "ruamel.yaml", "starlette", "typer", "uvicorn", "watchdog")
+MIN_WORD = 8
+"""Characters of a word in the command of ``config.notify`` that may be a credential."""
 
 
 def write_bug_report(directory: Path, target: Path | None = None) -> dict[str, Any]:
@@ -93,11 +96,14 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
 def _private_texts(crew: Crew) -> tuple[str, ...]:
     """Addresses and command of ``config.notify``, in effect and as written. They may contain credentials.
 
-    Empty if the board cannot be read: then only what is recognised as an address is cut.
+    Also the long words of the command: in YAML it may have several lines, and its quotes are doubled. Empty if the
+    board cannot be read: then only what is recognised as an address is cut.
     """
     with suppress(LizaError, OSError):
         settings = (crew.board.read().config.notify, crew.board.read_as_written().config.notify)
-        texts = {text for each in settings for text in (*filter(is_url, each.targets), (each.exec or "").strip())}
+        commands = {(each.exec or "").strip() for each in settings}
+        words = {word for command in commands for word in re.split(r"[\s'\"\\]+", command) if len(word) >= MIN_WORD}
+        texts = {text for each in settings for text in filter(is_url, each.targets)} | commands | words
         return tuple(sorted(filter(None, texts), key=len, reverse=True))
     return ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -9,6 +10,14 @@ from pathlib import Path
 from tests.journeys.crews import BIN, Crew
 
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+NOTIFY = """\
+  notify:
+    exec: |
+      curl -d 'it''s done' \\\\
+        -u ann:sesame-open-up ntfy.sh/topic
+"""
 
 
 def contents(path: str) -> dict[str, str]:
@@ -39,6 +48,10 @@ def test_a_report_has_what_a_developer_needs_and_no_secret(crew: Crew, tmp_path:
     assert "of the person" not in str(files)
     assert TOKEN not in str(files)
     assert "ann:pass" not in str(files)
+    board = re.sub(r"  notify:.*\n(    .*\n)*", NOTIFY, crew.paths.state.read_text())
+    crew.paths.state.write_text(board)
+    assert "ann:sesame" in crew.paths.state.read_text()
+    assert "sesame" not in str(contents(crew.json("bug-report", "--output", tmp_path / "lines")["path"]))
     target = tmp_path / "report.tar.gz"
     shown = crew.liza("bug-report", "--output", target)
     assert "Nothing was sent" in shown
