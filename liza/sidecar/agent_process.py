@@ -19,6 +19,7 @@ from liza.system import crash_points, processes
 ERROR_LOG = "acp-stderr.log"
 MAX_ERROR_LOG, KEPT_ERROR_LOG = 4 << 20, 1 << 20  # bytes at which the log of stderr is cut, and bytes kept then
 TAIL_LINES, MAX_LINE = 20, 1 << 16  # the second in bytes
+ERROR_SECONDS = 1.0  # seconds to wait for the end of stderr after that of the program
 TERM_SECONDS = 1.5  # seconds from SIGTERM to SIGKILL for the program's group
 POLL_SECONDS = 0.02
 """Interval of the checks whether the program has ended. Its pipes say nothing: a process that it left may hold them."""
@@ -39,8 +40,7 @@ class AgentProcess:
             process_group=0,
         )
         crash_points.point("acp", "spawned")
-        self.error_lines: deque[str] = deque(maxlen=TAIL_LINES)
-        """The last lines of its stderr."""
+        self._error_lines: deque[str] = deque(maxlen=TAIL_LINES)
         assert self._child.stderr is not None
         self._reader = threading.Thread(
             target=self._read_errors, args=(self._child.stderr, run_dir / ERROR_LOG), name="acp-stderr", daemon=True
@@ -62,6 +62,15 @@ class AgentProcess:
     def exit_status(self) -> int | None:
         """Return its exit status, negative for a signal; None while it runs."""
         return self._child.poll()
+
+    def read_last_errors(self) -> tuple[str, ...]:
+        """Return the last lines of its stderr. The program has ended.
+
+        Its stdout may have ended before the thread has read them. A process that the program left can keep the pipe
+        open, so the wait is short.
+        """
+        self._reader.join(ERROR_SECONDS)
+        return tuple(self._error_lines)
 
     def wait_for_exit(self, seconds: float) -> int | None:
         """Wait for its end, at most ``seconds``. Return the exit status, or None."""
@@ -110,7 +119,7 @@ class AgentProcess:
     def _read_errors(self, pipe: IO[bytes], path: Path) -> None:
         """Read stderr until its end, whatever happens to the log: a full pipe would stop the program."""
         for line in iter(lambda: pipe.readline(MAX_LINE), b""):
-            self.error_lines.append(line.decode(errors="replace").rstrip())
+            self._error_lines.append(line.decode(errors="replace").rstrip())
             with suppress(OSError, LizaError):
                 log_file.cap(path, MAX_ERROR_LOG, KEPT_ERROR_LOG)
                 with log_file.open_for_append(path) as log:

@@ -324,7 +324,7 @@ class SessionDriver:
         """Report that the program ended by itself; that is no failure if its work is closed."""
         status = self._process.wait_for_exit(1.0)
         self._refresh()
-        for line in (*self._connection.skipped, *self._process.error_lines) if not self._is_closed else ():
+        for line in (*self._connection.skipped, *self._process.read_last_errors()) if not self._is_closed else ():
             self._lines.write("notice", text=line)
         self._lines.write("exit", code=status)
         return 0 if self._is_closed else 1

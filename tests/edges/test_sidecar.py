@@ -13,8 +13,10 @@ import pytest
 
 from liza.programs.messages import inbox
 from liza.rules.paths import Paths
+from liza.sidecar.agent_process import AgentProcess
 from liza.sidecar.prompt_queue import AGAIN, PromptQueue
 from liza.sidecar.rpc_connection import MAX_LINE, parse_message
+from liza.system import proc_stat
 from tests.acp.rig import BRIEF, CLOSE, Rig
 from tests.conftest import until, variant
 
@@ -375,6 +377,12 @@ def test_a_program_that_dies_is_reported_with_its_last_words(rig: Rig) -> None:
     assert {"last words", "no longer maintained"} <= {line["text"] for line in rig.lines("notice")}
 
 
+def test_the_last_words_of_a_program_are_those_that_were_not_read_yet(tmp_path: Path) -> None:
+    program = AgentProcess(("sh", "-c", "sleep 0.2; echo words >&2"), str(tmp_path), dict(os.environ), tmp_path)
+    assert program.read_last_errors() == ("words",)
+    assert program.end(1.0) == 0
+
+
 COUNTS = [("turn", [(110, 20), (220, 40)]), ("session", [(110, 20), (110, 20)])]
 
 
@@ -462,8 +470,7 @@ def test_a_tool_that_survives_the_cancellation_is_ended_with_its_turn(rig: Rig) 
     until(lambda: pid.exists() and pid.read_text().strip(), "the tool runs")
     rig.note("stop that", "urgent")
     assert rig.end() == 0
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+    until(lambda: (stat := proc_stat.read_stat(pid.read_text().strip())) is None or proc_stat.is_ended(stat), "its end")
 
 
 @pytest.mark.parametrize("step", STEPS)
