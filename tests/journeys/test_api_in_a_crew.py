@@ -81,7 +81,7 @@ def test_a_detached_crew_is_served_again_after_each_kill_and_down_leaves_nothing
     assert not list(crew.paths.runs.glob("worker-*.port"))
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", variant("kill -9 of up"), "kill -9 of everything but the server"])
+@pytest.mark.parametrize("how", ["ctrl-c", variant("kill -9 of up"), variant("kill -9 of everything but the server")])
 def test_the_server_goes_with_its_crew(crew: Crew, how: str) -> None:
     process = up(crew, *ONLY_CODERS, "--program", crew.script("agent", WORK))
     wait_served(crew)

@@ -83,6 +83,7 @@ def work_on_tasks(crew: Crew, log: Path, exports: str) -> list[Starts]:
     return tasks
 
 
+@pytest.mark.campaign
 def test_a_crew_starts_no_more_processes_for_a_task_than_is_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

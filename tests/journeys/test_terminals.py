@@ -170,6 +170,7 @@ def test_a_note_that_is_longer_than_a_line_of_the_kernels_goes_into_the_brief_an
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_way_to_it(crew: Crew) -> None:
     crew.add("task-1")
     asks = "printf 'Really delete it? [y/n] '; read answer; echo $answer > $NOTES/answer"
