@@ -15,7 +15,7 @@ from liza.programs.accounts.run_account import run_account_path
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.worker import identity
-from tests.conftest import until
+from tests.conftest import until, variant
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
 from tests.journeys.crews import bytes_of_files, bytes_of_history, bytes_of_processes
 
@@ -131,9 +131,9 @@ def test_a_command_that_hangs_keeps_no_prompt_from_the_stream(tmp_path: Path) ->
     "body",
     [
         {"run_id": RUN, "state": "lost"},
-        {"run_id": RUN},
-        {"run_id": RUN, "state": "expires", "until": "2026-03-01T15:00:00"},
-        {"run_id": RUN, "state": "limited", "reason": "x" * 1001},
+        variant({"run_id": RUN}),
+        variant({"run_id": RUN, "state": "expires", "until": "2026-03-01T15:00:00"}),
+        variant({"run_id": RUN, "state": "limited", "reason": "x" * 1001}),
         {"run_id": RUN, "state": "limited", "value": "secret"},
     ],
 )

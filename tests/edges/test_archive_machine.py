@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -140,9 +141,9 @@ class Archive(RuleBasedStateMachine):
         shutil.rmtree(copy)
 
 
-TestArchive = Archive.TestCase
+TestArchive = pytest.mark.campaign(Archive.TestCase)
 TestArchive.settings = settings(
-    max_examples=6,
+    max_examples=12,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

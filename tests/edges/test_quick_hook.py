@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from liza.programs.guards import guard_files
@@ -104,6 +104,7 @@ TURNS = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(TURNS)
 @example(Turn(time=datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC), phase="busy", session='\x7f\x1f\u2028"\\/é😀'))
 def test_a_turn_is_read_and_written_as_by_the_other_way(turn: Turn) -> None:

@@ -147,7 +147,7 @@ def test_finish_repeated_after_the_agent_began_touches_nothing(trees: Worktrees)
     assert trees.paths.task_link("one").is_symlink()
 
 
-@pytest.mark.parametrize("step", ["empty", "switch", "lay_back", "note"])
+@pytest.mark.parametrize("step", [variant("empty"), "switch", variant("lay_back"), "note"])
 def test_a_finish_killed_at_any_step_is_carried_through_by_the_next_one_and_by_the_next_run(
     trees: Worktrees, step: str
 ) -> None:

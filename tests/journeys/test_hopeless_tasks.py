@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from liza.board import revision_journal
 from liza.rules.model import State
 from tests.journeys.crews import APPROVE, WORK, Crew, started
@@ -82,6 +84,7 @@ liza submit
 """
 
 
+@pytest.mark.campaign
 def test_the_fifth_rejection_blocks_a_task_until_a_person_answers_and_another_coder_continues_the_work(
     crew: Crew,
 ) -> None:

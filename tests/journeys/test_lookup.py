@@ -19,7 +19,7 @@ PATHS = {
     "absolute, in the worktree": "{worktree}/bin-of-the-project:{path}",
     "absolute, in the slot": "{slot}/bin-of-the-project:{path}",
 }
-ALWAYS = ("empty", "absolute, in the worktree")
+ALWAYS = ("absolute, in the worktree",)
 
 
 def planted(place: Path, seen: Path) -> None:

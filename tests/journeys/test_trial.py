@@ -14,6 +14,7 @@ from tests.conftest import variant
 from tests.journeys.crews import BIN, LIMIT, Crew
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGHUP, variant(signal.SIGKILL)])
 def test_of_a_check_whose_terminal_is_closed_or_that_is_killed_no_supervisor_and_no_program_lives_on(
     crew: Crew, tmp_path: Path, number: signal.Signals
