@@ -54,6 +54,7 @@ def run_schemathesis(worker: Worker, tmp_path: Path, examples: int, *selection: 
     assert api.get("/v1/health").status == 200
 
 
+@pytest.mark.campaign
 def test_answers_are_as_the_document_says(api: Api, tmp_path: Path) -> None:
     """Generated requests only: the other phases wait for a minute, and are a campaign."""
     run_schemathesis(api.worker("coder-1.1"), tmp_path, SHORT, "--exclude-path-regex", "stream$", "--phases", "fuzzing")

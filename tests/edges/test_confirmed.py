@@ -33,6 +33,7 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_pins_stop_no_reader_and_their_hint_brings_back_what_was_confirmed(
     repo: Path, damage: Callable[[dict[str, Any]], object]

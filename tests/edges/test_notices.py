@@ -262,6 +262,7 @@ def test_a_plain_web_address_is_refused_with_the_scheme_to_write_instead(scheme:
     assert "hidden-word" not in str(refused.value)
 
 
+@pytest.mark.campaign
 def test_a_url_that_apprise_does_not_accept_is_refused_without_showing_it() -> None:
     with pytest.raises(Missing, match="carrier-pigeon://…: apprise does not accept this URL") as refused:
         deliveries.check_target(NoticeTarget("carrier-pigeon://hidden-word"), ChildRunner(), Limits())

@@ -104,6 +104,7 @@ TURNS = st.builds(
 )
 
 
+@pytest.mark.campaign
 @settings(max_examples=40)
 @given(TURNS)
 @example(Turn(time=datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC), phase="busy", session='\x7f\x1f\u2028"\\/é😀'))

@@ -54,6 +54,7 @@ def test_slots_lie_beside_the_repository_for_this_user_only_and_a_link_leads_to_
     assert [entry.name for entry in (repo / ".worktrees").iterdir()] == ["first"]
 
 
+@pytest.mark.campaign
 def test_tests_and_git_in_the_persons_checkout_do_not_find_the_worktrees(repo: Path) -> None:
     (repo / "test_mine.py").write_text("def test_mine():\n    pass\n")
     git(repo, "add", "-A")
@@ -263,6 +264,7 @@ def test_a_claimed_task_whose_worktree_is_gone_is_an_alarm_until_it_is_laid_out_
     assert (repo / ".worktrees" / "first").resolve() == there
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("what", ["a file", "a stranger's directory", "another crew's directory"])
 def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there(repo: Path, what: str) -> None:
     crew = begun(repo)

@@ -99,6 +99,7 @@ NO_TMUX = pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here"
 TERMINAL = pytest.param(("--tmux",), marks=[NO_TMUX, pytest.mark.campaign])
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("options", [(), TERMINAL], ids=["headless", "terminal"])
 def test_a_session_at_its_limit_is_followed_at_once_by_one_with_another_account_and_no_secret_is_anywhere(
     crew: Crew, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]

@@ -40,6 +40,7 @@ def blocked(crew: Crew, *tasks: str) -> None:
         crew.liza("block", "no document says it", "--ask", f"Which one for {task}?", "--ask", "And when?", cwd=there)
 
 
+@pytest.mark.campaign
 def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhere(crew: Crew) -> None:
     assert crew.liza("answer") == "no task has an open question\n"
     blocked(crew, "t1", "t2", "t3")

@@ -7,6 +7,8 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.crews import BIN, Crew
 
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
@@ -26,6 +28,7 @@ def contents(path: str) -> dict[str, str]:
         return {name: file.read().decode() for name, file in files.items() if file is not None}
 
 
+@pytest.mark.campaign
 def test_a_report_has_what_a_developer_needs_and_no_secret(crew: Crew, tmp_path: Path) -> None:
     crew.add("task-1", description=f"use {TOKEN}")
     coder = crew.script("coder", f'echo "my token is {TOKEN}"\nliza block "no address" --ask "Which?"\n')

@@ -33,6 +33,7 @@ def all_merged(state: State) -> bool:
     return len(state.tasks) == 3 and all(task.status == "MERGED" for task in state.tasks[1:])
 
 
+@pytest.mark.campaign
 def test_a_task_that_two_coders_failed_is_replaced_by_two_with_a_root_cause_and_both_are_merged(tmp_path: Path) -> None:
     with started(tmp_path, max_coder_iterations=1) as crew:
         crew.add("task-1")

@@ -29,6 +29,7 @@ def wait_received(crew: Crew, receiver: Receiver, count: int) -> None:
     crew.wait(lambda _: len(receiver.messages) == count, f"{count} messages")
 
 
+@pytest.mark.campaign
 def test_a_blocked_task_reaches_the_receiver_once_and_a_second_time_after_an_answer(
     crew: Crew, receiver: Receiver
 ) -> None:

@@ -132,6 +132,7 @@ def test_settings_that_no_history_shows_to_be_confirmed_are_told_after_pins_are_
     assert [one["next"] for one in alerts(crew)] == ["liza doctor --accept settings"]
 
 
+@pytest.mark.campaign
 def test_config_set_keeps_comments_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
     red.liza("edit", EDITOR=r"sed -i 's|^  integration_command: .*|  # the tests\n&  # slow|'")
     type_in(red, "permissions: .*", "permissions: bypass")

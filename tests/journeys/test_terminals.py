@@ -190,6 +190,7 @@ def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_w
     assert not (crew.paths.run("coder-1.1") / "asks").exists()
 
 
+@pytest.mark.campaign
 def test_a_dialog_before_the_first_act_is_answered_at_the_terminal_and_the_session_goes_on(crew: Crew) -> None:
     crew.add("task-1")
     asks = "printf 'Do you trust this folder? [y/n] '; read answer; echo $answer > $NOTES/answer"

@@ -45,7 +45,8 @@ class _Driver:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
         phases = (Phase.explicit, Phase.generate)
-        settings.register_profile("mutation", settings.get_profile("liza"), phases=phases, print_blob=False)
+        profile = settings.get_profile("liza")
+        settings.register_profile("mutation", profile, phases=phases, print_blob=False, max_examples=100)
         settings.load_profile("mutation")
 
 
