@@ -204,7 +204,7 @@ def describe_holder(path: Path) -> str:
         words = line.split()
         if len(words) > 5 and words[1] == "FLOCK" and words[5].endswith(f":{wanted.st_ino}"):
             pid = int(words[4])
-            if proc_stat.has_open(pid, wanted) is False:
+            if proc_stat.holds_flock(pid, wanted, proc_stat.ANY_MODE) is False:
                 continue
             return f"process {pid} (started at tick {_start_ticks(pid)}) holds it: {_command_line(pid)}"
     try:

@@ -19,7 +19,7 @@ def find_holders(path: Path) -> tuple[int, ...]:
     hold the lock. Of a living process these are its descendants: a supervisor closes the turn of its merger. Only if
     it has ended, all processes are searched.
     """
-    return _find_by_mode(path, frozenset({"READ", "WRITE"}))
+    return _find_by_mode(path, proc_stat.ANY_MODE)
 
 
 def _find_by_mode(path: Path, modes: frozenset[str]) -> tuple[int, ...]:

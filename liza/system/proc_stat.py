@@ -31,11 +31,17 @@ def is_ended(fields: list[bytes]) -> bool:
     return fields[0] in (b"Z", b"X")
 
 
+ANY_MODE = frozenset({"READ", "WRITE"})
+"""The modes of a lock in ``/proc``: shared, exclusive."""
+
+
 def holds_flock(pid: int, wanted: os.stat_result, modes: frozenset[str]) -> bool | None:
     """Return whether a process has the file open through a descriptor that holds flock(2) on it, in one of the modes
     READ and WRITE; None if that is hidden, or there is no such process.
 
-    A process that has only opened the file does not hold its lock.
+    A process that has only opened the file does not hold its lock. /proc/locks has inode numbers, and another file
+    system can have a file with the same one. Its device numbers are no help: on some file systems they differ from
+    those of stat(2).
     """
     directory = f"/proc/{pid}"
     try:
@@ -53,24 +59,4 @@ def holds_flock(pid: int, wanted: os.stat_result, modes: frozenset[str]) -> bool
         # lock: 1: FLOCK ADVISORY WRITE 4711 fe:00:2408450 0 EOF
         if any(len(row) > 4 and row[2] == "FLOCK" and row[4] in modes for row in rows):
             return True
-    return False
-
-
-def has_open(pid: int, wanted: os.stat_result) -> bool | None:
-    """Return whether a process has this file open; None if that is hidden, or there is no such process.
-
-    /proc/locks has inode numbers, and another file system can have a file with the same one. Its device numbers are
-    no help: on some file systems they differ from those of stat(2).
-    """
-    directory = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 - pathlib is slow to import
-    except OSError:
-        return None
-    for name in names:
-        try:
-            if os.path.samestat(os.stat(f"{directory}/{name}"), wanted):  # noqa: PTH116
-                return True
-        except OSError:
-            continue  # it was closed meanwhile
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import resource
@@ -809,8 +810,10 @@ def test_a_process_that_has_a_file_of_the_same_number_on_another_disk_is_not_nam
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.touch()
     with theirs.open("w") as file:
-        assert proc_stat.has_open(os.getpid(), os.fstat(file.fileno()))
-        assert proc_stat.has_open(os.getpid(), ours.stat()) is False
+        assert proc_stat.holds_flock(os.getpid(), os.fstat(file.fileno()), proc_stat.ANY_MODE) is False
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert proc_stat.holds_flock(os.getpid(), os.fstat(file.fileno()), proc_stat.ANY_MODE)
+        assert proc_stat.holds_flock(os.getpid(), ours.stat(), proc_stat.ANY_MODE) is False
 
 
 def test_the_holder_that_died_leaves_no_lock(board: Board, paths: Paths) -> None:
