@@ -1789,6 +1789,22 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.tasks.claims:_later": _without_extension},
         (f"{CLAIMING}test_a_review_is_extended_as_a_task_is",),
     ),
+    "limits of settings": Defence(
+        "a number that no clock can add stops no claim and no supervisor",
+        {"liza.rules.project.setting_limits:find_excesses": gives(())},
+        (
+            "tests/journeys/test_setting_limits.py::test_settings_that_no_clock_can_add_are_violations_and_stop_neither_"
+            "a_claim_nor_a_supervisor",
+        ),
+    ),
+    "open files of a lock": Defence(
+        "a process that only opened a lock file gets no signal",
+        {"liza.system.proc_stat:holds_flock": gives(True)},
+        (
+            "tests/edges/test_down_targets.py::test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_"
+            "one_inherited",
+        ),
+    ),
     # ── sessions over ACP ──
     "prompts shown read": Defence(
         "a message is acknowledged only when the program showed that it works on it",
