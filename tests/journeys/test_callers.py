@@ -17,6 +17,7 @@ from liza.board import revision_journal
 from liza.cli import app
 from tests.ablation import switches
 from tests.journeys.crews import BIN, Crew
+from tests.namespaces import unshared
 
 REFUSED, READS, OWN, APART = "refused", "reads", "as the session", "another crew's"
 """What a verb does that is said in a session with nothing of it in the environment: it is refused as a person's; it
@@ -225,18 +226,6 @@ def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_te
     assert crew.status("task-1") == "MERGED"
     assert crew.status("task-2") == "READY_FOR_REVIEW"
     assert crew.living() == []
-
-
-def unshared() -> list[str]:
-    """unshare(1) into a pid namespace of its own; skips where the kernel does not allow it."""
-    words = ["unshare", "-Urpf", "--mount-proc"]
-    try:
-        done = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=30)
-    except FileNotFoundError:
-        pytest.skip("unshare is not installed")
-    if done.returncode != 0:
-        pytest.skip(f"this kernel allows no pid namespace: {done.stderr.strip()}")
-    return words
 
 
 @pytest.fixture
