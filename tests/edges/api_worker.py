@@ -82,7 +82,7 @@ class Api:
 
     def answers(self) -> bool:
         assert self.process is not None
-        assert self.process.poll() is None, self.log.read_text()
+        assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.log.read_text()}"
         with suppress(OSError, http.client.HTTPException):
             return self.get("/v1/health").status == 200
         return False
