@@ -28,6 +28,7 @@ from liza.rules.errors import BoardInconsistent, NotRegularFile, Refused
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
+from liza.rules.value_classes import decodable
 from liza.system import atomic, crash_points, files, untrusted_files
 
 MAX_FILE_SIZE: Final = 1 << 20
@@ -193,7 +194,7 @@ def read_intent(paths: Paths) -> ArchiveIntent | None:
     """Return the intent of a move under way; None without one. Raises BoardInconsistent if it cannot be read."""
     try:
         data = untrusted_files.read_if_exists(paths.archive_intent, MAX_READ)
-        return None if data is None else msgspec.json.decode(data, type=ArchiveIntent)
+        return None if data is None else msgspec.json.decode(data, type=decodable(ArchiveIntent))
     except (OSError, NotRegularFile, ValueError, RecursionError) as error:
         raise BoardInconsistent(
             f"{paths.archive_intent} cannot be read: {error}", f"mv {paths.archive_intent} {paths.archive_intent}.odd"

@@ -16,6 +16,7 @@ import msgspec
 
 from liza.board.text.values import Revision
 from liza.rules.model import State
+from liza.rules.value_classes import decodable
 from liza.system import crash_points, files, untrusted_files
 
 MAX_SIZE: Final = 8 << 20
@@ -57,7 +58,7 @@ def _parse_record(text: bytes) -> RevisionRecord | None:
     if not text.startswith(b"- "):
         return None
     try:
-        record = msgspec.json.decode(text[2:], type=RevisionRecord)
+        record = msgspec.json.decode(text[2:], type=decodable(RevisionRecord))
     except (ValueError, RecursionError):
         # Not JSON, not UTF-8, or nested too deeply: not a record.
         return None

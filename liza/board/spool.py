@@ -16,6 +16,7 @@ from liza.board.text import document
 from liza.board.text.splitter import PieceKind
 from liza.board.write_intent import sha
 from liza.rules.errors import BoardInconsistent, NotRegularFile
+from liza.rules.value_classes import decodable
 from liza.system import crash_points, files, untrusted_files
 
 FULL_TEXT_INTERVAL: Final = 64
@@ -123,7 +124,7 @@ class Spool:
     @files.convert_os_errors()
     def _read_item(self, revision: int) -> SpoolItem | None:
         try:
-            item = msgspec.json.decode(_read_now(self._directory / str(revision)), type=SpoolItem)
+            item = msgspec.json.decode(_read_now(self._directory / str(revision)), type=decodable(SpoolItem))
             # The recorder needs the order, and a time that git accepts.
             is_valid = item.revision == revision and datetime.fromisoformat(item.time).timestamp() >= 0
         except (_Unreadable, ValueError, OverflowError, RecursionError):
@@ -196,7 +197,7 @@ class Spool:
         Raises WriteFailed if this process can open no more files.
         """
         try:
-            revision, text = msgspec.json.decode(_read_now(self._base), type=tuple[int, str])
+            revision, text = msgspec.json.decode(_read_now(self._base), type=decodable(tuple[int, str]))
         except (_Unreadable, ValueError, RecursionError):
             return None
         return revision, text

@@ -14,6 +14,7 @@ import msgspec
 from liza.board.text.values import Revision
 from liza.rules.digests import sha256_hex
 from liza.rules.errors import NotRegularFile
+from liza.rules.value_classes import decodable
 from liza.system import files, untrusted_files
 
 _MAX_SIZE: Final = 1 << 20  # bytes of the file
@@ -56,7 +57,7 @@ def sha(data: bytes) -> str:
 def read_intent(path: Path) -> WriteIntent | None:
     """Read the intent from a file; None if it is missing or invalid."""
     try:
-        return msgspec.json.decode(untrusted_files.read(path, _MAX_SIZE), type=WriteIntent)
+        return msgspec.json.decode(untrusted_files.read(path, _MAX_SIZE), type=decodable(WriteIntent))
     except (OSError, NotRegularFile, ValueError, RecursionError):
         return None
 

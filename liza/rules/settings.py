@@ -24,6 +24,7 @@ from liza.rules.model import (
     SlotLimits,
     TestProof,
 )
+from liza.rules.value_classes import decodable
 
 NESTED_SETTINGS: Final = {
     "breaker": BreakerSettings,
@@ -78,7 +79,7 @@ def are_valid(confirmed: object) -> bool:
         **{key: confirmed[key] for key in NEEDS_CONFIRMATION if key in confirmed},
     }
     try:
-        msgspec.convert(values, Config)
+        msgspec.convert(values, decodable(Config))
     except msgspec.ValidationError:
         return False
     return True
@@ -97,7 +98,7 @@ def effective_config(config: Config, confirmed: Mapping[str, Any]) -> Config:
     if not unconfirmed:
         return config
     values = {**msgspec.to_builtins(config), **{setting.key: setting.used for setting in unconfirmed}}
-    return msgspec.convert(values, Config)
+    return msgspec.convert(values, decodable(Config))
 
 
 def describe_effective(config: Config) -> str:

@@ -1,4 +1,4 @@
-"""Base classes for objects with typed fields, and how such an object is copied or read as a dict.
+"""Base classes for objects with typed fields, and how such an object is copied, read as a dict or decoded.
 
 They are structs of msgspec. ``@dataclass`` generates the methods of each class as source text and compiles it: 0.6 ms
 per class at the start of a command, a struct takes 0.01 ms. See specs/decisions/016-structs-instead-of-dataclasses.md.
@@ -6,7 +6,8 @@ per class at the start of a command, a struct takes 0.01 ms. See specs/decisions
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, dataclass_transform
+from _thread import allocate_lock  # threading would be one more module in the shortest commands
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import field as field
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from dataclasses import replace as replace
 else:
     from msgspec.structs import replace as replace
+
+T = TypeVar("T")
+_decodable: set[Any] = set()
+_building = allocate_lock()
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -33,3 +38,16 @@ class Mutable(msgspec.Struct):
 
     With ``eq=False`` a class is compared by identity and hashable.
     """
+
+
+def decodable(kind: T) -> T:
+    """Return the type, for a function of msgspec that decodes it. Safe in several threads.
+
+    msgspec 0.22 describes a type for itself when it is decoded for the first time, and uses the description in other
+    threads before it is complete: the process ends with SIGSEGV. Here one thread at a time lets it do that.
+    """
+    if kind not in _decodable:
+        with _building:
+            msgspec.json.Decoder(kind)
+            _decodable.add(kind)
+    return kind

@@ -24,6 +24,7 @@ from starlette.routing import Route
 from liza.crew.crew import Crew
 from liza.programs.accounts.run_account import has_run_account
 from liza.rules.errors import LizaError, LockTimeout
+from liza.rules.value_classes import decodable
 from liza.server.callers import (
     CHALLENGE,
     ApiCaller,
@@ -267,7 +268,7 @@ def _decode_whole_numbers(request: type[Any], body: bytes, error: msgspec.Valida
     Raises RequestProblem for the first ``error`` if that was not the reason.
     """
     try:
-        return msgspec.convert(_with_whole_numbers(msgspec.json.decode(body or b"{}")), request)
+        return msgspec.convert(_with_whole_numbers(msgspec.json.decode(body or b"{}")), decodable(request))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Also a body of a wrong type whose end is no JSON: the first decoder stops at the type.
         raise invalid_body(error) from None
@@ -285,7 +286,7 @@ def _with_whole_numbers(value: Any) -> Any:
 
 class _Decoders(dict[type[Any], "msgspec.json.Decoder[Any]"]):
     def __missing__(self, request: type[Any]) -> msgspec.json.Decoder[Any]:
-        decoder = self[request] = msgspec.json.Decoder(request)
+        decoder = self[request] = msgspec.json.Decoder(decodable(request))
         return decoder
 
 

@@ -24,7 +24,7 @@ from liza.rules.governance.open_trips import is_worth_a_check
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
 from liza.rules.tasks.unclaimable import failed_by_every_coder
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, decodable
 from liza.system import untrusted_files
 from liza.system.files import BOARD_MODE, replace_unsynced
 from liza.system.flock import try_lock_path
@@ -160,7 +160,7 @@ def _find_early_tasks(crew: Crew, state: State) -> list[str]:
 def _read_check(paths: Paths) -> AlarmCheck | None:
     """Return the last check; None if it is missing or damaged."""
     try:
-        return msgspec.json.decode(untrusted_files.read_record(_check_path(paths)), type=AlarmCheck)
+        return msgspec.json.decode(untrusted_files.read_record(_check_path(paths)), type=decodable(AlarmCheck))
     except (FileNotFoundError, NotRegularFile, msgspec.DecodeError, RecursionError):
         return None
 

@@ -20,7 +20,7 @@ from liza.rules.landing.issue_text import Issue
 from liza.rules.landing.remote_urls import Forge, find_forge_repository
 from liza.rules.paths import check_task_id
 from liza.rules.tasks.backlog import TaskFields
-from liza.rules.value_classes import replace
+from liza.rules.value_classes import decodable, replace
 from liza.system import atomic, untrusted_files
 from liza.verbs.task import add
 
@@ -71,7 +71,7 @@ def _read_issue(crew: Crew, number: int) -> Issue:
     words = ("issue", "view", str(number), "--json", _JSON_FIELDS, "--repo", repository.full_name)
     output = run_forge(Forge.GITHUB, *words)
     try:
-        row = msgspec.json.decode(output, type=_IssueRow)
+        row = msgspec.json.decode(output, type=decodable(_IssueRow))
     except msgspec.DecodeError as error:
         reason = describe_decode_error(error, _IssueRow)
         raise Missing(f"gh printed no issue: {reason}", "gh --version") from error

@@ -84,6 +84,11 @@ def gives(value: Any) -> Switch:
     return lambda was: lambda *words, **named: value
 
 
+def _the_same(was: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Instead: its argument, as it is."""
+    return lambda value: value
+
+
 def _as_nothing(was: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
@@ -1804,6 +1809,11 @@ TABLE: dict[str, Defence] = {
             "tests/edges/test_down_targets.py::test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_"
             "one_inherited",
         ),
+    ),
+    "first use of a type": Defence(
+        "threads that decode a type for the first time at once do not end the process",
+        {"liza.rules.value_classes:decodable": _the_same},
+        ("tests/edges/test_decoding_threads.py",),
     ),
     # ── sessions over ACP ──
     "prompts shown read": Defence(

@@ -1,4 +1,4 @@
-"""Objects with typed fields: what their base classes promise, and that no module goes back to dataclasses."""
+"""Objects with typed fields: what their base classes promise, and how the modules of Liza use them."""
 
 from __future__ import annotations
 
@@ -147,6 +147,24 @@ def _reads_of_defaults(tree: ast.Module, fields: dict[str, set[str]]) -> Iterato
                 yield f"{node.lineno}: {ast.unparse(node)}"
 
 
+def _unguarded_types(tree: ast.Module) -> Iterator[str]:
+    """Calls of msgspec that decode a type without ``decodable``."""
+    for node in nodes_of(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        kinds = [keyword.value for keyword in node.keywords if keyword.arg == "type"]
+        match ast.unparse(node.func).removeprefix("msgspec."):
+            case "convert":
+                kinds += node.args[1:]
+            case "json.Decoder":
+                kinds += node.args
+            case "json.decode":
+                pass
+            case _:
+                continue
+        yield from (f"{node.lineno}: {kind}" for kind in map(ast.unparse, kinds) if not kind.startswith("decodable("))
+
+
 def _fields(tree: ast.Module) -> dict[str, set[str]]:
     return {
         node.name: {
@@ -180,6 +198,12 @@ def test_no_default_of_a_field_is_read_through_the_class() -> None:
     assert {name: found for name, found in reads.items() if found} == {}
 
 
+def test_each_type_is_made_decodable_before_it_is_decoded() -> None:
+    makes_it = ROOT / "liza" / "rules" / "value_classes.py"
+    found = {str(path): list(_unguarded_types(parse_module(path))) for path in MODULES if path != makes_it}
+    assert {path: calls for path, calls in found.items() if calls} == {}, "write `decodable(kind)`"
+
+
 def test_the_checks_find_what_they_are_for() -> None:
     text = (
         "import dataclasses\nfrom dataclasses import dataclass\n"
@@ -188,8 +212,11 @@ def test_the_checks_find_what_they_are_for() -> None:
         "class A(Value):\n    a: int = 1\n    @cached_property\n    def b(self): ...\n"
         "class B(Value, dict=True):\n    @cached_property\n    def b(self): ...\n"
         "print(A.a, A.b, A().a, x.A.a)\n"
+        "msgspec.json.decode(b, type=A); json.decode(b, type=decodable(A)); msgspec.json.decode(b)\n"
+        "convert(b, A); msgspec.convert(b, type=A); msgspec.json.Decoder(A); msgspec.json.Decoder(decodable(A))\n"
     )
     tree = ast.parse(text)
     assert list(_dataclass_imports(tree)) == [1, 2, 4, 8]
     assert list(_structs_without_dict(tree)) == ["A"]
     assert list(_reads_of_defaults(tree, _fields(tree))) == ["16: A.a", "16: x.A.a"]
+    assert list(_unguarded_types(tree)) == ["17: A", "18: A", "18: A", "18: A"]

@@ -14,6 +14,7 @@ from liza.rules import model
 from liza.rules.errors import BoardUnreadable
 from liza.rules.formatting.times import format_time
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.value_classes import decodable
 
 ABSENT: Final = object()
 """Marks a missing key; None is a value."""
@@ -146,4 +147,4 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(plain: Any, kind: Any) -> Any:
     """Return the model value of a plain value. Raises msgspec.ValidationError with path and reason."""
-    return msgspec.convert(plain, kind, strict=False)
+    return msgspec.convert(plain, decodable(kind), strict=False)

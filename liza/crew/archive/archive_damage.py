@@ -18,6 +18,7 @@ from liza.crew.archive.archive_loss import ArchiveLoss
 from liza.crew.crew import Crew
 from liza.repo import board_history
 from liza.rules.errors import BoardInconsistent, GitFailed, LizaError
+from liza.rules.value_classes import decodable
 from liza.system import atomic, crash_points, files, untrusted_files
 
 REPAIR = "liza archive --repair"
@@ -90,7 +91,7 @@ def _compare(crew: Crew, name: str, stamp: files.Stamp | None, version: str | No
 def _read_comparisons(crew: Crew) -> dict[str, Comparison]:
     with suppress(OSError, LizaError, ValueError, RecursionError):
         data = untrusted_files.read(crew.paths.archive_compared)
-        return msgspec.json.decode(data, type=dict[str, Comparison])
+        return msgspec.json.decode(data, type=decodable(dict[str, Comparison]))
     return {}
 
 

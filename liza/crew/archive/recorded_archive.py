@@ -12,6 +12,7 @@ import msgspec
 from liza.crew.crew import Crew
 from liza.repo import board_history
 from liza.rules.errors import LizaError
+from liza.rules.value_classes import decodable
 from liza.system import files, untrusted_files
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def list_recorded(crew: Crew) -> frozenset[str]:
 def _read_stamps(crew: Crew) -> Stamps:
     try:
         data = untrusted_files.read_record(crew.paths.archive_recorded)
-        return msgspec.json.decode(data, type=Stamps)
+        return msgspec.json.decode(data, type=decodable(Stamps))
     except (OSError, LizaError, ValueError, RecursionError):
         return {}
 

@@ -18,7 +18,7 @@ from liza.rules.model import FrozenStruct, State, Task
 from liza.rules.paths import parse_agent_id
 from liza.rules.reports import work_record
 from liza.rules.reports.work_record import ReviewRecord, TaskRecord
-from liza.rules.value_classes import Value, replace
+from liza.rules.value_classes import Value, decodable, replace
 from liza.system import atomic, untrusted_files
 
 FORMAT = 1
@@ -110,7 +110,7 @@ def parse_record(data: bytes) -> ExportedRecord:
     """Return the record that ``liza agents export`` wrote. Raises UsageError for anything else."""
     hint = "liza agents coder-1 --export"
     try:
-        record = msgspec.json.decode(data, type=ExportedRecord)
+        record = msgspec.json.decode(data, type=decodable(ExportedRecord))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
 

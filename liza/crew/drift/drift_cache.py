@@ -8,6 +8,7 @@ import msgspec
 
 from liza.rules.paths import Paths
 from liza.rules.reports.drift_alarms import RepositoryDrift
+from liza.rules.value_classes import decodable
 from liza.system import atomic, untrusted_files
 
 RepositoryStamp = list[list[int] | None]
@@ -27,7 +28,7 @@ class CachedDrift(msgspec.Struct, frozen=True):
 def read_cache(paths: Paths) -> CachedDrift:
     """Return the last result, or an empty one. Raises NotRegularFile, OSError."""
     try:
-        return msgspec.json.decode(untrusted_files.read(_cache_path(paths)), type=CachedDrift)
+        return msgspec.json.decode(untrusted_files.read(_cache_path(paths)), type=decodable(CachedDrift))
     except (FileNotFoundError, msgspec.DecodeError, RecursionError):
         # The next detection writes it again.
         return CachedDrift([], RepositoryDrift())

@@ -12,6 +12,7 @@ from liza.rules.errors import Missing
 from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.landing.remote_urls import Forge, hide_credentials
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.value_classes import decodable
 
 PAGE_SIZE = 100
 MAX_PAGES = 20
@@ -24,7 +25,7 @@ T = TypeVar("T")
 def decode_output(forge: Forge, output: str, kind: type[T], what: str) -> T:
     """Return the JSON that the program printed. Raises Missing if it is not of this type."""
     try:
-        return msgspec.json.decode(output, type=kind)
+        return msgspec.json.decode(output, type=decodable(kind))
     except msgspec.DecodeError as error:
         reason = describe_decode_error(error, kind)
         raise Missing(f"{forge} printed no {what} that can be read: {reason}", f"{forge} --version") from error

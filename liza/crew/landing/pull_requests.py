@@ -13,7 +13,7 @@ from liza.crew.landing.remote_branches import Remote
 from liza.rules.errors import Missing
 from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.landing.remote_urls import Forge, find_forge_repository
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, decodable
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ def _read_object(forge: Forge, text: str) -> dict[str, Any]:
 
 def _decode(forge: Forge, text: str, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(text, type=kind)
+        return msgspec.json.decode(text, type=decodable(kind))
     except msgspec.DecodeError as error:
         reason = describe_decode_error(error, kind)
         raise Missing(f"{forge} printed no pull request: {reason}", f"{forge} --version") from error

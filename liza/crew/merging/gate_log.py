@@ -12,6 +12,7 @@ from liza.rules.errors import LizaError
 from liza.rules.merging import gates
 from liza.rules.merging.gates import GateRun
 from liza.rules.paths import Paths
+from liza.rules.value_classes import decodable
 from liza.system import atomic, untrusted_files
 
 REMAINING_LINES = 2000
@@ -27,7 +28,7 @@ def read_runs(paths: Paths) -> tuple[GateRun, ...]:
     runs = []
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            runs.append(msgspec.json.decode(line, type=GateRun))
+            runs.append(msgspec.json.decode(line, type=decodable(GateRun)))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
 

@@ -19,6 +19,7 @@ from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import LockTimeout, NotRegularFile
 from liza.rules.formatting.redaction import redact
 from liza.rules.paths import Paths
+from liza.rules.value_classes import decodable
 from liza.system import crash_points, untrusted_files
 from liza.system.files import BOARD_MODE, replace_unsynced
 from liza.system.flock import lock_path
@@ -103,6 +104,6 @@ def _read_keys(path: Path) -> set[tuple[str, str]]:
         path.rename(next(name for name in names if not os.path.lexists(name)))
         crash_points.point("moved", "alarms")
     try:
-        return set(msgspec.json.decode(untrusted_files.read_record(path), type=AlarmKeys))
+        return set(msgspec.json.decode(untrusted_files.read_record(path), type=decodable(AlarmKeys)))
     except (FileNotFoundError, NotRegularFile, msgspec.DecodeError, RecursionError):
         return set()

@@ -22,7 +22,7 @@ from liza.repo import board_history, history_packs
 from liza.repo.board_history import NewRevision
 from liza.rules.errors import BoardInconsistent, LizaError, NotRegularFile
 from liza.rules.statuses import AgentStatus
-from liza.rules.value_classes import replace
+from liza.rules.value_classes import decodable, replace
 from liza.system import files, untrusted_files
 from liza.system.file_lock import Lock
 
@@ -165,7 +165,7 @@ def _keep_packs_few(crew: Crew, new: tuple[str, ...]) -> None:
     path = crew.paths.tx / "history-packs"
     with suppress(LizaError, OSError):
         try:
-            names = msgspec.json.decode(untrusted_files.read_record(path), type=tuple[str, ...])
+            names = msgspec.json.decode(untrusted_files.read_record(path), type=decodable(tuple[str, ...]))
         except (FileNotFoundError, NotRegularFile, msgspec.DecodeError):
             # A link or a pipe is replaced below; else no pack would be listed again.
             names = ()

@@ -20,7 +20,7 @@ from liza.programs.presets.preset import Preset
 from liza.rules.errors import UsageError
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FrozenStruct
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, decodable
 from liza.rules.worker_api.account_rules import AccountOrder
 from liza.system import untrusted_files
 
@@ -120,7 +120,7 @@ def read_accounts(home: Path) -> AccountsFile:
         if data is None:
             return AccountsFile(path)
         _check_owner(path)
-        document = msgspec.convert(tomllib.loads(data.decode()), _Document)
+        document = msgspec.convert(tomllib.loads(data.decode()), decodable(_Document))
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
         from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
 
@@ -135,7 +135,7 @@ def read_accounts(home: Path) -> AccountsFile:
 def _read_row(path: Path, where: str, name: str, fields: Mapping[str, Any]) -> AccountRow:
     """Return an account as the file describes it. Raises UsageError, with the account."""
     try:
-        row = msgspec.convert(fields, AccountRow)
+        row = msgspec.convert(fields, decodable(AccountRow))
     except msgspec.ValidationError as error:
         from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
 

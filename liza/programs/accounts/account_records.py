@@ -13,6 +13,7 @@ import msgspec
 
 from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.paths import state_directory
+from liza.rules.value_classes import decodable
 from liza.rules.worker_api.account_rules import AccountRecord
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.flock import lock_path
@@ -35,7 +36,7 @@ def read_records(path: Path) -> Records:
     if data is None:
         return {}
     try:
-        return msgspec.json.decode(data, type=Records)
+        return msgspec.json.decode(data, type=decodable(Records))
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
 

@@ -8,7 +8,7 @@ import msgspec
 
 from liza.rules.errors import NotRegularFile
 from liza.rules.guards.guard_paths import DENIALS_FILE
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, decodable
 from liza.system import untrusted_files
 
 _MAX_SIZE = 2 << 20  # bytes that are read; more are not written
@@ -37,7 +37,7 @@ def count_denials(run_directory: Path) -> dict[str, DenialCount]:
     counts: dict[str, DenialCount] = {}
     for text in data.splitlines():
         try:
-            line = msgspec.json.decode(text, type=DenialLine)
+            line = msgspec.json.decode(text, type=decodable(DenialLine))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         before = counts.get(line.rule)

@@ -15,6 +15,7 @@ import msgspec
 
 from liza.rules.errors import LizaError, UsageError
 from liza.rules.model import FrozenStruct
+from liza.rules.value_classes import decodable
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -134,7 +135,7 @@ def load_template(provider: str) -> HookTemplate:
     if not provider.replace("-", "").isalnum() or not path.is_file():
         raise UsageError(f"there are no hooks for {provider!r}", "liza programs list")
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), HookTemplate)
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), decodable(HookTemplate))
     except (ValueError, msgspec.ValidationError) as error:
         raise LizaError(f"{path} cannot be read: {error}") from error
 

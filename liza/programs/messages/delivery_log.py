@@ -16,6 +16,7 @@ from liza.rules.errors import LizaError
 from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.paths import Paths
 from liza.rules.sessions.message_rules import DeliveryEvent, Message, MessageChannel
+from liza.rules.value_classes import decodable
 from liza.system import untrusted_files
 
 MAX_SIZE = 1 << 20  # bytes: some 6,000 events
@@ -70,7 +71,7 @@ def read_entries(paths: Paths, agent: str) -> tuple[DeliveryEntry, ...]:
     entries = []
     for number, line in enumerate(lines):
         try:
-            entries.append(msgspec.json.decode(line, type=DeliveryEntry))
+            entries.append(msgspec.json.decode(line, type=decodable(DeliveryEntry)))
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
             if number < 2 and lines[0].startswith(b"[liza:"):
                 continue  # the notice of a cut, and the rest of a line

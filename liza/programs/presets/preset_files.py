@@ -21,7 +21,7 @@ from liza.programs.presets import acp_settings, preset, preset_values
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import Missing, UsageError
 from liza.rules.paths import ROLES
-from liza.rules.value_classes import Value, field
+from liza.rules.value_classes import Value, decodable, field
 from liza.system import atomic, untrusted_files
 
 BUILT_IN = Path(__file__).with_name("presets.toml")
@@ -165,7 +165,7 @@ def merge_row(name: str, layers: list[Layer]) -> Preset:
         merged = _merge_tables(merged, row)
         # Convert after each layer, so that an error names the file that caused it.
         try:
-            preset_row = msgspec.convert({**merged, "name": name}, Preset)
+            preset_row = msgspec.convert({**merged, "name": name}, decodable(Preset))
         except msgspec.ValidationError as error:
             from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong row
 

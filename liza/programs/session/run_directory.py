@@ -27,6 +27,7 @@ from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
 from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, StopReason
+from liza.rules.value_classes import decodable
 from liza.system import atomic, untrusted_files
 
 CLOSING_CODES = ("0", "1", "42")
@@ -350,7 +351,7 @@ def read_struct(path: Path, kind: type[T]) -> T | None:
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=decodable(kind))
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
 

@@ -10,6 +10,7 @@ import msgspec
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry
+from liza.rules.value_classes import decodable
 from liza.system import untrusted_files
 from liza.system.flock import lock_path
 
@@ -28,7 +29,7 @@ def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
     entries: dict[str, LedgerEntry] = {}
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            entry = msgspec.json.decode(line, type=LedgerEntry)
+            entry = msgspec.json.decode(line, type=decodable(LedgerEntry))
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
             from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
 

@@ -19,6 +19,7 @@ from liza.rules.model import FrozenStruct
 from liza.rules.reports.prometheus_text import Family, usage_families
 from liza.rules.reports.session_spans import SessionSpan, session_spans
 from liza.rules.sessions.spending import LedgerEntry
+from liza.rules.value_classes import decodable
 from liza.system import atomic, untrusted_files
 from liza.system.flock import try_lock_path
 
@@ -93,7 +94,7 @@ def export_usage(
 def _count_sent(path: Path, ended: Sequence[LedgerEntry]) -> int:
     """Return how many entries were sent; 0 for another ledger or a damaged file: a span that is sent twice is one."""
     try:
-        cursor = msgspec.json.decode(untrusted_files.read_record(path), type=ExportCursor)
+        cursor = msgspec.json.decode(untrusted_files.read_record(path), type=decodable(ExportCursor))
     except (OSError, NotRegularFile, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return 0
     is_same = bool(ended) and cursor.first == ended[0].run and 0 <= cursor.sessions <= len(ended)

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from liza.rules.errors import LockTimeout
+from liza.rules.value_classes import decodable
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_at_least, is_possible
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.flock import lock_path
@@ -28,7 +29,7 @@ READ_LIMIT = 16 << 20
 """Maximum size of a file that is read, in bytes: one request has at most 1 MB."""
 LOCK_TIMEOUT = 10.0
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-_DECODER = msgspec.json.Decoder(TelemetryEvent | TelemetrySums)
+_DECODER = msgspec.json.Decoder(decodable(TelemetryEvent | TelemetrySums))
 _ENCODER = msgspec.json.Encoder()
 
 

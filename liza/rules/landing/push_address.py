@@ -15,6 +15,7 @@ from msgspec import field
 from liza.rules.digests import sha256_hex
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import FrozenStruct
+from liza.rules.value_classes import decodable
 
 PUSH_COMMAND, LAND_COMMAND = "liza push", "liza land --pr"
 """The commands that push; with ``--origin URL`` they accept the address first."""
@@ -55,7 +56,7 @@ def make_address(urls: Iterable[str], settings: Iterable[tuple[str, str]]) -> Pu
 def parse_accepted(record: object) -> PushAddress | None:
     """Return the accepted address as the pins have it; None if no address was accepted, or it is damaged."""
     try:
-        return None if record is None else msgspec.convert(record, PushAddress)
+        return None if record is None else msgspec.convert(record, decodable(PushAddress))
     except msgspec.ValidationError:
         return None
 

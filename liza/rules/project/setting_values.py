@@ -14,7 +14,7 @@ from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.formatting.type_errors import find_problem
 from liza.rules.invariants import check_entry
 from liza.rules.model import Config, State
-from liza.rules.value_classes import Value, replace
+from liza.rules.value_classes import Value, decodable, replace
 
 LIST_COMMAND: Final = "liza config get"
 _NO_VALUE: Final = ("null", "none")
@@ -127,7 +127,7 @@ def _converted(config: Config, name: str, value: Any) -> Config:
     outer, _, inner = name.partition(".")
     values: dict[str, Any] = msgspec.to_builtins(config)
     values[outer] = {**msgspec.to_builtins(getattr(config, outer)), inner: value} if inner else value
-    return msgspec.convert(values, Config)
+    return msgspec.convert(values, decodable(Config))
 
 
 def _value_at(config: Config, name: str) -> Any:
