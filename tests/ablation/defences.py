@@ -1813,7 +1813,10 @@ TABLE: dict[str, Defence] = {
     "first use of a type": Defence(
         "threads that decode a type for the first time at once do not end the process",
         {"liza.rules.value_classes:decodable": _the_same},
-        ("tests/edges/test_decoding_threads.py",),
+        (
+            "tests/edges/test_decoding_threads.py::test_threads_that_decode_a_type_for_the_first_time_at_once_do_not_end_"
+            "the_process",
+        ),
     ),
     # ── sessions over ACP ──
     "prompts shown read": Defence(
