@@ -18,7 +18,7 @@ from liza.verbs.doctor import doctor
 from tests.campaign import forks
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.scenes import add, fresh
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.journeys.crews import Crew, started
 
 SEED = int(os.environ.get("LIZA_SEED") or 3)
@@ -155,9 +155,7 @@ def strike(kind: str, racers: list[int], chance: random.Random) -> None:
             os.kill(racer, signal.SIGCONT)
 
 
-@pytest.mark.parametrize(
-    ("kills", "number"), [(2, 0), *(pytest.param(250, half, marks=pytest.mark.campaign) for half in (1, 2))]
-)
+@pytest.mark.parametrize(("kills", "number"), [variant(2, 0), variant(250, 1), variant(250, 2)])
 def test_groups_of_claimers_killed_at_any_moment_leave_a_whole_claim_or_none(
     tmp_path: Path, kills: int, number: int
 ) -> None:

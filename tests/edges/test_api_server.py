@@ -555,6 +555,7 @@ def test_telemetry_that_is_sent_again_after_a_kill_is_counted_once(api: Api) -> 
     assert coder.post("/v1/telemetry", body).data == {"recorded": 1, "repeated": 1}
 
 
+@pytest.mark.campaign
 def test_the_doctor_names_each_fault_of_the_addresses(shared: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     paths, server = shared.paths, shared.process
     assert server is not None

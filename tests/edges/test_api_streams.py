@@ -213,6 +213,7 @@ def memory(api: Api) -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
+@pytest.mark.campaign
 def test_a_full_queue_is_refused_and_nothing_of_it_is_lost(worker: Worker) -> None:
     for index in range(1000):
         inbox.queue_message(worker.api.paths, worker.agent, f"{index}", "human:ann", now(), "system")

@@ -196,6 +196,7 @@ r = c.getresponse(); print(r.status, r.read().decode())
     assert api.crew.status("task-1") == "READY_FOR_REVIEW"
 
 
+@pytest.mark.campaign
 def test_a_directory_in_place_of_the_port_of_a_living_server_leaves_status(api: Api) -> None:
 
     api.paths.api_port.unlink()

@@ -204,6 +204,7 @@ def test_a_gate_that_hangs_or_leaves_children_is_ended_and_is_red(crew: Merges, 
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGKILL, variant(signal.SIGTERM)])
 def test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_next(
     crew: Merges, tmp_path: Path, number: signal.Signals

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import until
 
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.campaign
 def test_a_benchmark_empties_its_directory_on_sigterm(tmp_path: Path) -> None:
     scratch, output, cwd = tmp_path / "scratch", tmp_path / "output", tmp_path / "cwd"
     for directory in (scratch, output, cwd):

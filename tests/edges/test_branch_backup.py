@@ -128,6 +128,7 @@ def test_a_branch_that_moves_after_the_look_at_it_is_not_overwritten(crew: Merge
     assert (error.hint, at_origin(crew)) == ("liza push", {"task/a": other})
 
 
+@pytest.mark.campaign
 def test_an_origin_that_rejects_one_branch_has_the_others(crew: Merges) -> None:
     hook(crew, "update", '#!/bin/sh\n[ "$1" != refs/heads/task/a ] || { echo no a here >&2; exit 1; }\n')
     crew.submitted(crew.claimed("b", "coder-2"))

@@ -86,6 +86,7 @@ def test_integration_that_was_moved_back_or_deleted_is_named_and_is_in_the_way(t
         assert found == wanted
 
 
+@pytest.mark.campaign
 def test_a_claimed_task_whose_worktree_was_deleted_is_named_and_laid_out_again(there: Crew) -> None:
     claimed(there)
     assert told(there, "claim") == []

@@ -18,7 +18,7 @@ from liza.verbs.down import purge
 from liza.verbs.init import InitOptions, init
 from liza.verbs.restore import find_crew_or_lost, restore
 from liza.verbs.task import add
-from tests.conftest import git
+from tests.conftest import git, variant
 
 
 def with_draft(root: Path, task: str) -> Crew:
@@ -159,7 +159,7 @@ def test_a_claim_of_a_task_that_an_earlier_crew_left_goes_on_with_its_files(repo
     assert (repo.with_name("repo.worktrees") / "s1" / "first.txt").read_text() == "half of first\n"
 
 
-@pytest.mark.parametrize("is_merged", [True, False])
+@pytest.mark.parametrize("is_merged", [True, variant(False)])
 def test_a_purge_after_a_restore_names_the_branch_whose_origin_is_lost(repo: Path, is_merged: bool) -> None:
     with_draft(repo, "first")
     clean(repo)

@@ -98,6 +98,7 @@ def test_an_epic_lands_as_one_commit_with_the_list_of_its_tasks_when_all_of_them
     assert crew.alarms().keys() <= {"supervisor_gone", "untested_merges"}
 
 
+@pytest.mark.campaign
 def test_a_task_outside_waits_until_the_epic_has_landed(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.add("b", epic="shop")
@@ -169,6 +170,7 @@ def test_an_epic_that_conflicts_with_integration_gets_a_task_that_resolves_it(cr
     assert crew.subjects()[-1] == "Land the epic shop: 2 tasks"
 
 
+@pytest.mark.campaign
 def test_an_epic_that_is_red_on_integration_does_not_land_and_gets_a_task(crew: EpicCrew) -> None:
     before = crew.tip()
     crew.add("a", epic="shop")

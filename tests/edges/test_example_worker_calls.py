@@ -42,6 +42,7 @@ def test_it_reads_the_events_of_the_server(example: Any, stream: bytes, events: 
     assert list(example.parse_events(stream.splitlines(keepends=True))) == events
 
 
+@pytest.mark.campaign
 def test_it_answers_for_its_health_listens_again_and_shows_who_refused(
     example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 TOUCHES = """
 import tests.conftest
@@ -21,6 +23,7 @@ def test_touches_nothing(tmp_path: Path) -> None:
 """
 
 
+@pytest.mark.campaign
 def test_a_test_that_writes_into_the_real_home_fails_and_one_that_does_not_passes(tmp_path: Path) -> None:
     home, temp = tmp_path / "home", tmp_path / "temp"
     home.mkdir()

@@ -158,7 +158,7 @@ TRAPS = (
     Trap("index hook", hook("post-index-change"), ("add", "-A")),
     Trap("checkout hook", hook("post-checkout"), ("switch", "-q", "--detach")),
     Trap("merge hook", hook("post-merge"), ("merge", "-q", "--no-edit", "-s", "ours", "integration")),
-    Trap("include", included("include.path"), ("status",), core=True),
+    Trap("include", included("include.path"), ("status",)),
     Trap("conditional include", included("includeIf.onbranch:**.path"), ("status",)),
     Trap("configuration of one work tree", works_own, ("status",)),
     Trap("file system monitor", setting("core.fsmonitor"), ("status",)),

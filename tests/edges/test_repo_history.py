@@ -115,6 +115,7 @@ def test_a_persons_index_and_a_bare_repository_are_no_matter(repo: Path, tmp_pat
     assert board_history.read_newest(Git(repo)) == (149, "revision: 149\n")
 
 
+@pytest.mark.campaign
 def test_a_batch_of_large_boards_is_never_in_memory_as_a_whole(repo: Path) -> None:
     size, number = 1 << 20, 24
     opened = Git(repo)

@@ -103,6 +103,7 @@ def test_prune_removes_free_slots_only_and_a_later_claim_creates_one_again(crew:
     assert (crew.crew.paths.slot("s3") / "README.md").exists()
 
 
+@pytest.mark.campaign
 def test_a_file_in_the_place_of_a_slot_is_set_beside_it_and_the_task_is_claimed(crew: Merges) -> None:
     there = crew.claimed("a")
     release(crew.crew, "a")
@@ -224,6 +225,7 @@ def test_a_damaged_slot_is_told_repaired_and_usable_again(crew: Merges, damage: 
     assert crew.task("b").worktree == "s1"
 
 
+@pytest.mark.campaign
 def test_a_directory_that_a_person_put_among_the_slots_keeps_its_files(crew: Merges) -> None:
     merged(crew, "a")
     stranger = crew.crew.paths.slots / "s9"

@@ -216,6 +216,7 @@ def test_a_document_of_a_person_is_kept_and_a_long_list_is_read_to_its_end(crew:
     assert mine.read_text() == "mine\n"
 
 
+@pytest.mark.campaign
 def test_a_log_that_has_expired_does_not_hide_the_check_and_a_status_of_another_service_has_none(
     crew: Merges, gh: ForgeStandIn
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_note_reaches_a_running_session_as_a_prompt_and_an_urgent_one_interrup
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_an_agent_that_ends_its_turn_without_a_closing_command_is_reminded_by_a_prompt(scene: Scene) -> None:
     scene.crew.configure(idle_after=1)
     scene.script([COMMIT, {"say": "It is done, I think."}], [SUBMIT])

@@ -136,6 +136,7 @@ def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_acc
     assert "is already at integration of origin" in crew.liza("land", "--pr")
 
 
+@pytest.mark.campaign
 def test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted(crew: Crew) -> None:
     crew.add("t1")
     crew.git("config", "core.pager", f"touch {crew.notes}/planted; cat")
@@ -163,6 +164,7 @@ def test_lines_are_broken_between_words_below_their_column_and_commands_stay_who
     assert {*text.split()[:10]} <= {word for line in shown for word in line.split()}
 
 
+@pytest.mark.campaign
 def test_a_mistyped_word_or_id_names_what_was_meant_and_outside_of_git_the_first_step_is_the_right_one(
     crew: Crew, tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ def test_without_git_nothing_is_made(checkout: Checkout) -> None:
     assert not (checkout.root / ".liza-venv").exists()
 
 
+@pytest.mark.campaign
 def test_the_test_program_runs_every_check_and_fails_when_one_does_and_a_changed_project_gets_a_new_environment(
     checkout: Checkout,
 ) -> None:

@@ -32,6 +32,7 @@ def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_m
     assert not [line for line in steps if "merging" in line]
 
 
+@pytest.mark.campaign
 def test_a_draft_that_a_person_keeps_is_freed_by_the_command_that_status_names(crew: Crew) -> None:
     words = ("--desc", "Write", "--done", "it is there", "--scope", "mail.txt", "--spec", "README.md", "--draft")
     crew.liza("task", "add", "--id", "mail", *words)

@@ -16,6 +16,7 @@ import pytest
 from liza.board import revision_journal
 from liza.cli import app
 from tests.ablation import switches
+from tests.conftest import variant
 from tests.journeys.crews import BIN, Crew
 from tests.namespaces import unshared
 
@@ -156,7 +157,10 @@ def bare() -> list[str]:
     return ["env", "-i", f"PATH={BIN}:{os.environ['PATH']}", *kept]
 
 
-def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused_or_is_the_sessions(crew: Crew) -> None:
+@pytest.mark.parametrize("kinds", [(REFUSED, OWN), variant((REFUSED, OWN, READS))])
+def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused_or_is_the_sessions(
+    crew: Crew, kinds: tuple[str, ...]
+) -> None:
     assert set(VERBS) == typed(), "each verb of the command line has a row in VERBS"
     there = crew.work_by_hand("task-1")
     crew.add("task-2")
@@ -166,7 +170,7 @@ def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused
     below.mkdir()
     for place in (crew.root, below):
         (place / "tasks.yaml").write_text("id: task-8\ndescription: x\ndone_when: y\nscope: z\nspec_ref: README.md\n")
-    asked = [(verb, line.split(), kind) for verb, (line, kind) in VERBS.items() if kind != APART]
+    asked = [(verb, line.split(), kind) for verb, (line, kind) in VERBS.items() if kind in kinds]
     before = crew.state()
     rows = [
         ("liza-agent" if verb == "liza-agent" else "liza", words, str(place))

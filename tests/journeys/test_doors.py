@@ -285,6 +285,7 @@ def test_outside_a_crew_there_is_one_answer_and_one_next_command(tmp_path: Path)
     assert "next: liza init" in done.stderr
 
 
+@pytest.mark.campaign
 def test_validate_works_outside_a_crew_and_prints_every_violation(crew: Path, tmp_path: Path) -> None:
     text = board(crew).decode()
     broken = tmp_path / "board.yaml"
@@ -378,6 +379,7 @@ def test_status_has_what_outside_callers_rely_on(crew: Path) -> None:
     assert json.loads(ok(["resume", "--json"], crew))["result"] == "unchanged"
 
 
+@pytest.mark.campaign
 def test_programs_are_listed_with_whether_they_are_here(crew: Path) -> None:
     rows = json.loads(ok(["programs", "list", "--json"], crew))["programs"]
     assert all(row.keys() >= {"name", "installed", "version"} for row in rows)
@@ -613,6 +615,7 @@ def test_a_program_that_is_not_installed_stops_up_at_once(crew: Path) -> None:
     assert board(crew) == before
 
 
+@pytest.mark.campaign
 def test_help_stands_under_headings_and_each_command_has_an_example(tmp_path: Path) -> None:
     text = ok(["--help"], tmp_path)
     for heading in ("Start:", "Look:", "Steer:", "Agents' own:", "The board:"):

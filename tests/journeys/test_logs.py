@@ -61,6 +61,7 @@ def test_a_secret_that_is_printed_in_two_parts_is_taken_out_for_who_follows_and_
         assert line(child).startswith("the last one")
 
 
+@pytest.mark.campaign
 def test_each_command_that_follows_ends_with_the_reader_of_its_output(crew: Crew) -> None:
     crew.add("t1")
     followers = [("logs", "-f"), ("history", "-f"), ("watch",), ("status", "--watch")]

@@ -73,7 +73,7 @@ def goes_on(crew: Crew, task: str = "first") -> None:
         (renamed, ("status",)),
         variant(renamed, ("claim", "second", "--agent", "coder-2")),
         variant(moved_with_its_worktrees, ("doctor", "--fix")),
-        (renamed_with_its_worktrees, ("status",)),
+        variant(renamed_with_its_worktrees, ("status",)),
     ],
 )
 def test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were(

@@ -189,6 +189,7 @@ def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:
     assert (crew.task("t1").iteration, crew.task("t1").run) == (1, "coder-1.1")
 
 
+@pytest.mark.campaign
 def test_a_script_of_a_relative_path_is_found_in_the_directory_of_the_person(crew: Crew) -> None:
     directory = crew.root / "tools"
     directory.mkdir()
