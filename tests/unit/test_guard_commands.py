@@ -671,3 +671,8 @@ def test_what_may_be_denied_says_that_a_word_is_unknown() -> None:
     reason = judge("git $x").reason or ""
     assert "not known before it runs" in reason
     assert "no-push" in reason
+
+
+def test_the_tests_of_the_crew_are_allowed_by_their_own_rule() -> None:
+    assert judge(TESTS).rule == "tests"
+    assert judge("pytest -q").rule != "tests"

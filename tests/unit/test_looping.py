@@ -70,6 +70,11 @@ def test_legitimate_work_is_no_loop(name: str) -> None:
         assert verdict(calls) is None
 
 
+def test_a_limit_of_one_call_without_a_change_is_reached_by_one_call() -> None:
+    limits = LoopLimits(unchanged_calls=1, unchanged_seconds=1.0)
+    assert check_progress(limits, folded([("ls", "a", 0.1)]), 60.0) is not None
+
+
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again(name: str) -> None:
     good = list(edits_with_tests(50)) if "day" in name else []

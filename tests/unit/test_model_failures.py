@@ -156,6 +156,16 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
             4.0,
             "the model refuses the program's login: 401; the session is ended in 4 s",
         ),
+        (
+            ModelSilence(SilenceKind.LOGIN, 1.0, "401", retried=True),
+            4.0,
+            "the model refuses the program's login: 401; the session is ended in 4 s",
+        ),
+        (
+            ModelSilence(SilenceKind.BROKEN, 1.0, "cut"),
+            4.0,
+            "its model's answers break off: cut; the session is ended in 4 s",
+        ),
     ],
 )
 def test_status_says_why_and_until_when(model: ModelSilence, left: float, said: str) -> None:

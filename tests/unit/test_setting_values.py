@@ -19,6 +19,7 @@ from tests.unit.boards import board, with_config
         ("slots.max", "2", 2),
         ("slots.max", "null", None),
         ("slots.max", "none", None),
+        ("slots.max", "NULL", None),
         ("routing", "record", "record"),
         ("integration_command", "true", "true"),
         ("integration_command", "5", "5"),

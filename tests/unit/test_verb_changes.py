@@ -439,6 +439,13 @@ REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str
         ),
         Refused, "code-reviewer-2 cannot review task-1: code-reviewer-1 is reviewing it", "liza task show task-1",
     ),
+    "a second review": (
+        REVIEWED.with_task(replace(REVIEWED.tasks[0], id="other", reviewing_by=None, review_run=None)),
+        lambda state: reviews.claim_review(
+            state, "other", "code-reviewer-1", NOW, Evidence(dead=frozenset({"coder-1.1"}))
+        ),
+        Refused, "code-reviewer-1 is busy with the review of task-1", "liza agents code-reviewer-1",
+    ),
     "a rejection without a reason": (
         REVIEWED, lambda state: reviews.reject(state, "task-1", "code-reviewer-1.1", HEAD, NOW, " "), UsageError,
         "a rejection needs its reason", 'liza verdict reject "1. file:line what is wrong, how you saw it"',
