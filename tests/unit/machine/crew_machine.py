@@ -692,10 +692,10 @@ class CrewMachine(RuleBasedStateMachine):
         if kind == "discovery":
             entry = Discovery(id="", by="coder-1", during=name, description=text, created=now)
             args: tuple[Any, ...] = (entry, {"urgency": urgency})
-            self.play(lambda model: model.report(kind, text, urgency), board_reports.add_discovery, *args)
+            self.play(lambda model: model.report(kind, text, urgency, name), board_reports.add_discovery, *args)
         else:
             anomaly = Anomaly(timestamp=now, task=name, reporter="coder-1.1", type=kind, details={"text": text})
-            self.play(lambda model: model.report(kind, text, urgency), board_reports.add_anomaly, anomaly)
+            self.play(lambda model: model.report(kind, text, urgency, name), board_reports.add_anomaly, anomaly)
 
     @precondition(lambda machine: bool(machine.model.reports))
     @rule(index=st.integers(1, 5), kind=st.sampled_from("da"), by=planners, why=texts)

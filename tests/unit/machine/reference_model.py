@@ -46,6 +46,7 @@ class ReferenceModel:
         self.goal = "IN_PROGRESS"
         self.epics: dict[str, Entry] = {}
         self.reports: dict[str, str] = {}
+        self.reporters: dict[str, str] = {}
         self.urgent: frozenset[str] = frozenset()
         self.trips: tuple[str, ...] = ()
         self.settings: dict[str, Any] = {"max_review_cycles": 5, "slots.max": None, "lease_duration": 300}
@@ -595,7 +596,11 @@ class ReferenceModel:
             elif name and kind == "claim" and self.tasks[name]["run"] and not self.tasks[name]["reserved"]:
                 self.stop(name, self.tasks[name]["run"])
 
-    def report(self, kind: str, text: str, urgency: str) -> None:
+    def report(self, kind: str, text: str, urgency: str, during: str) -> None:
+        """A report of coder-1 during a task, at most 20: open discoveries of the task, and anomalies of its run."""
+        reporter = f"{kind} {during}" if kind == "discovery" else "anomaly"
+        counts = [name for name, by in self.reporters.items() if by == reporter]
+        require(sum(kind != "discovery" or self.reports[name] == "open" for name in counts) < 20, "enough of them")
         if kind == "discovery":
             require(urgency in ("immediate", "deferred") and text.strip())
             name = f"d-{1 + sum(key.startswith('d-') for key in self.reports)}"
@@ -603,7 +608,7 @@ class ReferenceModel:
         else:
             require(kind in ("workaround", "tests_weakened", "spec_gap"), "unknown kind, or details are missing")
             name = f"a-{1 + sum(key.startswith('a-') for key in self.reports)}"
-        self.reports[name] = "open"
+        self.reports[name], self.reporters[name] = "open", reporter
 
     def resolve(self, name: str, why: str) -> None:
         require(self.reports.get(name) == "open" and why.strip())
