@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from liza.crew.landing.accepted_origin import accept_origin
+from liza.crew.landing.remote_branches import find_remote
 from liza.rules.errors import Missing, Refused
 from liza.verbs.land_request import land_pr
 from liza.verbs.sync_request import sync_request
 from tests.conftest import git
+from tests.edges.gitlab_stand_in import GitLabStandIn
 from tests.edges.glab_stand_in import GlabStandIn
 from tests.edges.merge_crew import Merges, prepared
 
@@ -27,6 +30,7 @@ def crew(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Merges:
     git(root, "config", "--global", f"url.{tmp_path}/origin.git.insteadOf", URL)
     git(root, "remote", "add", "origin", URL)
     git(root, "push", "-q", "origin", "main")
+    accept_origin(crew.crew, find_remote(crew.crew.git).address)
     crew.approved("a")
     assert crew.merge() == ""
     return crew
@@ -47,8 +51,9 @@ def note(number: int, body: str, user: int = 1, **fields: Any) -> dict[str, Any]
 def test_failed_jobs_and_comments_of_a_merge_request_become_tasks(
     crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    glab = GlabStandIn(tmp_path / "bin", monkeypatch)
+    GitLabStandIn(tmp_path / "landing", monkeypatch, "gitlab.example", "acme/group/shop")
     land_pr(crew.crew)
+    glab = GlabStandIn(tmp_path / "bin", monkeypatch)
     request = crew.crew.board.read().pull_request
     assert (request.number, request.repository) == (1, "gitlab.example/acme/group/shop")
     web_url = "https://gitlab.example/acme/group/shop/-/merge_requests/1"
