@@ -252,6 +252,9 @@ def _notify(key: str, config: Config) -> Iterator[Violation]:
 def _config(key: str, config: Config) -> Iterator[Violation]:
     for name, number, expected in setting_limits.find_excesses(config):
         yield Violation(entry=key, field=name, actual=str(number), expected=expected)
+    if not targets.is_branch_name(config.integration_branch):
+        actual = repr(config.integration_branch)
+        yield Violation(entry=key, field="integration_branch", actual=actual, expected="a name of a branch")
     if config.breaker != BreakerSettings():
         yield from _breaker_settings(key, config.breaker)
     if config.permissions not in PERMISSIONS_VALUES:

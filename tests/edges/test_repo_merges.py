@@ -260,8 +260,15 @@ def test_a_record_of_a_worktree_that_this_user_may_not_read_stops_no_merge(
     [
         "main", "release/1.0", "a..b", "a.", ".a", "a/.b", "a.lock", "a.lock/b", "a.locks", "a~1", "a^", "a:b", "a?",
         "a*", "a[", "a]", "a\\b", "a@{b", "a@b", "-a", "a-", "a b", "a\tb", "a//b", "/a", "a/",
-        "HEADS", "\u00e4/\u00f6",
+        "HEADS", "\u00e4/\u00f6", "../x", "x/../y", "", "HEAD", "a\x7f", "a\n", "a.lock\n",
     ],
 )  # fmt: skip
 def test_a_task_can_name_a_target_branch_if_and_only_if_git_accepts_its_name(repo: Path, name: str) -> None:
-    assert targets.is_target_name(name) is (Git(repo).run("check-ref-format", "--branch", name).code == 0)
+    is_accepted = Git(repo).run("check-ref-format", "--branch", name).code == 0
+    assert (targets.is_target_name(name), targets.is_branch_name(name)) == (is_accepted, is_accepted)
+
+
+@pytest.mark.parametrize("name", ["a\u00a0b", "a\u200bb", "refs/x", "task/x", "epic/x"])
+def test_the_name_of_a_branch_that_git_accepts_is_one_also_if_no_task_can_name_it(repo: Path, name: str) -> None:
+    assert Git(repo).run("check-ref-format", "--branch", name).code == 0
+    assert (targets.is_target_name(name), targets.is_branch_name(name)) == (False, True)

@@ -10,7 +10,7 @@ from liza.rules.value_classes import replace
 
 S = Status
 EPIC_PREFIX = "epic/"
-_NO_BRANCH = lazy_pattern(r"^-|[ ~^:?*\[\\]|\.\.|@\{|(^|/)\.|\.lock(/|$)|\.$")
+_NO_BRANCH = lazy_pattern(r"^-|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(^|/)\.|\.lock(/|\Z)|\.\Z")
 
 
 def epic_branch(epic: str) -> str:
@@ -24,14 +24,15 @@ def epic_of(subject: str) -> str | None:
     return subject.removeprefix(EPIC_PREFIX) if subject.startswith(EPIC_PREFIX) else None
 
 
-def is_target_name(branch: str) -> bool:
-    """Return whether a task can name this branch: git accepts the name, and Liza and its agents write no such branch.
+def is_branch_name(branch: str) -> bool:
+    """Return whether git accepts the name of a branch, by the rules of `git check-ref-format --branch`."""
+    return _NO_BRANCH.search(branch) is None and branch not in ("@", "HEAD") and all(branch.split("/"))
 
-    The rules of names are those of `git check-ref-format --branch`.
-    """
-    parts = branch.split("/")
-    is_name = branch.isprintable() and _NO_BRANCH.search(branch) is None and branch not in ("@", "HEAD")
-    return is_name and all(parts) and parts[0] not in ("task", "epic", "refs")
+
+def is_target_name(branch: str) -> bool:
+    """Return whether a task can name this branch: git accepts the name, and Liza and agents write no such branch."""
+    is_own = branch.partition("/")[0] in ("task", "epic", "refs")
+    return is_branch_name(branch) and branch.isprintable() and not is_own
 
 
 def target_branch(state: State, task: Task) -> str:
