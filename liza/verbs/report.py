@@ -26,7 +26,8 @@ def report(crew: Crew, kind: str, text: str, details: Mapping[str, str]) -> Resu
             entry = Discovery(id="", by=agent, during=task, description=text, created=now)
             tx.state, report_id = board_reports.add_discovery(tx.state, entry, details)
         else:
-            anomaly = Anomaly(timestamp=now, task=task, reporter=by, type=kind, details={"text": text, **details})
+            kept = board_reports.make_details(text, details)
+            anomaly = Anomaly(timestamp=now, task=task, reporter=by, type=kind, details=kept)
             tx.state = board_reports.add_anomaly(tx.state, anomaly)
             report_id = board_reports.anomaly_id(len(tx.state.anomalies) - 1)
     is_person = isinstance(caller, str)

@@ -133,6 +133,12 @@ def test_every_kind_of_anomaly_can_be_reported_with_the_details_that_its_refusal
     assert board_reports.add_anomaly(board(), replace(bare, details=details)).anomalies[0].type == kind
 
 
+def test_no_detail_replaces_the_text_of_an_anomaly() -> None:
+    assert board_reports.make_details("why", {"what": "x"}) == {"text": "why", "what": "x"}
+    with pytest.raises(UsageError, match="cannot be named text"):
+        board_reports.make_details("why", {"text": "x"})
+
+
 def test_the_texts_of_an_anomaly_are_bounded() -> None:
     bare = Anomaly(timestamp=NOW, type="workaround")
     longest = replace(bare, details={"text": "x" * 4000})

@@ -26,6 +26,8 @@ MAX_DETAILS = 12
 MAX_REPORTS = 20
 """Maximum number of anomalies of a run, and of open discoveries of an agent during a task. People have no limit."""
 _DETAILS = ("urgency", "severity", "recommendation")
+_TEXT = "text"
+"""Name under which an anomaly keeps its text, beside its details."""
 _DISCOVERY_ID = lazy_pattern(r"d-([0-9]{1,9})")
 _ANOMALY_ID = lazy_pattern(r"a-([0-9]{1,9})")
 _DISCOVERY_HINT = 'liza report discovery "what is wrong, and where" --urgency deferred'
@@ -78,6 +80,13 @@ def add_anomaly(state: State, anomaly: Anomaly) -> State:
     _check_size("", anomaly.details)
     _check_count(anomaly.reporter, sum(entry.reporter == anomaly.reporter for entry in state.anomalies))
     return replace(state, anomalies=(*state.anomalies, anomaly))
+
+
+def make_details(text: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the details of an anomaly: its text, and the given ones. Raises UsageError for a detail ``text``."""
+    if _TEXT in given:
+        raise UsageError(f"a detail of a report cannot be named {_TEXT}: its text has this name", "liza report --help")
+    return {_TEXT: text, **given}
 
 
 def _check_size(text: str, details: Mapping[str, str]) -> None:
