@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -121,6 +122,19 @@ def _invoke(app: Any, words: Sequence[str], name: str) -> int:
         return 130
     except _CLICK_ERROR as error:
         command_path = getattr(getattr(error, "ctx", None), "command_path", name)
+        _refuse_unmarked_value(words, name, getattr(error, "option_name", ""), command_path)
         text = " ".join(error.format_message().split())
         raise UsageError(text[:1].lower() + text[1:].rstrip("."), f"{command_path} --help") from None
     return code if isinstance(code, int) else 0
+
+
+def _refuse_unmarked_value(words: Sequence[str], name: str, option: str, command_path: str) -> None:
+    """Raise UsageError if the unknown ``option`` is the value of a setting, such as a negative number."""
+    if command_path != "liza config set" or not option or option.startswith("--"):
+        return
+    index = next(index for index, word in enumerate(words) if word.startswith(option))
+    later = words[index + 1 :]
+    options = [word for word in later if word.startswith("--")]
+    others = [word for word in later if not word.startswith("--")]
+    command = shlex.join([name, *words[:index], *options, "--", words[index], *others])
+    raise UsageError(f"{words[index]} begins with -, so it is read as an option: type -- before it", command)

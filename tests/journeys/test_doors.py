@@ -147,6 +147,10 @@ NOT_THERE = [
     (["sync", "no-such-branch"], 1, "unknown-id", "no branch"),
     (["frobnicate"], 2, "usage", "no such command"),
     (["status", "--frobnicate"], 2, "usage", "no such option"),
+    (["config", "set", "lease_duration", "-3"], 2, "usage", "type -- before it"),
+    (["config", "set", "lease_duration", "--", "-3"], 2, "usage", "is -3, expected 0 to"),
+    (["config", "set", "integration_branch", "../x"], 2, "usage", "expected a name of a branch"),
+    (["report", "trade_off", "t", "--detail", "text=x", "--detail", "what=x"], 2, "usage", "cannot be named text"),
 ]
 
 
