@@ -51,12 +51,14 @@ def find_alarms(
     blocking = tuple(_blocking_alarms(crew, state))
     # A supervisor whose lock file was deleted only seems to be gone.
     unwatched = () if any(alarm.kind == AlarmKind.DAMAGED for alarm in blocking) else state.agents
+    written = crew.board.read_as_written()
     facts = AlarmFacts(
         evidence=evidence,
         signals=signal_times,
         budget_pause=_read_budget_pause(crew, state),
         unknown_config=crew.board.unknown_config(),
-        unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()),
+        written=written.config,
+        unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, written),
         repository=_repository(crew, state),
         exits={name: left for name in state.agents if (left := read_supervisor_exit(crew, name)) is not None},
         unsupervised=frozenset(name for name in unwatched if _is_unsupervised(crew, state, name)),

@@ -26,6 +26,7 @@ class AlarmKind(StrEnum):
     BOARD_BACK = "board_back"
     INVALID_STATE = "invalid_state"
     UNKNOWN_CONFIG = "unknown_config"
+    UNUSABLE_SETTING = "unusable_setting"
     UNCONFIRMED_SETTING = "unconfirmed_setting"
     PLANTED_CONFIGURATION = "planted_configuration"
     SYMBOLIC_REF = "symbolic_ref"
@@ -87,6 +88,7 @@ NOTICES = (
     AlarmKind.UNTESTED_MERGES,
     AlarmKind.APPROACHING_LIMITS,
     AlarmKind.UNKNOWN_CONFIG,
+    AlarmKind.UNUSABLE_SETTING,
     AlarmKind.INTEGRATION_FAILED,
     AlarmKind.GUARD_DENIALS,
     AlarmKind.PULL_REQUEST_UNREAD,

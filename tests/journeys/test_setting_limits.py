@@ -18,6 +18,9 @@ def test_settings_that_no_clock_can_add_are_violations_and_stop_neither_a_claim_
     violations = json.loads(crew.run("validate", "--json").stdout)["violations"]
     names = ["lease_duration", "hung_after", "poll_interval", "restart_after_crash"]
     assert sorted(row["field"] for row in violations) == sorted(names)
+    status = json.loads(crew.run("status", "--json").stdout)
+    assert sorted(row["about"] for row in status["alerts"] if row["kind"] == "unusable_setting") == sorted(names)
+    assert "liza config set lease_duration --default" in crew.run("status").stdout
     crew.liza("claim", "task-1", "--agent", "coder-1")
     crew.agent("coder-2", crew.script("coder", WORK))
     crew.wait_status("task-2", "READY_FOR_REVIEW")

@@ -10,6 +10,7 @@ import pytest
 from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import (
     Config,
+    Delivery,
     Discovery,
     Event,
     MergeInProgress,
@@ -388,6 +389,24 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "config.integration_comand is no setting; did you mean integration_command?",
                 "liza edit",
             )
+        ],
+    ),
+    "numbers outside of their limits": (
+        crew(task()),
+        {"written": Config(lease_duration=10**15, delivery=Delivery(retry_backoffs=(-1.0, -2.0)))},
+        [
+            (
+                "unusable_setting",
+                "lease_duration",
+                "config.lease_duration is 1000000000000000, expected 0 to 31536000 seconds; the default is in effect",
+                "liza config set lease_duration --default",
+            ),
+            (
+                "unusable_setting",
+                "delivery.retry_backoffs",
+                "config.delivery.retry_backoffs is -2.0, expected 0 to 31536000 seconds; the default is in effect",
+                "liza config set delivery.retry_backoffs --default",
+            ),
         ],
     ),
     "a planning lease that ran out": (

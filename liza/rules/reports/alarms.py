@@ -13,9 +13,9 @@ from liza.rules.alarm_kinds import NOTICES, Alarm, AlarmKind
 from liza.rules.governance import open_trips, sprint_alarms
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
-from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
+from liza.rules.model import FINAL_STATUSES, Config, State, Status, SupervisorExit, Task
 from liza.rules.owned_work import CurrentWork, find_current_work
-from liza.rules.project import test_proof
+from liza.rules.project import setting_limits, test_proof
 from liza.rules.reports import drift_alarms, review_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import another_coder_command, up_command_for
@@ -74,6 +74,8 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     budget_pause: str = ""
     """The reason of a PAUSE that a supervisor set because a budget is used up."""
     unknown_config: tuple[str, ...] = ()
+    written: Config = Config()
+    """The settings as they are on the board, also those that are not in effect."""
     unconfirmed: tuple[UnconfirmedSetting, ...] | None = ()
     """Settings on the board that are not in effect; None if no setting was ever confirmed."""
     repository: RepositoryDrift = RepositoryDrift()
@@ -378,6 +380,10 @@ def _signals(state: State, seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
 def _config(seen: AlarmFacts) -> Iterator[Alarm]:
     for key in seen.unknown_config:
         yield Alarm(AlarmKind.UNKNOWN_CONFIG, "config", settings.describe_unknown_key(key), "liza edit")
+    # Of a list one number is enough: the command replaces all of it.
+    for name, number, expected in {excess[0]: excess for excess in setting_limits.find_excesses(seen.written)}.values():
+        message = f"config.{name} is {number}, expected {expected}; the default is in effect"
+        yield Alarm(AlarmKind.UNUSABLE_SETTING, name, message, f"liza config set {name} --default")
 
 
 def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
