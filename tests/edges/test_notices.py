@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -233,6 +235,44 @@ def test_a_command_that_fails_says_why_and_one_that_hangs_is_ended_with_its_chil
     wait_until(lambda: _ended(pid))
 
 
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("kill -9 $$", "the command was ended by signal 9"),
+        ("yes >&2 & sleep 0.2; exit 3", "the command failed with exit status 3: y"),
+        ("setsid sleep 5 & exit 0", None),
+        ("exec 2>&-; sleep 0.1; exit 4", "the command failed with exit status 4"),
+        ("exec <&-; exec 2>&-; exec >&-; trap '' TERM; sleep 50", "the command took longer than 1 s and was ended"),
+        # It waits for all of its children, and has none.
+        (f"exec {sys.executable} -c 'import os; os.wait()'", "ChildProcessError: [Errno 10] No child processes"),
+    ],
+)
+def test_each_end_of_a_command_is_seen(tmp_path: Path, command: str, reason: str | None) -> None:
+    told = run_once(command, ASKS, tmp_path, 1.0)
+    assert told == reason or (reason and told and told.endswith(reason))
+
+
+def test_a_command_that_reads_nothing_ends_although_its_input_is_longer_than_a_pipe(tmp_path: Path) -> None:
+    runner = ChildRunner()
+    data = b"x" * (1 << 20)
+    assert runner.run(["/bin/sh", "-c", "sleep 0.1; exit 5"], data, 20.0, tmp_path).code == 5
+    assert runner.run(["/bin/sh", "-c", 'test "$(wc -c)" -eq 1048576'], data, 20.0, tmp_path).code == 0
+
+
+def test_the_error_output_of_a_command_needs_neither_the_disk_nor_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It prints 32 MiB; a temporary file may have 1 MiB, and the end of the output is still read."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        told = run_once("head -c 33554432 /dev/zero >&2; echo >&2; echo no route >&2; exit 3", ASKS, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert told == "the command failed with exit status 3: no route"
+
+
 def _ended(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -306,6 +346,44 @@ def test_a_kill_between_delivery_and_record_repeats_one_notice_at_most_once(crew
             senders.update([alarm])
             wait_until(lambda: sent_to(crew, receiver.url))
     assert receiver.count == 2
+
+
+KILLED_AT_WORK = """
+import sys
+from pathlib import Path
+from liza.crew.notices.child_run import ChildRunner
+ChildRunner().run(["/bin/sh", "-c", sys.argv[1]], b"", 60.0, Path("/"))
+"""
+
+
+@pytest.mark.parametrize("fault", ["", "spawned.notice"])
+def test_a_kill_of_the_sender_ends_its_command_with_all_of_its_group(tmp_path: Path, fault: str) -> None:
+    command = f"trap '' TERM HUP; sleep 50 & echo $$ $! > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pids; wait"
+    words = [sys.executable, "-c", KILLED_AT_WORK, command]
+    sender = subprocess.Popen(words, env={**os.environ, "LIZA_FAULT": fault})
+    if not fault:
+        wait_until((tmp_path / "pids").exists)
+        sender.kill()
+    assert sender.wait(LIMIT) == -9
+    wait_until(lambda: not _running_with(str(tmp_path)))
+    if (tmp_path / "pids").exists():
+        wait_until(lambda: all(_ended(int(pid)) for pid in (tmp_path / "pids").read_text().split()))
+
+
+def _running_with(text: str) -> list[str]:
+    """Command lines of other processes that have this text."""
+    return [
+        path.parent.name
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.parent.name != str(os.getpid()) and text.encode() in _read(path)
+    ]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 SERVICE = """

@@ -79,4 +79,5 @@ def _failure(what: str, end: ChildEnd, limit: float, *, shows_errors: bool = Tru
     if end.code is None:
         return f"{what} took longer than {limit:g} s and was ended"
     last = clean_text(end.errors.strip().rpartition("\n")[2], MAX_REASON) if shows_errors else ""
-    return f"{what} failed with exit status {end.code}" + (f": {last}" if last else "")
+    cause = f"failed with exit status {end.code}" if end.code > 0 else f"was ended by signal {-end.code}"
+    return f"{what} {cause}" + (f": {last}" if last else "")
