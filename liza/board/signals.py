@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Final
 
 from liza.rules.errors import NotRegularFile, UsageError
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
+from liza.system.flock import lock_path
 
 SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
 """From the strongest to the weakest."""
 
+_LOCK_LIMIT: Final = 2.0  # seconds: a holder reads and writes a few small files
+
 _MAX_REASON: Final = 1 << 16  # bytes
 _HEADER: Final = lazy_pattern(r"\A\d{4}-\d\d-\d\dT\S+ \S+\n")
 """First line of a signal file: time and author. A file that a person made by hand may lack it."""
+
+
+def lock_signals(paths: Paths) -> AbstractContextManager[object]:
+    """Return the lock for a change that depends on which signals are set, or by whom. Entering it raises LockTimeout.
+
+    Without it a signal that a person sets between the look and the change is overwritten or cleared.
+    """
+    return lock_path(paths.locks / "signals.lock", _LOCK_LIMIT, files.BOARD_MODE)
 
 
 def raise_signal(paths: Paths, name: str, text: str = "") -> None:

@@ -13,6 +13,7 @@ from liza.rules.formatting.counts import count_noun
 from liza.rules.governance.breaker_trips import resolve_trips
 from liza.rules.governance.open_trips import RESOLVE_COMMAND, open_trips
 from liza.rules.value_classes import asdict
+from liza.system import crash_points
 from liza.system.files import BOARD_MODE
 from liza.system.flock import lock_path
 
@@ -34,16 +35,22 @@ def show_breaker(crew: Crew) -> dict[str, Any]:
 def resolve(crew: Crew, root_cause: str) -> Result:
     """Resolve all open trips and clear the signals that they set.
 
+    Without an open trip, clear the signals that a killed resolution left.
+
     Raises Refused inside a session other than a planner's, for a planner also if a trip is a halt, UsageError without
     a root cause, LockTimeout.
     """
     by = require_person(crew, planner=True)
     # A supervisor that checks at the same time would set the signals again.
     with lock_path(alerts_lock(crew.paths), LOCK_TIMEOUT, BOARD_MODE):
-        with crew.change(by, "breaker resolve") as tx:
-            tx.state = resolve_trips(tx.state, by, root_cause, crew.clock.now())
+        before = crew.board.read()
+        if open_trips(before) or not breaker_signals.has_signal(crew):
+            with crew.change(by, "breaker resolve") as tx:
+                tx.state = resolve_trips(tx.state, by, root_cause, crew.clock.now())
+            before = tx.before
+            crash_points.point("breaker", "resolved")
         cleared = breaker_signals.clear_signals(crew)
-    resolved = [trip.trigger for trip in open_trips(tx.before)]
-    message = f"{count_noun(len(resolved), 'trip')} resolved: {', '.join(resolved)}"
+    resolved = [trip.trigger for trip in open_trips(before)]
+    message = f"{count_noun(len(resolved), 'trip')} resolved" + (f": {', '.join(resolved)}" if resolved else "")
     message += f"; {', '.join(cleared)} cleared: the crew continues" if cleared else ""
     return Result("changed", None, None, "liza status", {"resolved": resolved, "cleared": list(cleared)}, message)

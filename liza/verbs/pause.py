@@ -23,13 +23,14 @@ def checkpoint(crew: Crew, why: str = "") -> Result:
 def _raise(crew: Crew, name: str, why: str) -> Result:
     by = require_person(crew, planner=False)
     crew.board.read()
-    current = signals.read_signal_text(crew.paths, name)
-    # A person's signal outlives the resolution of a trip, and keeps planners from starting.
-    is_persons = signals.read_author(crew.paths, name) != BREAKER_AUTHOR
-    if current is not None and is_persons and (not why or f"\n{why}\n" in current):
-        return _signal_result(crew, "unchanged", name)
-    signals.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
-    return _signal_result(crew, "changed", name)
+    with signals.lock_signals(crew.paths):
+        current = signals.read_signal_text(crew.paths, name)
+        # A person's signal outlives the resolution of a trip, and keeps planners from starting.
+        is_persons = signals.read_author(crew.paths, name) != BREAKER_AUTHOR
+        is_new = current is None or not is_persons or bool(why and f"\n{why}\n" not in current)
+        if is_new:
+            signals.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
+    return _signal_result(crew, "changed" if is_new else "unchanged", name)
 
 
 def _signal_result(crew: Crew, result: str, name: str) -> Result:

@@ -23,8 +23,10 @@ def resume(crew: Crew) -> Result:
     if reason is not None:
         # A supervisor would set PAUSE again at its next check, without an explanation for the person.
         raise Refused(f"{reason}; the crew would pause again at once: raise config.budget first", "liza edit")
-    for trip in open_trips.signals_of_trips(state).values():
-        raise Refused(f"{open_trips.describe_trip(trip)}; resolve it first", open_trips.RESOLVE_COMMAND)
-    cleared = [name for name in signals.SIGNALS if signals.clear_signal(crew.paths, name)]
+    with signals.lock_signals(crew.paths):
+        # Read again: a trip that was recorded since then may have set its signal already.
+        for trip in open_trips.signals_of_trips(crew.board.read()).values():
+            raise Refused(f"{open_trips.describe_trip(trip)}; resolve it first", open_trips.RESOLVE_COMMAND)
+        cleared = [name for name in signals.SIGNALS if signals.clear_signal(crew.paths, name)]
     message = f"{', '.join(cleared)} cleared: the crew continues" if cleared else "no signal was set"
     return Result("changed" if cleared else "unchanged", None, None, "liza status", {"cleared": cleared}, message)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,8 +14,10 @@ import pytest
 
 from liza.board import signals
 from liza.cli.render.render_breaker import format_breaker
+from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.governance.breaker_check import check_breaker
+from liza.crew.governance.breaker_signals import clear_signals
 from liza.crew.merging.logged_alarms import alerts_lock
 from liza.programs.usage import ledger
 from liza.rules.errors import LockTimeout, Refused, UsageError
@@ -225,3 +232,92 @@ def test_the_breaker_is_shown_with_its_evidence_and_its_history(crew: Crew, cloc
     assert "liza breaker resolve" in shown
     breaker.resolve(crew, "the task is too large")
     assert "the task is too large" in format_breaker(breaker.show_breaker(crew), False)
+
+
+RESOLVE = """
+import sys
+from pathlib import Path
+from liza.crew.crew import SystemClock, Crew
+from liza.rules.paths import Paths
+from liza.verbs import breaker
+breaker.resolve(Crew(Paths(Path(sys.argv[1])), SystemClock()), "cause")
+"""
+
+
+def kill_resolution(crew: Crew) -> None:
+    """A resolution that is killed between the board and the signals."""
+    words = [sys.executable, "-c", RESOLVE, str(crew.paths.root)]
+    killed = subprocess.run(words, env={**os.environ, "LIZA_FAULT": "breaker.resolved"}, timeout=60)
+    assert killed.returncode == -9
+    assert signals.active_signals(crew.paths) == ("PAUSE",)
+    assert breaker.show_breaker(crew)["status"] == "OK"
+
+
+def test_the_signal_of_a_killed_resolution_is_cleared_by_the_next_check(crew: Crew, clock: FakeClock) -> None:
+    trip(crew, clock)
+    kill_resolution(crew)
+    check_breaker(crew, crew.board.read(), "")
+    assert signals.active_signals(crew.paths) == ()
+
+
+def test_a_killed_resolution_is_completed_by_the_same_command_and_recorded_once(crew: Crew, clock: FakeClock) -> None:
+    trip(crew, clock)
+    kill_resolution(crew)
+    result = breaker.resolve(crew, "another cause")
+    assert (result.result, result.details) == ("changed", {"resolved": [], "cleared": ["PAUSE"]})
+    assert [trip.root_cause for trip in crew.board.read().circuit_breaker.history] == ["cause"]
+    with pytest.raises(Refused, match="no trip of the circuit breaker is open"):
+        breaker.resolve(crew, "cause")
+
+
+def _pause_for_lunch(crew: Crew) -> int:
+    pause(Crew(crew.paths, crew.clock), "lunch")
+    return 0
+
+
+def test_the_pause_of_a_person_is_not_lost_to_a_resolution_or_a_check_at_the_same_moment(
+    crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person pauses right after the look at the signals, in a thread that must wait for the change."""
+    state = trip(crew, clock)
+    look = signals.active_signals, signals.read_author
+    persons: list[threading.Thread] = []
+
+    def pause_after_look(name: str, look: Callable[..., object]) -> None:
+        def wrapped(*args: object) -> object:
+            seen = look(*args)
+            monkeypatch.undo()
+            persons.append(threading.Thread(target=_pause_for_lunch, args=(crew,)))
+            persons[-1].start()
+            persons[-1].join(0.3)
+            return seen
+
+        monkeypatch.setattr(signals, name, wrapped)
+
+    signals.clear_signal(crew.paths, "PAUSE")
+    pause_after_look("active_signals", look[0])
+    check_breaker(crew, state, "")
+    persons[0].join()
+    assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
+    signals.clear_signal(crew.paths, "PAUSE")
+    check_breaker(crew, state, "")
+    pause_after_look("read_author", look[1])
+    clear_signals(crew)
+    persons[1].join()
+    assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
+
+
+def test_resume_keeps_the_signal_of_a_trip_that_is_recorded_meanwhile(
+    crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause(crew, "lunch")
+    read_budget = usage_summary.crew_over_budget_reason
+
+    def trip_meanwhile(crew: Crew, state: State) -> str | None:
+        trip(Crew(crew.paths, clock), clock)
+        return read_budget(crew, state)
+
+    monkeypatch.setattr(usage_summary, "crew_over_budget_reason", trip_meanwhile)
+    with pytest.raises(Refused, match="circuit breaker, review_loop"):
+        resume(crew)
+    assert signals.active_signals(crew.paths) == ("PAUSE",)
