@@ -1,19 +1,19 @@
 """The process that sends the alarms of a crew that `liza up -d` started: ``python -m liza.up.notice_process ROOT``.
 
-It ends when no supervisor of the crew runs. A crew has one: a second one ends at once.
+It ends when no supervisor of the crew runs. A crew has one: a second one ends at once. If it is
+killed, a supervisor starts it again.
 """
 
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.crew import Crew, find_crew
-from liza.programs.session import log_file
+from liza.crew.notices.notice_start import process_lock, process_mark
 from liza.rules.errors import LizaError
 from liza.system import atomic
 from liza.system.flock import try_lock_path
@@ -23,21 +23,6 @@ LOOK_SECONDS = 2.0
 """Seconds between two looks at the supervisors."""
 LOOKS_TO_END = 3
 """Number of looks in a row without a supervisor after which the process ends: one may be started again meanwhile."""
-LOG_NAME = "notices.log"
-
-
-def start_for_crew(crew: Crew) -> None:
-    """Start the process. Raises OSError, LizaError."""
-    with log_file.open_for_append(crew.paths.logs / LOG_NAME) as log:
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", "liza.up.notice_process", str(crew.paths.root)],
-            # Not in the repository: agents can write modules there.
-            cwd=Path("/"),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
 
 
 def main(root: Path) -> int:
@@ -45,12 +30,15 @@ def main(root: Path) -> int:
     crew, stopping = find_crew(root), threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
     atomic.make_directory(crew.paths.root, crew.paths.notices)
-    with try_lock_path(crew.paths.notices / "process.lock", 0o600) as is_locked:
+    with try_lock_path(process_lock(crew.paths), 0o600) as is_locked:
         if is_locked:
+            process_mark(crew.paths).touch(0o600)
             notices = CrewNotices(crew, lambda agent, text: None)
             notices.start()
             _wait_for_end(crew, stopping)
             notices.stop()
+            # Not after an exception: then a supervisor starts it again, as after a kill.
+            process_mark(crew.paths).unlink(missing_ok=True)
     return 0
 
 

@@ -148,9 +148,9 @@ def _start_notices(crew: Crew, say: PrintLine) -> None:
     """Start the process that sends alarms, if the crew has targets. All else works without it."""
     try:
         if crew.board.read().config.notify.is_wanted:
-            from liza.up import notice_process  # most crews have no targets
+            from liza.crew.notices import notice_start  # most crews have no targets
 
-            notice_process.start_for_crew(crew)
+            notice_start.start_process(crew)
     except (LizaError, OSError) as error:
         say("", f"! alarms are not sent: {error}; next: liza watch --try")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -9,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.notices import notice_record, notice_start
+from liza.crew.notices.notice_targets import NoticeTarget
+from liza.system import lock_holders
 from liza.system.flock import is_flock_held
 from tests.edges.test_notices import Receiver
 from tests.edges.test_notices import receiver as receiver
@@ -90,6 +95,31 @@ def test_a_detached_crew_sends_too_and_nothing_is_left_when_it_ends(crew: Crew, 
     assert is_flock_held(lock)
     crew.liza("down")
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
+
+
+@pytest.mark.campaign
+def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew: Crew, receiver: Receiver) -> None:
+    target = target_file(crew, receiver)
+    crew.configure(notify={"targets": [target]})
+    crew.add("t1")
+    crew.liza("up", "-d", *ALONE, "--program", crew.script("agent", BLOCKS))
+    wait_received(crew, receiver, 1)
+    # A kill before the record of the delivery would repeat it.
+    key = NoticeTarget(target).key
+    crew.wait(lambda _: notice_record.read_notice_record(crew.paths, key).sent, "the record of the first message")
+    lock = notice_start.process_lock(crew.paths)
+    pid = lock_holders.find_holder(lock)
+    assert pid is not None
+    # As if it had been started long ago.
+    os.utime(notice_start.process_mark(crew.paths), (0, 0))
+    os.kill(pid, signal.SIGKILL)
+    crew.add("t2")
+    wait_received(crew, receiver, 2)
+    assert lock_holders.find_holder(lock) not in (None, pid)
+    crew.liza("down")
+    crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
+    assert receiver.count == 2
+    assert not notice_start.process_mark(crew.paths).exists()
 
 
 def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm(
