@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
-from liza.rules.errors import NotRegularFile, UsageError
+from liza.rules.errors import LockTimeout, NotRegularFile, UsageError
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
@@ -21,12 +22,20 @@ _HEADER: Final = lazy_pattern(r"\A\d{4}-\d\d-\d\dT\S+ \S+\n")
 """First line of a signal file: time and author. A file that a person made by hand may lack it."""
 
 
-def lock_signals(paths: Paths) -> AbstractContextManager[object]:
-    """Return the lock for a change that depends on which signals are set, or by whom. Entering it raises LockTimeout.
+@contextmanager
+def lock_signals(paths: Paths, *, is_stop: bool = False) -> Iterator[bool]:
+    """Hold the lock for a change that depends on which signals are set, or by whom; yield whether it is held.
 
-    Without it a signal that a person sets between the look and the change is overwritten or cleared.
+    Without it a signal that a person sets between the look and the change is overwritten or cleared. ``is_stop``: the
+    change sets a signal. It is made without the lock if that cannot be taken: no process may keep a crew from being
+    stopped. Otherwise raises LockTimeout, NotRegularFile.
     """
-    return lock_path(paths.locks / "signals.lock", _LOCK_LIMIT, files.BOARD_MODE)
+    with ExitStack() as stack:
+        is_locked = False
+        with suppress(*((LockTimeout, NotRegularFile) if is_stop else ())):
+            stack.enter_context(lock_path(paths.locks / "signals.lock", _LOCK_LIMIT, files.BOARD_MODE))
+            is_locked = True
+        yield is_locked
 
 
 def raise_signal(paths: Paths, name: str, text: str = "") -> None:

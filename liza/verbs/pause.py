@@ -23,7 +23,7 @@ def checkpoint(crew: Crew, why: str = "") -> Result:
 def _raise(crew: Crew, name: str, why: str) -> Result:
     by = require_person(crew, planner=False)
     crew.board.read()
-    with signals.lock_signals(crew.paths):
+    with signals.lock_signals(crew.paths, is_stop=True):
         current = signals.read_signal_text(crew.paths, name)
         # A person's signal outlives the resolution of a trip, and keeps planners from starting.
         is_persons = signals.read_author(crew.paths, name) != BREAKER_AUTHOR

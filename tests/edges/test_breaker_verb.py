@@ -307,6 +307,21 @@ def test_the_pause_of_a_person_is_not_lost_to_a_resolution_or_a_check_at_the_sam
     assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
 
 
+def test_a_process_that_holds_the_lock_of_the_signals_keeps_no_crew_from_being_stopped(
+    crew: Crew, clock: FakeClock
+) -> None:
+    state = trip(crew, clock)
+    signals.clear_signal(crew.paths, "PAUSE")
+    with signals.lock_signals(crew.paths):
+        assert pause(crew, "lunch").result == "changed"
+        signals.clear_signal(crew.paths, "PAUSE")
+        check_breaker(crew, state, "")
+        assert signals.active_signals(crew.paths) == ("PAUSE",)
+        with pytest.raises(LockTimeout):
+            breaker.resolve(crew, "cause")
+    assert breaker.resolve(crew, "cause").details == {"resolved": [], "cleared": ["PAUSE"]}
+
+
 def test_resume_keeps_the_signal_of_a_trip_that_is_recorded_meanwhile(
     crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,14 +19,15 @@ def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
     LizaError, OSError.
     """
     wanted = open_trips.signals_of_trips(state)
-    with signals.lock_signals(crew.paths):
+    with signals.lock_signals(crew.paths, is_stop=True) as is_locked:
         active = signals.active_signals(crew.paths)
         missing = {name: trip for name, trip in wanted.items() if name not in active}
         for name, trip in missing.items():
             reason = f"{open_trips.describe_trip(trip)}; then: {open_trips.RESOLVE_COMMAND}"
             text = f"{format_time(crew.clock.now())} {open_trips.BREAKER_AUTHOR}\n{reason}\n"
             signals.raise_signal(crew.paths, name, text)
-        _clear_own(crew, wanted)
+        if is_locked:
+            _clear_own(crew, wanted)
     return tuple(missing)
 
 
