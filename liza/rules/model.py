@@ -91,9 +91,9 @@ class Reservation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A merge under way: the commit ``candidate`` replaces ``expected`` at the tip of the task's target branch.
 
-    ``tested`` is None until the candidate may be published, then True if its tests passed, False if no test command is
-    configured. ``waiting`` holds the paths of changed files in a person's checkout that block
-    the merge; ``.`` if git did not name them.
+    ``tested`` is None until the candidate may be published; then it and ``remarks`` are those of ``Task``. ``gates`` is
+    the digest of the gates that the candidate passed: it is tested again if they have changed. ``waiting`` holds the
+    paths of changed files in a person's checkout that block the merge; ``.`` if git did not name them.
 
     In a batch ``expected`` is the candidate of the task before, and ``tip`` the last candidate, which is tested and
     published for all; None: ``candidate``.
@@ -104,6 +104,8 @@ class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
     tip: str | None = None
     waiting: tuple[str, ...] = ()
     tested: bool | None = None
+    remarks: tuple[str, ...] = ()
+    gates: str = ""
 
 
 class MergeRetry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -161,6 +163,9 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     integration. ``landed`` is the commit with which its epic landed on integration. With the ``review`` ``human`` a
     person reviews it, and no agent claims the review. ``review_comments`` are those of the last
     rejection, until the next verdict.
+
+    ``tested`` is True if every gate that applies passed on a full checkout of exactly the merged commit. With
+    ``remarks``, which a person allowed, the merge is tested, but…; False without remarks: untested.
     """
 
     id: str
@@ -197,6 +202,7 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     merge_commit: str | None = None
     landed: str | None = None
     tested: bool | None = None
+    remarks: tuple[str, ...] = ()
     rejection_reason: str | None = None
     review_comments: tuple[LineComment, ...] = ()
     blocked_reason: str | None = None
@@ -401,7 +407,7 @@ class EpicMerge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A merge under way: ``candidate`` replaces ``expected`` at the tip of integration if the epic lands, of its branch
     if that is updated.
 
-    ``tested`` is None until the candidate may be published, then True if its tests passed, False if there are none.
+    ``tested`` is None until the candidate may be published, then True if its tests passed without a remark.
     """
 
     step: EpicStep
@@ -460,12 +466,21 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Result of the last proof of the tests, and the command and the set-up that were used for it.
 
     ``outcome`` is a ``test_proof.ProofVerdict``; empty before the first proof. ``why``: the reason if it is not proved.
+    ``writes``: tracked files that the commands write on the person's own commit too. ``green_parts``: parts of the
+    command that stay green when all sources fail. ``reads_last_commit``: the command tests only what the last commit
+    changes. ``setup_builds``: the set-up reads sources, so it runs for each candidate. ``meaning``: digest of the files
+    that define what the command does, such as ``Makefile`` and ``conftest.py``.
     """
 
     outcome: str = ""
     command: str = ""
     setup: str = ""
     why: str = ""
+    writes: tuple[str, ...] = ()
+    green_parts: tuple[str, ...] = ()
+    reads_last_commit: bool = False
+    setup_builds: bool = False
+    meaning: str = ""
 
 
 class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -580,6 +595,12 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``push``: with ``auto`` the branches of tasks are pushed to ``origin`` as a backup.
     ``notify``: where `liza up` sends alarms that need a person.
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
+    ``gate_environment``: variables of the gates, the proof and the sessions, each as NAME=VALUE.
+    ``tests_write``: patterns of tracked files that the tests may change.
+    ``proof_runs``: the most runs of the tests with failing sources in a proof.
+    ``unproved_commands``: parts of the test command that a person accepts although they stay green when all sources
+    fail.
+    ``checkout``: with ``sparse`` candidates are tested in a checkout as sparse as the person's.
     """
 
     max_coder_iterations: int = 10
@@ -606,7 +627,12 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     sandbox_keep: tuple[str, ...] = ()
     merge_clean: str = "after_red"
     environment: str | None = None
+    gate_environment: tuple[str, ...] = ("CI=true",)
+    tests_write: tuple[str, ...] = ()
+    checkout: Literal["full", "sparse"] = "full"
     proof: TestProof = TestProof()
+    proof_runs: int = 3
+    unproved_commands: tuple[str, ...] = ()
     programs: dict[str, str] = {}
     permissions: str = "confined"
     budget: Budget = Budget()
@@ -621,6 +647,11 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     pull_request_interval: int = 60
     push: Literal["never", "auto"] = "never"
     notify: NotifySettings = NotifySettings()
+
+    @property
+    def gate_variables(self) -> dict[str, str]:
+        """The variables of ``gate_environment``. An entry without ``=`` sets an empty value."""
+        return {name: value for name, _, value in (entry.partition("=") for entry in self.gate_environment)}
 
     @property
     def has_tests(self) -> bool:

@@ -18,7 +18,7 @@ from liza.repo.merge import merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
-from liza.rules.merging import targets
+from liza.rules.merging import targets, tested_words
 from liza.rules.model import Status, Task
 from liza.rules.value_classes import Value
 
@@ -56,12 +56,12 @@ def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
     }
 
 
-def land_merge(crew: Crew, branch: str | None = None) -> Result:
+def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False) -> Result:
     """Move ``branch``, by default the current one, forward to integration, after all gates passed on that commit.
 
     The branch moves by compare-and-swap, together with its checkout. Raises Refused if it has commits that integration
-    does not have, if a gate is red, or if changed files are in the way; then the branch is unchanged. Also raises
-    Missing, UnknownId, GitFailed.
+    does not have, if a gate is red or, without ``untested``, says nothing about the commit, or if changed files are in
+    the way; then the branch is unchanged. Also raises Missing, UnknownId, GitFailed.
     """
     by = require_person(crew, planner=False)
     with hold_merge_lock(crew) as locked:
@@ -75,13 +75,15 @@ def land_merge(crew: Crew, branch: str | None = None) -> Result:
             message = f"{landing.branch} has all of {landing.integration} already"
             return Result("unchanged", None, None, "liza status", _details(landing, [], tested=None), message)
         tasks = [task.id for task in landed_tasks(locked, landing)]
-        tested = run_landing_gates(locked, landing).tested
+        result = run_landing_gates(locked, landing, untested=untested)
         _advance(locked, landing, again)
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
             locked.append_alert_log([f"landed  {by} brought {landing.tip[:10]} to {landing.branch}. Next: git log"])
-    test_note = "its gates passed" if tested else "untested: there is no gate"
-    message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {test_note}"
-    return Result("changed", None, None, f"git log {landing.branch}", _details(landing, tasks, tested=tested), message)
+    tested = result.tested and not result.remarks
+    word = tested_words.describe_tested(tested, result.remarks)
+    message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {word}"
+    details = {**_details(landing, tasks, tested=tested), "remarks": result.remarks}
+    return Result("changed", None, None, f"git log {landing.branch}", details, message)
 
 
 def _details(landing: Landing, tasks: list[str], *, tested: bool | None) -> dict[str, Any]:
@@ -130,9 +132,12 @@ def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
     return [*archived_tasks.read_merged(crew, state, commits), *on_board]
 
 
-def run_landing_gates(crew: Crew, landing: Landing) -> candidate.CandidateResult:
-    """Run all gates on the tip of integration. Raises Refused if one is red. The caller holds the merge lock."""
-    run = candidate.CandidateRun(_NAME, landing.tip, landing.tip, landing.integration, 0)
+def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -> candidate.CandidateResult:
+    """Run all gates on the tip of integration. The caller holds the merge lock.
+
+    Raises Refused if one is red or, without ``untested``, says nothing about the commit.
+    """
+    run = candidate.CandidateRun(_NAME, landing.tip, landing.tip, landing.integration, 0, replaces=landing.before)
     result = candidate.run_candidate_tests(crew, run)
     if result.moved_refs:
         crew.append_alert_log([f"tests_moved_refs  {result.told('the landing')}. Next: git reflog"])
@@ -142,6 +147,9 @@ def run_landing_gates(crew: Crew, landing: Landing) -> candidate.CandidateResult
         raise Refused(f"nothing was landed: {result.told('the landing')}; {restored}", log)
     if result.failure is not None:
         raise Refused(f"nothing was landed: {landing.integration} is red: {result.failure}", log)
+    if result.untested is not None and not untested:
+        hint = result.untested.hint or "liza land --merge --untested"
+        raise Refused(f"nothing was landed: {landing.integration} is untested: {result.untested.text}", hint)
     return result
 
 

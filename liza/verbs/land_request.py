@@ -45,12 +45,20 @@ class PushPreview(Value):
     address: str
 
 
-def land_pr(crew: Crew, branch: str | None = None, head: str | None = None, origin: str | None = None) -> Result:
+def land_pr(
+    crew: Crew,
+    branch: str | None = None,
+    head: str | None = None,
+    origin: str | None = None,
+    *,
+    untested: bool = False,
+) -> Result:
     """Push the tip of integration to ``head`` of origin after its gates passed, and open a pull request against
     ``branch``; again: update both. By default ``branch`` is the current one, and ``head`` is named as integration.
 
-    ``origin``: the URL of origin that the person accepts; None: the one that was accepted.
-    A commit that others pushed to ``head`` is not overwritten. A run that was killed is completed by the next one.
+    ``origin``: the URL of origin that the person accepts; None: the one that was accepted. ``untested``: also if the
+    gates say nothing about the commit. A commit that others pushed to ``head`` is not overwritten. A run that was
+    killed is completed by the next one.
     Raises Refused, also for an address that no person has accepted, UnknownId, UsageError, Missing, GitFailed.
     """
     by = require_person(crew, planner=False)
@@ -68,7 +76,7 @@ def land_pr(crew: Crew, branch: str | None = None, head: str | None = None, orig
     if merge_refs.is_contained(crew.git, landing.tip, landing.before):
         message = f"{landing.branch} of {REMOTE} has all of {landing.integration} already"
         return Result("unchanged", None, None, "liza status", {"branch": landing.branch, "head": head}, message)
-    printed = _push(crew, remote, landing, head, tips.get(head))
+    printed = _push(crew, remote, landing, head, tips.get(head), untested=untested)
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
         if printed is not None:
             crew.append_alert_log([f"pushed  {by} pushed {landing.tip[:10]} to {head} of {REMOTE}. Next: git log"])
@@ -106,7 +114,9 @@ def _from_remote_base(crew: Crew, landing: Landing, base: str) -> Landing:
     return replace(landing, before=base) if merge_refs.has_commit(crew.git, base) else landing
 
 
-def _push(crew: Crew, remote: Remote, landing: Landing, head: str, remote_tip: str | None) -> str | None:
+def _push(
+    crew: Crew, remote: Remote, landing: Landing, head: str, remote_tip: str | None, *, untested: bool
+) -> str | None:
     """Test the tip and push it; return what the remote printed, None if the remote has it already."""
     is_contained = remote_tip is not None and merge_refs.is_contained(crew.git, remote_tip, landing.tip)
     step = decide_push(PushFacts(landing.tip, remote_tip, remote.last_pushed(head), is_contained))
@@ -117,7 +127,7 @@ def _push(crew: Crew, remote: Remote, landing: Landing, head: str, remote_tip: s
         message = f"{others} and {landing.integration} does not have: nothing was pushed"
         raise Refused(message, remote_branches.fetch_and_sync_command(head))
     with hold_merge_lock(crew) as locked:
-        result = run_landing_gates(locked, landing)
+        result = run_landing_gates(locked, landing, untested=untested)
         gate_log.append_runs(locked.paths, result.runs)
     # Without the merge lock: a slow network must not stop merges. The tested commit is pushed, wherever integration is.
     return remote.push_commit(landing.tip, head, remote_tip)

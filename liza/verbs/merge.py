@@ -24,24 +24,26 @@ from liza.rules.tasks.task_groups import changed_tasks
 from liza.rules.value_classes import replace
 
 
-def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Result:
+def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None, *, untested: bool = False) -> Result:
     """Merge the named APPROVED task, or the next batch, for a person or for the supervisor of that agent. ``epic/NAME``
     lands or updates that epic.
 
     A failure is recorded on its task, which is returned to its coder or retried later; other tasks are merged
-    meanwhile. Raises Refused, GitFailed, OSError; for a supervisor LockTimeout if another process merges.
+    meanwhile. ``untested``: a person merges also what its tests say nothing about. Raises Refused, GitFailed, OSError;
+    for a supervisor LockTimeout if another process merges.
     """
     person = require_person(crew, planner=False)
     if not supervisor:
-        return _merge_and_archive(crew, person, task_id, hold_merge_lock(crew))
+        return _merge_and_archive(crew, person, task_id, hold_merge_lock(crew), untested=untested)
     try:
         return _merge_and_archive(crew, parse_agent_id(supervisor), task_id, hold_merge_lock_in_turn(crew))
     finally:
         merge_turn.pass_on_orphaned_turn(crew.paths, supervisor)
 
 
-def merge_each(crew: Crew, subjects: Sequence[str]) -> Result:
+def merge_each(crew: Crew, subjects: Sequence[str], *, untested: bool = False) -> Result:
     """Merge the named tasks and epics one after the other, for a person. One that fails does not keep the others.
+    ``untested`` as for ``merge``.
 
     ``details`` has ``merged`` and, by name, the reasons of the ``failed`` ones. Raises Refused inside a session.
     """
@@ -49,7 +51,7 @@ def merge_each(crew: Crew, subjects: Sequence[str]) -> Result:
     before, failed, messages = crew.board.read(), {}, []
     for subject in dict.fromkeys(subjects):
         try:
-            result = merge(crew, subject)
+            result = merge(crew, subject, untested=untested)
         except LizaError as error:
             failed[subject] = f"{error.message} (next: {error.hint})"
             continue
@@ -64,9 +66,11 @@ def merge_each(crew: Crew, subjects: Sequence[str]) -> Result:
     return Result(outcome, None, None, step, {"merged": merged, "failed": failed}, "\n".join(filter(None, messages)))
 
 
-def _merge_and_archive(crew: Crew, by: str, task_id: str | None, lock: AbstractContextManager[Crew]) -> Result:
+def _merge_and_archive(
+    crew: Crew, by: str, task_id: str | None, lock: AbstractContextManager[Crew], *, untested: bool = False
+) -> Result:
     with lock as locked:
-        result = _merge(locked, by, task_id)
+        result = _merge(locked, by, task_id, untested=untested)
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
     archive_moves.archive_if_due(crew, merge_outcomes.merge_actor(by))
@@ -77,7 +81,7 @@ def _merge_and_archive(crew: Crew, by: str, task_id: str | None, lock: AbstractC
     return replace(result, message="\n".join(filter(None, (result.message, *failed))))
 
 
-def _merge(crew: Crew, by: str, subject: str | None) -> Result:
+def _merge(crew: Crew, by: str, subject: str | None, *, untested: bool) -> Result:
     epic = None if subject is None else targets.epic_of(subject)
     task_id = subject if epic is None else None
     try:
@@ -117,7 +121,8 @@ def _merge(crew: Crew, by: str, subject: str | None) -> Result:
         raise
     # A supervisor names the head of the queue that it has seen; a person names the only task to merge.
     is_alone = task_id is not None and is_person(by)
-    _attempt(crew, by, (task,) if is_alone else merge_queue.choose_batch(before, task, crew.clock.now()))
+    tasks = (task,) if is_alone else merge_queue.choose_batch(before, task, crew.clock.now())
+    _attempt(crew, by, tasks, untested=untested)
     return _merge_result(before, crew.board.read(), task.id)
 
 
@@ -160,7 +165,13 @@ def _merge_result(before: State, after: State, task_id: str) -> Result:
         [changed.id for changed in changed_tasks(before, after) if changed.status is status]
         for status in (Status.MERGED, Status.INTEGRATION_FAILED)
     )
-    details = {"merge_commit": task.merge_commit, "tested": task.tested, "merged": merged, "returned": returned}
+    details = {
+        "merge_commit": task.merge_commit,
+        "tested": task.tested,
+        "remarks": task.remarks,
+        "merged": merged,
+        "returned": returned,
+    }
     return make_result(before, after, task_id, step, **details)
 
 
@@ -198,11 +209,11 @@ def retry_candidates(crew: Crew, by: str, task_id: str | None = None) -> None:
                 raise _named(error) from error
 
 
-def _attempt(crew: Crew, by: str, tasks: Sequence[Task]) -> None:
+def _attempt(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool) -> None:
     """Merge tasks together and record a failure on them. Raises the error if the first is still APPROVED or the error
     is not the tasks'."""
     try:
-        batches.merge_batch(crew, by, tasks)
+        batches.merge_batch(crew, by, tasks, untested=untested)
     except merge_outcomes.CAUGHT_ERRORS as error:
         state = crew.board.read()
         begun = [task for task in tasks if (current := state.task(task.id)) and current.merging] or tasks[:1]

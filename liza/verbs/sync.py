@@ -17,7 +17,7 @@ from liza.crew.result import Result
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import MergeConflict, Refused, UnknownId
-from liza.rules.merging import merge_rules, targets
+from liza.rules.merging import merge_rules, targets, tested_words
 from liza.rules.paths import branch_of
 from liza.rules.value_classes import Value, replace
 
@@ -29,17 +29,18 @@ class _SyncRequest(Value):
     """Request to merge ``commit``, the tip of the branch ``source``, into the branch ``into``.
 
     ``command`` is the command that the person typed. ``accept_moved``: also if ``into`` was moved from outside and
-    merged tasks are lost by that.
+    merged tasks are lost by that. ``untested``: also if the tests say nothing about the merge.
     """
 
     source: str
     commit: str
     into: str
     accept_moved: bool
+    untested: bool
     command: str
 
 
-def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -> Result:
+def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, untested: bool = False) -> Result:
     """Merge ``branch``, by default the current one, into integration if the tests pass on the merge.
 
     A move of integration from outside is accepted and reported; if merged tasks are lost by it, only with
@@ -57,7 +58,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
         raise UnknownId(f"there is no branch {source!r}", "git branch")
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
-        result = _merge_branch(locked, _SyncRequest(source, commit, into, accept_moved, command), by)
+        result = _merge_branch(locked, _SyncRequest(source, commit, into, accept_moved, untested, command), by)
     # The move of integration is accepted now: update the cache, so that `status` does not wait for a supervisor.
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
         drift.current_drift(crew, crew.board.read())
@@ -106,7 +107,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
                 message, conflict.files, f"git merge {into}, resolve it there, then: liza sync"
             ) from None
         try:
-            tested = _test_candidate(crew, request, candidate_commit, expected, by)
+            tested, remarks = _test_candidate(crew, request, candidate_commit, expected, by)
             advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
             if advance.outcome is MoveOutcome.MOVED:
                 drift.record_last_tip(crew, candidate_commit)
@@ -117,9 +118,9 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             step = merges.status_command(crew.git, advance.checkout)
             raise Refused(f"{into} is checked out, and the merge would overwrite {names}", step)
         if advance.outcome is MoveOutcome.MOVED:
-            details = {"branch": source, "merge_commit": candidate_commit, "tested": tested}
-            test_note = "its tests pass" if tested else "untested"
-            message = f"{source} is in {into} as {candidate_commit[:10]}, {test_note}"
+            details = {"branch": source, "merge_commit": candidate_commit, "tested": tested, "remarks": remarks}
+            word = tested_words.describe_tested(tested, remarks)
+            message = f"{source} is in {into} as {candidate_commit[:10]}, {word}"
             return _report_accepted(
                 crew, Result("changed", None, None, f"git log --first-parent {into}", details, message), moved, by
             )
@@ -164,15 +165,17 @@ def _report_accepted(crew: Crew, result: Result, moved: IntegrationDrift | None,
     )
 
 
-def _test_candidate(crew: Crew, request: _SyncRequest, candidate_commit: str, expected: str, by: str) -> bool:
-    """Test a candidate; return False if there was no test.
+def _test_candidate(
+    crew: Crew, request: _SyncRequest, candidate_commit: str, expected: str, by: str
+) -> tuple[bool, tuple[str, ...]]:
+    """Test a candidate. Return whether it is tested, and the remarks.
 
     Raises Refused if the candidate is red or its tests rewind the branch; the branch is then moved back.
     """
     into, log = request.into, shlex.quote(str(crew.paths.logs / "merge-sync.log"))
     # If the tests test another checkout, the person's branch may be the fix: it is merged as untested.
     if proof_runner.prove_if_due(crew, by, candidate_commit) is not None:
-        return False
+        return False, ()
     result = candidate.run_candidate_tests(crew, candidate.CandidateRun("sync", candidate_commit, expected, into))
     if result.moved_refs:
         crew.append_alert_log([f"tests_moved_refs  {result.told(f'the merge with {into}')}. Next: git reflog"])
@@ -182,5 +185,9 @@ def _test_candidate(crew: Crew, request: _SyncRequest, candidate_commit: str, ex
     if result.failure is not None:
         merges.move_branch_back(crew.git, into, candidate_commit, expected)
         raise Refused(f"the merge with {into} is red: {result.failure}", f"less {log}")
+    if result.untested is not None and not request.untested:
+        merges.move_branch_back(crew.git, into, candidate_commit, expected)
+        hint = result.untested.hint or f"{request.command} --untested"
+        raise Refused(f"the merge with {into} is untested: {result.untested.text}", hint)
     merge_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, candidate_commit)
-    return result.tested
+    return result.tested and not result.remarks, result.remarks

@@ -167,7 +167,7 @@ def test_each_task_of_a_published_batch_is_merged_as_its_own_candidate() -> None
     tasks = [replace(task, merging=merging) for task, merging in zip(state.tasks, (one, two, three), strict=True)]
     (batch,) = merge_batches.find_batches(board(*tasks))
     state = merge_batches.begin_batch(state, batch)
-    state = merge_batches.record_tested(state, batch.prefix(2), ["c"], True)
+    state = merge_batches.record_tested(state, batch.prefix(2), ["c"], merge_batches.HowTested(True))
     assert [task.merging and task.merging.tested for task in state.tasks] == [True, True, None]
     (passed,) = merge_batches.find_batches(state)
     merged = merge_batches.record_merged(state, passed, BY)

@@ -15,7 +15,7 @@ from liza.rules.merging import epic_rules, gates, merge_batches, merge_failures,
 from liza.rules.merging.epic_rules import EpicJob
 from liza.rules.merging.gates import GateOutcome, GateRun
 from liza.rules.merging.merge_alarms import epic_alarms, retry_alarms
-from liza.rules.merging.merge_batches import Batch, Member
+from liza.rules.merging.merge_batches import Batch, HowTested, Member
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind, RefChange
 from liza.rules.model import (
     Config,
@@ -39,6 +39,7 @@ from tests.unit.test_verb_changes import changes
 LATER = NOW + timedelta(seconds=60)
 BY = Invocation(now=LATER, by="coder-1", run="coder-1.4", commit=MADE)
 MERGING = MergeInProgress(candidate=MADE, expected=TIP)
+TESTED = replace(MERGING, tested=True)
 LAND = EpicJob(epic="shop", step=EpicStep.LAND)
 UPDATE = EpicJob(epic="shop", step=EpicStep.UPDATE)
 FAILURE = MergeFailure(kind=MergeFailureKind.FAILED, message="disk full", hint="df -h")
@@ -60,14 +61,6 @@ def event(name: str, **fields: Any) -> tuple[Event, ...]:
 
 CASES: dict[str, tuple[State, Callable[[State], State], dict[str, Any], tuple[Event, ...]]] = {
     "begin": (STATE, lambda state: merge_rules.begin_merge(state, "t", MERGING), {"merging": MERGING}, ()),
-    "tests passed": (
-        with_first(merging=MERGING), lambda state: merge_rules.record_test_result(state, "t", True),
-        {"merging": replace(MERGING, tested=True)}, (),
-    ),
-    "no tests": (
-        with_first(merging=MERGING), lambda state: merge_rules.record_test_result(state, "t", False),
-        {"merging": replace(MERGING, tested=False)}, (),
-    ),
     "files in the way": (
         with_first(merging=MERGING, set_aside=RETRY),
         lambda state: merge_rules.wait_for_files(state, "t", ("a.py", "b.py")),
@@ -84,16 +77,16 @@ CASES: dict[str, tuple[State, Callable[[State], State], dict[str, Any], tuple[Ev
     "drop no candidate": (STATE, lambda state: merge_rules.drop_candidate(state, "t"), {}, ()),
     "merge": (
         with_first(merging=MERGING, merge_rank=3, set_aside=RETRY),
-        lambda state: merge_rules.record_merge(state, "t", BY, True),
+        lambda state: merge_rules.record_merge(state, "t", BY, TESTED),
         {
-            "status": Status.MERGED, "merge_commit": MADE, "tested": True, "merging": None, "merge_rank": 0,
-            "set_aside": None, "worktree": None,
+            "status": Status.MERGED, "merge_commit": MADE, "tested": True, "merging": None,
+            "merge_rank": 0, "set_aside": None, "worktree": None,
         },
         event("merge"),
     ),
     "merge twice": (
-        merge_rules.record_merge(STATE, "t", BY, False),
-        lambda state: merge_rules.record_merge(state, "t", BY, True), {}, (),
+        merge_rules.record_merge(STATE, "t", BY, MERGING),
+        lambda state: merge_rules.record_merge(state, "t", BY, TESTED), {}, (),
     ),
     "fail": (
         with_first(merging=MERGING), lambda state: merge_rules.fail_merge(state, "t", replace(BY, detail="red")),
@@ -145,10 +138,6 @@ REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str
         with_first(history=STATE.tasks[0].history[:2]), lambda state: merge_rules.get_approved_task(state, "t"),
         Refused, f"t is APPROVED on the board and cannot be merged: its history has no verdict on {COMMIT[:12]}",
         "liza history t",
-    ),
-    "no candidate": (
-        STATE, lambda state: merge_rules.record_test_result(state, "t", True), Refused, "t has no candidate",
-        "liza merge t",
     ),
     "no candidate that waits": (
         STATE, lambda state: merge_rules.wait_for_files(state, "t", ("a",)), Refused,
@@ -397,16 +386,18 @@ def test_the_steps_of_a_batch_are_written_to_each_of_its_tasks() -> None:
     begun = merge_batches.begin_batch(STATE, BATCH)
     assert [one.merging for one in begun.tasks] == [one.merging for one in BATCH.members]
     assert merge_batches.find_batches(begun)[0].ids == ("t", "other")
-    tested = merge_batches.record_tested(begun, BATCH.prefix(1), ["other"], True)
+    tested = merge_batches.record_tested(begun, BATCH.prefix(1), ["other"], HowTested(True, gates="g"))
     assert [one.merging and one.merging.tested for one in tested.tasks] == [True, None]
     assert tested.tasks[1].merging is None
     waiting = merge_batches.wait_for_files(begun, BATCH, ("a",))
     assert [one.merging and one.merging.waiting for one in waiting.tasks] == [("a",), ("a",)]
-    whole = merge_batches.find_batches(merge_batches.record_tested(begun, BATCH, [], False))[0]
+    whole = merge_batches.find_batches(
+        merge_batches.record_tested(begun, BATCH, [], HowTested(False, ("it is sparse",)))
+    )[0]
     merged = merge_batches.record_merged(begun, whole, replace(BY, detail="x"))
-    assert [(one.merge_commit, one.tested, one.history[-1]) for one in merged.tasks] == [
-        ("1", False, *event("merge", commit="1")),
-        ("2", False, *event("merge", commit="2")),
+    assert [(one.merge_commit, one.tested, one.remarks, one.history[-1]) for one in merged.tasks] == [
+        ("1", False, ("it is sparse",), *event("merge", commit="1")),
+        ("2", False, ("it is sparse",), *event("merge", commit="2")),
     ]
 
 

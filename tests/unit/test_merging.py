@@ -117,7 +117,7 @@ def test_a_supervisor_wakes_when_the_pause_of_a_merge_is_over_and_merges_then() 
 def test_whatever_a_task_becomes_after_approved_it_is_set_aside_no_more_and_it_may_be_dropped() -> None:
     made = MergeInProgress(candidate=MADE, expected=TIP, tested=True)
     state = board(approved(merging=made, set_aside=MergeRetry(kind="failed", reason="x")))
-    done = merge_rules.record_merge(state, "t", replace_commit(MADE), True).tasks[0]
+    done = merge_rules.record_merge(state, "t", replace_commit(MADE), made).tasks[0]
     back = merge_rules.fail_merge(state, "t", BY).tasks[0]
     gone = backlog.drop(state, "t", BY, None).tasks[0]
     assert {task.set_aside for task in (done, back, gone)} == {None}

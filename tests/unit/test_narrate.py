@@ -43,8 +43,13 @@ def test_a_claim_a_submission_a_verdict_and_a_merge_are_told_by_whom_they_were_d
     assert told(state, rejected) == [("code-reviewer-1", "task-1 rejected: rounding is untested (liza diff task-1)")]
     approved = reviews.approve(state, "task-1", review, HEAD, NOW, "ran it")
     begun = merge_rules.begin_merge(approved, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
-    done = merge_rules.record_merge(begun, "task-1", Invocation(now=NOW, by="coder-2", commit=OTHER), tested=True)
-    assert told(approved, done) == [("coder-2", "task-1 merged as dddddddddd, its tests pass")]
+    done = merge_rules.record_merge(
+        begun,
+        "task-1",
+        Invocation(now=NOW, by="coder-2", commit=OTHER),
+        MergeInProgress(candidate=OTHER, expected=BASE, tested=True),
+    )
+    assert told(approved, done) == [("coder-2", "task-1 merged as dddddddddd, tested")]
 
 
 def test_a_question_comes_with_the_command_that_answers_it() -> None:
@@ -174,7 +179,7 @@ def test_a_task_that_was_dropped_without_a_reason_and_a_merge_without_tests_say_
 
 def test_a_merge_by_a_supervisor_is_the_crews_and_one_by_a_person_is_the_persons() -> None:
     assert news_of(task("t"), happened(E.MERGE), tested=True) == [
-        ("coder-1", f"t merged as {SHOWN}, its tests pass", True, "t")
+        ("coder-1", f"t merged as {SHOWN}, tested", True, "t")
     ]
     assert news_of(task("t"), happened(E.MERGE, agent="human:ann"))[0][2:] == (False, "t")
     assert news_of(task("t"), happened(E.CLAIM))[0][2:] == (False, None)

@@ -268,9 +268,10 @@ def test_a_merge_needs_an_approved_task_and_leaves_no_worktree() -> None:
         merge_rules.begin_merge(state, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
     state = reviews.approve(state, "task-1", review, HEAD, NOW)
     state = merge_rules.begin_merge(state, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
-    done = merge_rules.record_merge(state, "task-1", Invocation(now=NOW, by="coder-1", commit=OTHER), True)
+    tested = MergeInProgress(candidate=OTHER, expected=BASE, tested=True)
+    done = merge_rules.record_merge(state, "task-1", Invocation(now=NOW, by="coder-1", commit=OTHER), tested)
     assert (done.tasks[0].status, done.tasks[0].merge_commit, done.tasks[0].worktree) == (S.MERGED, OTHER, None)
-    assert merge_rules.record_merge(done, "task-1", Invocation(now=NOW, by="coder-2", commit=OTHER), True) is done
+    assert merge_rules.record_merge(done, "task-1", Invocation(now=NOW, by="coder-2", commit=OTHER), tested) is done
 
 
 def test_a_failed_merge_goes_back_to_its_coder_as_an_integration_fix() -> None:

@@ -128,7 +128,9 @@ def note(
     return 0
 
 
-def merge(task_id: str | None = None, supervisor: str | None = None, as_json: bool = False) -> int:
+def merge(
+    task_id: str | None = None, supervisor: str | None = None, as_json: bool = False, untested: bool = False
+) -> int:
     """Merge an approved task into integration, or a batch; return 1 if one was returned to its coder."""
     from liza.rules.model import Status
     from liza.verbs.merge import merge as verb
@@ -136,7 +138,7 @@ def merge(task_id: str | None = None, supervisor: str | None = None, as_json: bo
     crew = find_crew()
     if supervisor is None:
         announce_tests(crew, as_json)
-    result = verb(crew, task_id, supervisor)
+    result = verb(crew, task_id, supervisor, untested=untested)
     printing.print_result(result, as_json)
     return 1 if result.status == Status.INTEGRATION_FAILED or result.details.get("returned") else 0
 

@@ -21,6 +21,9 @@ from liza.rules.value_classes import asdict
 from liza.verbs.answer import OpenQuestion, find_open_questions
 
 app = create_app()
+UntestedOption = Annotated[
+    bool, typer.Option("--untested", help="Also if the tests say nothing about the commit. Red tests still refuse.")
+]
 OriginOption = Annotated[
     str | None,
     typer.Option(
@@ -105,6 +108,7 @@ def sync(
         str | None,
         typer.Option("--comment", metavar="ID", help="With --pr: take only this comment, of any author."),
     ] = None,
+    untested: UntestedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Merge your branch into integration, if the tests pass on the merge. This also accepts moves of integration that
@@ -124,7 +128,7 @@ def sync(
 
     crew = find_crew()
     fast_commands.announce_tests(crew, as_json)
-    printing.print_result(verb(crew, branch, accept_moved=accept_moved), as_json)
+    printing.print_result(verb(crew, branch, accept_moved=accept_moved, untested=untested), as_json)
 
 
 @declare_command(app, "merge", "liza merge invoice-model")
@@ -133,16 +137,17 @@ def merge(
         list[str] | None, typer.Argument(metavar="[ID…]", help="The tasks; default: the first in order.")
     ] = None,
     supervisor: Annotated[str | None, typer.Option("--for", hidden=True)] = None,
+    untested: UntestedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Merge approved tasks into integration, if the tests pass on the merge. Supervisors do this without a request.
 
     Exit 1 if a task was returned to its coder, or one of several was not merged; the others are merged."""
     if len(tasks or ()) < 2:
-        raise typer.Exit(fast_commands.merge(tasks[0] if tasks else None, supervisor, as_json))
+        raise typer.Exit(fast_commands.merge(tasks[0] if tasks else None, supervisor, as_json, untested))
     from liza.verbs.merge import merge_each
 
-    result = merge_each(find_crew(), tasks or ())
+    result = merge_each(find_crew(), tasks or (), untested=untested)
     printing.print_result(result, as_json)
     raise typer.Exit(1 if result.details["failed"] else 0)
 
@@ -182,6 +187,7 @@ def land(
     ] = None,
     origin: OriginOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --pr: do not ask before the push.")] = False,
+    untested: UntestedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what integration has that your branch has not; with --merge or --pr, bring it there.
@@ -208,11 +214,11 @@ def land(
             origin = origin or preview.address
         elif preview is not None:
             printing.print_notice(f"push {preview.text}")
-        printing.print_result(land_pr(crew, branch, head, origin), as_json)
+        printing.print_result(land_pr(crew, branch, head, origin, untested=untested), as_json)
         return
     if merge:
         fast_commands.announce_tests(crew, as_json)
-        printing.print_result(verbs.land_merge(crew, branch), as_json)
+        printing.print_result(verbs.land_merge(crew, branch, untested=untested), as_json)
         return
     landing = verbs.describe_landing(crew, branch)
     if as_json:

@@ -11,13 +11,13 @@ from contextlib import suppress
 
 from liza.crew.crew import Crew
 from liza.crew.merging import batch_chain, candidate, gate_log, merge_outcomes, target_tips
-from liza.crew.merging.candidate import CandidateRun
+from liza.crew.merging.candidate import CandidateResult, CandidateRun
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import Refused
 from liza.rules.merging import gates, merge_batches, merge_rules, targets
 from liza.rules.merging.batch_search import PrefixResult, PublishPrefix, next_batch_step
-from liza.rules.merging.merge_batches import Batch
+from liza.rules.merging.merge_batches import Batch, HowTested
 from liza.rules.merging.merge_rules import MergeFailureKind
 from liza.rules.model import Status, Task
 from liza.rules.value_classes import Value
@@ -26,17 +26,20 @@ from liza.system import crash_points
 
 class BatchResult(Value):
     """What the tests of a batch showed: ``passed`` may be published, which is None if nothing passed. ``culprit`` is
-    red on top of it, with this ``failure``. ``tested``: whether there are tests."""
+    red on top of it, with this ``failure``. ``tested``: whether all its gates passed without a remark; ``remarks``:
+    what a person allowed."""
 
     passed: Batch | None
     tested: bool
+    remarks: tuple[str, ...] = ()
     culprit: Task | None = None
     failure: str = ""
 
 
-def merge_batch(crew: Crew, by: str, tasks: Sequence[Task]) -> None:
+def merge_batch(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool = False) -> None:
     """Merge tasks with one target branch together, and return to its coder the one that makes the tests fail. Tasks
-    that are neither merged nor returned stay APPROVED. Raises LizaError, OSError."""
+    that are neither merged nor returned stay APPROVED. ``untested``: a person merges them even if the tests say nothing
+    about the commit. Raises LizaError, OSError."""
     branch = targets.target_branch(crew.board.read(), tasks[0])
     tips = []
     for _ in range(merge_rules.MAX_CANDIDATES):
@@ -48,7 +51,7 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task]) -> None:
         with crew.change(merge_outcomes.merge_actor(by), "candidate made", batch.ids[0]) as tx:
             tx.state = merge_batches.begin_batch(tx.state, batch)
         crash_points.point("merge", "begun")
-        verdict = search_batch(crew, by, batch)
+        verdict = search_batch(crew, by, batch, untested=untested)
         if _carry_out(crew, by, batch, verdict):
             return
     raise moving_branch_error(tasks[0].id, branch, [*tips, target_tips.require_tip(crew, branch)])
@@ -61,11 +64,11 @@ def _still_approved(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
     return [task for task in current if task is not None and task.status is Status.APPROVED]
 
 
-def search_batch(crew: Crew, by: str, batch: Batch) -> BatchResult:
+def search_batch(crew: Crew, by: str, batch: Batch, *, untested: bool = False) -> BatchResult:
     """Test the batch, and find what may be published. If that fails, its branch does not stay at a candidate to which
-    its tests moved it. Raises LizaError, OSError."""
+    its tests moved it. ``untested`` as for ``merge_batch``. Raises LizaError, OSError."""
     try:
-        return _Search(crew, by, batch).run()
+        return _Search(crew, by, batch, untested=untested).run()
     except BaseException:
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
             merge_outcomes.undo_untested_move(crew, batch)
@@ -82,7 +85,9 @@ def moving_branch_error(title: str, branch: str, tips: list[str]) -> merge_outco
 def _carry_out(crew: Crew, by: str, batch: Batch, verdict: BatchResult) -> bool:
     """Publish what passed and return the culprit; False if the branch has moved and a new batch is needed."""
     if verdict.passed is not None:
-        recorded = _record_tested(crew, by, batch, verdict.passed, tested=verdict.tested)
+        config = crew.board.read().config
+        record = HowTested(verdict.tested, verdict.remarks, gates.gates_digest(config, batch.branch))
+        recorded = _record_tested(crew, by, batch, verdict.passed, record)
         if not publish_batch(crew, by, recorded):
             return False
     if verdict.culprit is not None:
@@ -92,14 +97,14 @@ def _carry_out(crew: Crew, by: str, batch: Batch, verdict: BatchResult) -> bool:
     return True
 
 
-def _record_tested(crew: Crew, by: str, batch: Batch, passed: Batch, *, tested: bool) -> Batch:
+def _record_tested(crew: Crew, by: str, batch: Batch, passed: Batch, record: HowTested) -> Batch:
     """Record the green prefix, as refs and on the board, before the branch moves: recovery requires both."""
     merge_refs.write_tested_refs(crew.git, passed.ids, passed.tip)
     crash_points.point("merge", "noted")
-    event = "tests passed" if tested else "no tests to run"
+    event = "tests passed" if record.tested or record.remarks else "no tests to run"
     dropped = [task_id for task_id in batch.ids if task_id not in passed.ids]
     with crew.change(merge_outcomes.merge_actor(by), event, passed.ids[0]) as tx:
-        tx.state = merge_batches.record_tested(tx.state, passed, dropped, tested)
+        tx.state = merge_batches.record_tested(tx.state, passed, dropped, record)
     crash_points.point("merge", "passed")
     for task_id in dropped:
         merges.delete_candidate(crew.git, task_id)
@@ -123,11 +128,15 @@ def drop_batch(crew: Crew, by: str, tasks: Sequence[str]) -> None:
 
 
 def publish_batch(crew: Crew, by: str, batch: Batch) -> bool:
-    """Advance the branch to a tested batch; return False if it has moved and a new batch is needed.
+    """Advance the branch to a tested batch; return False if a new batch is needed: the branch has moved, or the gates
+    that it passed have changed.
 
     If a person's changed files block a batch of several, its tasks are merged alone: only those that need these files
     wait. Raises LizaError, OSError.
     """
+    if batch.members[0].merging.gates != gates.gates_digest(crew.board.read().config, batch.branch):
+        _drop_candidates(crew, by, batch.ids)
+        return False
     advance = merges.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
     crash_points.point("merge", "advanced")
     if advance.outcome is MoveOutcome.MOVED:
@@ -156,13 +165,14 @@ class _RedPrefix(Value):
 class _Search:
     """Test prefixes of a batch until it is known what can be published."""
 
-    def __init__(self, crew: Crew, by: str, batch: Batch) -> None:
-        self.crew, self.by, self.batch = crew, by, batch
+    def __init__(self, crew: Crew, by: str, batch: Batch, *, untested: bool) -> None:
+        self.crew, self.by, self.batch, self.may_be_untested = crew, by, batch, untested
         self.config = crew.board.read().config
         self.past_runs = gate_log.read_or_report(crew)
         self.results: list[PrefixResult] = []
         self.red: dict[int, _RedPrefix] = {}
-        self.tested = False
+        self.tested: dict[int, bool] = {}
+        self.remarks: dict[int, dict[str, None]] = {}
 
     def run(self) -> BatchResult:
         """Return what may be published, and the culprit. Raises LizaError, OSError."""
@@ -189,7 +199,9 @@ class _Search:
         crash_points.point("merge", "tested")
         merge_outcomes.report_moved_refs(self.crew, self.by, task, result)
         self.past_runs = gate_log.record(self.crew, self.past_runs, result.runs)
-        self.tested = result.tested
+        self._require_test(task, result)
+        self.tested[length] = result.tested
+        self.remarks.setdefault(length, {}).update(dict.fromkeys(result.remarks))
         if result.rewound_from is not None:
             restored = merge_outcomes.restore_branch(self.crew, self.batch.branch, result.rewound_from)
             message = f"{result.told(task.id)}; {restored} (if you moved it, move it again while nothing is merged)"
@@ -203,14 +215,30 @@ class _Search:
         is_red = result.failure is not None or result.rewound_from is not None
         self.results.append(PrefixResult(length, not is_red, certain=result.rewound_from is not None))
 
+    def _require_test(self, task: Task, result: CandidateResult) -> None:
+        """Raise SharedFailure if the run says nothing about the commit, unless a person merges it untested."""
+        if result.untested is None:
+            return
+        why = result.untested
+        if self.may_be_untested:
+            line = f"{task.id} is merged by {self.by} although {why.text}"
+            self.crew.append_alert_log([f"merged_untested  {line}. Next: liza task show {task.id}"])
+            return
+        merge_outcomes.undo_untested_move(self.crew, self.batch)
+        raise merge_outcomes.SharedFailure(
+            task.id, MergeFailureKind.UNTESTED, f"untested: {why.text}", why.hint or f"liza merge {task.id} --untested"
+        )
+
     def _conclude(self, step: PublishPrefix) -> BatchResult:
         passed = self.batch.prefix(step.length) if step.length else None
+        remarks = tuple(self.remarks.get(step.length, ()))
+        tested = self.tested.get(step.length, False) and not remarks
         if step.culprit is None:
-            return BatchResult(passed, self.tested)
+            return BatchResult(passed, tested, remarks)
         if self.results[-1] != PrefixResult(step.length, True):
             merge_outcomes.undo_untested_move(self.crew, self.batch)
         culprit = self.batch.members[step.culprit].task
-        return BatchResult(passed, True, culprit, self.red[step.culprit + 1].failure)
+        return BatchResult(passed, tested, remarks, culprit, self.red[step.culprit + 1].failure)
 
 
 def refuse_red_base(crew: Crew, batch: Batch) -> None:

@@ -8,18 +8,20 @@ from functools import partial
 
 from liza.crew.crew import Crew
 from liza.crew.merging import gate_log, gate_runner
+from liza.crew.merging.gate_runner import PreparedMergeSlot
 from liza.repo.merge import merge_refs
 from liza.rules.errors import LizaError
 from liza.rules.merging import gates, merge_rules
 from liza.rules.merging.gates import GateOutcome, GateRun
 from liza.rules.model import Gate
+from liza.rules.project.tree_changes import GateFinding
 from liza.rules.value_classes import Value
 
 
 class CandidateRun(Value):
     """A commit to test. ``name`` is a task or another word for the log files, ``branch`` the branch that the commit is
     to replace the commit ``base`` of. ``tasks``: how many tasks the commit has that ``base`` has not. ``gates``:
-    run only these; None: all that apply.
+    run only these; None: all that apply. ``replaces``: the commit that the gates get as LIZA_BASE; None: ``base``.
     """
 
     name: str
@@ -28,13 +30,15 @@ class CandidateRun(Value):
     branch: str
     tasks: int = 1
     gates: tuple[str, ...] | None = None
+    replaces: str | None = None
 
 
 class CandidateResult(Value):
     """Result of the tests of a candidate.
 
-    ``failure`` is the message for the coder, None if the candidate may be published. ``tested`` is False if no gate
-    applies. ``moved_refs`` are the refs that moved during the tests; ``sure`` is False if another process
+    ``failure`` is the message for the coder, None if no gate is red. ``tested`` is False if no gate applies, and with
+    ``untested``, the reason why the runs say nothing about the commit. ``remarks``: what a person allowed.
+    ``moved_refs`` are the refs that moved during the tests; ``sure`` is False if another process
     may have moved them. ``rewound_from`` is the commit of integration before it was deleted or moved back, else None.
     ``runs`` are the runs of its gates.
     """
@@ -45,6 +49,8 @@ class CandidateResult(Value):
     rewound_from: str | None = None
     sure: bool = True
     runs: tuple[GateRun, ...] = ()
+    untested: GateFinding | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def red_gates(self) -> tuple[str, ...]:
@@ -70,7 +76,9 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
         return CandidateResult(None, False)
     slots = gate_runner.prepare_slots(crew, run.name, run.commit, len(chosen))
     before, commits_before = merge_refs.snapshot_refs(crew.git), _list_commits_made(crew, slots)
-    job = gate_runner.GateJob(run.name, run.commit, run.branch, chosen, slots, partial(_record_start, crew, run))
+    replaces = run.replaces or run.base
+    on_start = partial(_record_start, crew, run)
+    job = gate_runner.GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start)
     outcome = gate_runner.run_gates(crew, job)
     changes = merge_refs.find_ref_changes(
         crew.git, before, run.commit, _list_commits_made(crew, slots) - commits_before
@@ -78,11 +86,13 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     branch = f"refs/heads/{run.branch}"
     return CandidateResult(
         outcome.failure,
-        True,
+        outcome.untested is None,
         merge_rules.refs_moved_by_tests(changes),
         before.get(branch) if merge_rules.is_branch_rewound(changes, branch) else None,
         merge_rules.is_sure(changes),
         tuple(_to_gate_run(crew, run, timing) for timing in outcome.timings),
+        outcome.untested,
+        outcome.remarks,
     )
 
 
@@ -95,8 +105,8 @@ def _choose_gates(crew: Crew, run: CandidateRun) -> tuple[Gate, ...]:
     return chosen if run.gates is None else tuple(gate for gate in chosen if gate.name in run.gates)
 
 
-def _list_commits_made(crew: Crew, slots: Sequence[str]) -> frozenset[str]:
-    return frozenset().union(*(merge_refs.list_commits_made(crew.worktrees.slot_git(slot)) for slot in slots))
+def _list_commits_made(crew: Crew, slots: Sequence[PreparedMergeSlot]) -> frozenset[str]:
+    return frozenset().union(*(merge_refs.list_commits_made(crew.worktrees.slot_git(slot.name)) for slot in slots))
 
 
 def _record_start(crew: Crew, run: CandidateRun, gate: str) -> None:

@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands
+from liza.crew.project import commands, tree_snapshot
+from liza.crew.project.tree_snapshot import TreeSnapshot
 from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures
 from liza.rules.merging.gates import GateOutcome
 from liza.rules.model import TESTS_GATE, Gate
+from liza.rules.project import tree_changes
+from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value
 
 MERGE_SLOT = "merge"
@@ -24,75 +27,92 @@ MERGE_SLOT = "merge"
 
 class GateJob(Value):
     """Gates to run on ``commit``, a merge with ``branch``, in ``slots``, which are prepared. ``name`` is part of the
-    names of the logs. ``on_start`` is called with the name of each gate that starts, from any thread."""
+    names of the logs. ``base`` is the commit that the candidate replaces. ``on_start`` is called with the name of each
+    gate that starts, from any thread."""
 
     name: str
     commit: str
+    base: str
     branch: str
     gates: tuple[Gate, ...]
-    slots: tuple[str, ...]
+    slots: tuple[PreparedMergeSlot, ...]
     on_start: Callable[[str], None]
 
 
+class PreparedMergeSlot(Value):
+    """A merge slot at a candidate, and its tracked files before set-up and gates run."""
+
+    name: str
+    files: TreeSnapshot
+
+
 class GateTiming(Value):
-    """How a gate ended, and after how many seconds."""
+    """How a gate ended, and after how many seconds. ``findings``: what was observed beside its exit status."""
 
     gate: str
     outcome: GateOutcome
     seconds: float
     failure: str | None = None
     is_killed: bool = False
+    findings: tuple[GateFinding, ...] = ()
 
 
 class GatesOutcome(Value):
-    """Result of all gates of a job. ``failure`` is the message for the coder; None: all are green."""
+    """Result of all gates of a job. ``failure`` is the message for the coder; None: all are green. ``untested``: why
+    the runs say nothing about the commit. ``remarks``: what a person allowed."""
 
     failure: str | None
     timings: tuple[GateTiming, ...]
+    untested: GateFinding | None = None
+    remarks: tuple[str, ...] = ()
 
 
-def prepare_slots(crew: Crew, name: str, commit: str, gates: int) -> tuple[str, ...]:
-    """Put as many merge slots at ``commit`` as ``gates`` can use at the same time. Return their names.
+def prepare_slots(crew: Crew, name: str, commit: str, gates: int) -> tuple[PreparedMergeSlot, ...]:
+    """Put as many merge slots at ``commit`` as ``gates`` can use at the same time.
 
     Raises GitFailed, OSError.
     """
     count = max(1, min(gates, crew.board.read().config.queue.parallel))
-    slots = tuple(MERGE_SLOT if number == 1 else f"{MERGE_SLOT}-{number}" for number in range(1, count + 1))
-    for slot in slots:
-        _prepare_slot(crew, slot, name, commit)
-    return slots
+    slots = [MERGE_SLOT if number == 1 else f"{MERGE_SLOT}-{number}" for number in range(1, count + 1)]
+    return tuple(_prepare_slot(crew, slot, name, commit) for slot in slots)
 
 
-def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> None:
+def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMergeSlot:
     config = crew.board.read().config
     crew.worktrees.detach(slot, commit, f"merge-{_file_name(name)}")
     crew.worktrees.clean(slot, config.merge_clean, config.sandbox_keep)
-    slot_setup.mark_tests_started(crew.worktrees.slot_git(slot))
+    git = crew.worktrees.slot_git(slot)
+    slot_setup.mark_tests_started(git)
+    return PreparedMergeSlot(slot, tree_snapshot.take_snapshot(git))
 
 
 def run_gates(crew: Crew, job: GateJob) -> GatesOutcome:
     """Run all gates of a job, also after one is red. Raises GitFailed, OSError."""
     for slot in job.slots:
-        failure = set_up_slot(crew, slot)
+        failure = set_up_slot(crew, slot.name)
         if failure is not None:
             return GatesOutcome(failure, ())
     timings = _run_in_turn(crew, job) if len(job.slots) == 1 else _run_side_by_side(crew, job)
     failures = [timing.failure for timing in timings if timing.failure is not None]
     if not failures:
         for slot in job.slots:
-            slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot))
-    return GatesOutcome("\n".join(failures) or None, timings)
+            slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot.name))
+    findings = dict.fromkeys(finding for timing in timings for finding in timing.findings)
+    untested = next((finding for finding in findings if finding.kind is GateFindingKind.UNTESTED), None)
+    remarks = tuple(finding.text for finding in findings if finding.kind is GateFindingKind.REMARK)
+    return GatesOutcome("\n".join(failures) or None, timings, untested, remarks)
 
 
 def _run_in_turn(crew: Crew, job: GateJob, gates: Sequence[Gate] | None = None) -> tuple[GateTiming, ...]:
     timings: list[GateTiming] = []
+    slot = job.slots[0]
     for number, gate in enumerate(job.gates if gates is None else gates):
         if number or gates is not None:
-            _prepare_slot(crew, MERGE_SLOT, job.name, job.commit)
+            slot = _prepare_slot(crew, MERGE_SLOT, job.name, job.commit)
             failure = set_up_slot(crew, MERGE_SLOT)
             if failure is not None:
                 return (*timings, GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
-        timings.append(_run_gate(crew, job, gate, MERGE_SLOT))
+        timings.append(_run_gate(crew, job, gate, slot))
     return tuple(timings)
 
 
@@ -101,7 +121,7 @@ def _run_side_by_side(crew: Crew, job: GateJob) -> tuple[GateTiming, ...]:
     waiting = deque(job.gates)
     cancelled = threading.Event()
 
-    def work(slot: str) -> list[GateTiming]:
+    def work(slot: PreparedMergeSlot) -> list[GateTiming]:
         timings: list[GateTiming] = []
         while not cancelled.is_set():
             try:
@@ -109,8 +129,8 @@ def _run_side_by_side(crew: Crew, job: GateJob) -> tuple[GateTiming, ...]:
             except IndexError:
                 break
             if timings:
-                _prepare_slot(crew, slot, job.name, job.commit)
-                failure = set_up_slot(crew, slot)
+                slot = _prepare_slot(crew, slot.name, job.name, job.commit)
+                failure = set_up_slot(crew, slot.name)
                 if failure is not None:
                     timings.append(GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
                     continue
@@ -126,7 +146,9 @@ def _run_side_by_side(crew: Crew, job: GateJob) -> tuple[GateTiming, ...]:
 
 
 def _in_threads(
-    work: Callable[[str], list[GateTiming]], slots: Sequence[str], cancelled: threading.Event
+    work: Callable[[PreparedMergeSlot], list[GateTiming]],
+    slots: Sequence[PreparedMergeSlot],
+    cancelled: threading.Event,
 ) -> list[GateTiming]:
     """Return the results of ``work`` for each slot. If one fails or this process is told to exit, end all commands."""
     from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait  # slow to import; most crews have one gate
@@ -140,26 +162,53 @@ def _in_threads(
             cancelled.set()
 
 
-def _run_gate(crew: Crew, job: GateJob, gate: Gate, slot: str, cancelled: threading.Event | None = None) -> GateTiming:
+def _run_gate(
+    crew: Crew, job: GateJob, gate: Gate, slot: PreparedMergeSlot, cancelled: threading.Event | None = None
+) -> GateTiming:
     config = crew.board.read().config
     own = "" if gate.name == TESTS_GATE else f"-{gate.name}"
     log = crew.paths.logs / f"merge-{_file_name(job.name)}{own}.log"
     limit = config.integration_timeout if gate.timeout is None else gate.timeout
     job.on_start(gate.name)
     result = commands.run_command(
-        gate.command, crew.paths.slot(slot), log, limit, crew.paths.root, config.environment, cancelled=cancelled
-    )
-    if result.passed:
-        return GateTiming(gate.name, GateOutcome.GREEN, result.seconds)
-    is_late = result.exit_status is None
-    outcome = "did not end in time" if is_late else f"exit {result.exit_status}"
-    failure = merge_failures.format_failure(
-        f"{gate.command}: {outcome} on the merge with {job.branch}", _display_path(crew, log), result.tail(12)
+        gate.command,
+        crew.paths.slot(slot.name),
+        log,
+        limit,
+        crew.paths.root,
+        config.environment,
+        {**config.gate_variables, "LIZA_BASE": job.base},
+        cancelled=cancelled,
     )
     is_killed = cancelled is not None and result.exit_status in commands.EXTERNAL_KILL_STATUSES
-    return GateTiming(
-        gate.name, GateOutcome.TIMEOUT if is_late else GateOutcome.RED, result.seconds, failure, is_killed
-    )
+    findings = () if is_killed else check_files(crew, slot)
+    where = _display_path(crew, log)
+    reds = [finding.text for finding in findings if finding.kind is GateFindingKind.RED]
+    if result.passed:
+        failure = None
+        if reds:
+            failure = merge_failures.format_failure(f"{gate.command}: {'; '.join(reds)}", where, result.tail(12))
+        outcome = GateOutcome.RED if reds else GateOutcome.GREEN
+        return GateTiming(gate.name, outcome, result.seconds, failure, findings=findings)
+    is_late = result.exit_status is None
+    why = "did not end in time" if is_late else f"exit {result.exit_status}"
+    summary = "; ".join((f"{gate.command}: {why} on the merge with {job.branch}", *reds))
+    failure = merge_failures.format_failure(summary, where, result.tail(12))
+    outcome = GateOutcome.TIMEOUT if is_late else GateOutcome.RED
+    return GateTiming(gate.name, outcome, result.seconds, failure, is_killed, findings)
+
+
+def check_files(crew: Crew, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:
+    """Return what follows from the tracked files that changed since the slot was prepared, and put back those that the
+    tests may change. Raises GitFailed, OSError."""
+    config = crew.board.read().config
+    git = crew.worktrees.slot_git(slot.name)
+    changes = tree_snapshot.find_changes(git, slot.files)
+    findings = tree_changes.judge_changes(changes, config.tests_write, config.proof.writes)
+    if findings and all(finding.kind is not GateFindingKind.RED for finding in findings):
+        # Without this, the next reset of the slot would save these files as work of its owner.
+        tree_snapshot.restore_files(git, slot.files, changes)
+    return findings
 
 
 def _file_name(name: str) -> str:

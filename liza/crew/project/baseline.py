@@ -15,9 +15,10 @@ from liza.repo.runner import Git
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Missing, Refused
 from liza.rules.model import TestProof
-from liza.rules.project import clean_environment, project_kinds, setup_failures, test_proof
+from liza.rules.project import clean_environment, project_kinds, setup_failures, test_proof, tree_changes
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
+from liza.rules.project.tree_changes import GateFindingKind, TreeChanges
 from liza.rules.value_classes import Value, replace
 
 ReportFact = Callable[[str, str], None]
@@ -85,8 +86,10 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof, report=report)
     if command is None:
         return Baseline(None, setup, keep, TestProof())
+    _report_changes(result.changes, plan, options.accept_red, say)
     skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
-    return Baseline(command, setup, keep, skipped if options.no_proof else _report_proof(result, plan, say))
+    recorded = skipped if options.no_proof else _report_proof(result, plan, say)
+    return Baseline(command, setup, keep, replace(recorded, writes=tree_changes.allowable_names(result.changes)))
 
 
 def _describe_step(step: ProofStep, plan: proof.ProofPlan) -> tuple[str, str]:
@@ -198,6 +201,22 @@ def _report_tests(
             )
             raise Refused(text, plan.red_hint)
     say("baseline", f"{plan.command}: {'ok' if outcome.passed else 'red, accepted'}, {outcome.seconds:.0f} s")
+
+
+def _report_changes(changes: TreeChanges, plan: proof.ProofPlan, accept_red: bool, say: ReportFact) -> None:
+    """Report the tracked files that the commands write. Raises Refused if they change sources or expected values."""
+    findings = tree_changes.judge_changes(changes, ("*",), ())
+    reds = [finding for finding in findings if finding.kind is GateFindingKind.RED]
+    if reds and not accept_red:
+        text = f"{plan.command} changes what it tests: {'; '.join(finding.text for finding in reds)}"
+        raise Refused(text, reds[0].hint or 'liza init "…" --accept-red')
+    names = tree_changes.allowable_names(changes)
+    if names:
+        pattern = ",".join(tree_changes.propose_patterns(names))
+        text = f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}, which git tracks"
+        say(
+            "tests write", f"{text}: merges wait until you allow it: liza config set tests_write {shlex.quote(pattern)}"
+        )
 
 
 def _report_proof(result: proof.ProofResult, plan: proof.ProofPlan, say: ReportFact) -> TestProof:

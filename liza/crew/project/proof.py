@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
-from liza.crew.project import commands, import_traces
+from liza.crew.project import commands, import_traces, tree_snapshot
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup, stuck_slots
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.project import breakage, test_proof
 from liza.rules.project.test_proof import NotProved, ProofObservation, ProofOutcome
+from liza.rules.project.tree_changes import TreeChanges
 from liza.rules.value_classes import Value, replace
 from liza.system import atomic
 
@@ -29,6 +31,7 @@ class ProofPlan(Value):
     setup: str | None = None
     copied_files: Sequence[str] = ()
     environment: str | None = None
+    gate_environment: Mapping[str, str] = MappingProxyType({})
     limit: float = 1800
     hint: str = ""
     red_hint: str = ""
@@ -56,12 +59,13 @@ class ProofResult(Value):
     """Results of the set-up and the tests in the slot, and of the run with failing sources.
 
     ``tests`` is None if the set-up failed, or without a test command. ``outcome`` is None if the tests were not green
-    or no proof was requested.
+    or no proof was requested. ``changes``: tracked files that the set-up and the tests wrote.
     """
 
     setup: commands.CommandOutcome | None = None
     tests: commands.CommandOutcome | None = None
     outcome: ProofOutcome | None = None
+    changes: TreeChanges = TreeChanges()
 
 
 def run_proof(
@@ -104,6 +108,7 @@ def _run_in_slot(
     if not (broken or always):
         return ProofResult(outcome=test_proof.judge_proof(ProofObservation(None), str(root), plan.hint))
     setup = None
+    tracked_files = tree_snapshot.take_snapshot(git)
     if plan.setup:
         report.begin(ProofStep.SET_UP)
         setup = commands.run_command(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.environment)
@@ -114,15 +119,16 @@ def _run_in_slot(
         return ProofResult(setup)
     site = _proof_site(root, slot, broken, [line.partition("\t")[2] for line in tracked])
     with import_traces.record_imports(site) as (logging_variables, log):
-        variables = logging_variables if broken else {}
+        variables = {**plan.gate_environment, **(logging_variables if broken else {})}
         files_before = _untracked(git)
         report.begin(ProofStep.TESTS)
         tests = commands.run_command(
             plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.environment, variables
         )
         report.end(ProofStep.TESTS, tests)
+        changes = tree_snapshot.find_changes(git, tracked_files)
         if not tests.passed or not prove:
-            return ProofResult(setup, tests)
+            return ProofResult(setup, tests, changes=changes)
         texts = (plan.command, plan.setup or "", *_task_runner_texts(slot))
         path = commands.command_environment(root, plan.environment).get("PATH", "")
         observation = import_traces.read_observation(log, site, texts, path, plan.environment)
@@ -140,7 +146,7 @@ def _run_in_slot(
                 exit_status=exit_status,
                 lines_with_path=_find_root_mentions(git, root, plan) if exit_status == 0 else (),
             )
-    return ProofResult(setup, tests, test_proof.judge_proof(observation, str(root), plan.hint))
+    return ProofResult(setup, tests, test_proof.judge_proof(observation, str(root), plan.hint), changes)
 
 
 def _proof_site(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:

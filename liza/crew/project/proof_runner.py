@@ -9,7 +9,7 @@ from liza.crew.project import commands, proof
 from liza.rules import settings
 from liza.rules.errors import Refused
 from liza.rules.model import TestProof
-from liza.rules.project import project_kinds, test_proof
+from liza.rules.project import project_kinds, test_proof, tree_changes
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.rules.value_classes import replace
 
@@ -59,11 +59,13 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         config.sandbox_setup,
         config.sandbox_copy,
         config.environment,
+        config.gate_variables,
         config.integration_timeout,
         PROOF_HINT,
     )
     result = proof.run_proof(crew.worktrees, commit, plan, crew.paths.logs, always=False)
     proof_entry = test_proof.to_test_proof(_proof_outcome(crew, result), plan.command, plan.setup)
+    proof_entry = replace(proof_entry, writes=tree_changes.allowable_names(result.changes))
     # This proof was observed here, so it is confirmed, before it is written: an unconfirmed one does not count.
     confirmed_settings.confirm_settings(
         crew.paths, {"proof": settings.confirmable_values(replace(config, proof=proof_entry))["proof"]}, config

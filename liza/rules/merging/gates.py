@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+
+import msgspec
 
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import TESTS_GATE, AwareDatetime, Config, FrozenStruct, Gate
@@ -45,6 +48,15 @@ def applicable_gates(config: Config, branch: str, changed: Sequence[str]) -> tup
 def branch_gates(config: Config, branch: str) -> tuple[Gate, ...]:
     """Return the gates of a branch, whatever a candidate changes."""
     return tuple(gate for gate in config.all_gates if not gate.branches or _matches((branch,), gate.branches))
+
+
+def gates_digest(config: Config, branch: str) -> str:
+    """Return a digest of all that decides how a candidate for ``branch`` is tested.
+
+    The result of a test counts only as long as this digest stays the same.
+    """
+    parts = (branch_gates(config, branch), config.sandbox_setup, config.environment, config.gate_environment)
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:

@@ -98,13 +98,22 @@ def begin_batch(state: State, batch: Batch) -> State:
     return state
 
 
-def record_tested(state: State, published: Batch, dropped: Iterable[str], tested: bool) -> State:
-    """Record that ``published`` may be published, and remove the candidates of the tasks ``dropped``. Raises Refused.
+class HowTested(Value):
+    """How a batch was tested: ``tested`` and ``remarks`` as ``Task`` has them, and the digest of its gates."""
 
-    ``tested``: its tests passed; False: there are no tests.
+    tested: bool
+    remarks: tuple[str, ...] = ()
+    gates: str = ""
+
+
+def record_tested(state: State, published: Batch, dropped: Iterable[str], record: HowTested) -> State:
+    """Record that ``published`` may be published, and remove the candidates of the tasks ``dropped``.
+
+    Raises Refused.
     """
     for member in published.members:
-        state = merge_rules.begin_merge(state, member.task.id, replace(member.merging, tested=tested))
+        merging = replace(member.merging, tested=record.tested, remarks=record.remarks, gates=record.gates)
+        state = merge_rules.begin_merge(state, member.task.id, merging)
     return drop_candidates(state, dropped)
 
 
@@ -119,7 +128,7 @@ def record_merged(state: State, batch: Batch, invocation: Invocation) -> State:
     """Record that integration contains the batch: its tasks are MERGED, each as its own candidate. Raises Refused."""
     for member in batch.members:
         own = Invocation(now=invocation.now, by=invocation.by, run=invocation.run, commit=member.merging.candidate)
-        state = merge_rules.record_merge(state, member.task.id, own, bool(member.merging.tested))
+        state = merge_rules.record_merge(state, member.task.id, own, member.merging)
     return state
 
 

@@ -35,6 +35,7 @@ class MergeFailureKind(StrEnum):
     DIED = "merger died"
     BASE_RED = "integration is red"
     BATCH = "batch failed"
+    UNTESTED = "untested"
     FAILED = "failed"
 
 
@@ -142,14 +143,6 @@ def begin_merge(state: State, task_id: str, merging: MergeInProgress) -> State:
     return state.with_task(replace(task, merging=merging))
 
 
-def record_test_result(state: State, task_id: str, tested: bool) -> State:
-    """Record that the candidate may be published. ``tested``: its tests passed; False: no tests. Raises Refused."""
-    task = get_approved_task(state, task_id)
-    if task.merging is None:
-        raise Refused(f"{task_id} has no candidate", f"liza merge {task_id}")
-    return state.with_task(replace(task, merging=replace(task.merging, tested=tested)))
-
-
 def wait_for_files(state: State, task_id: str, files: tuple[str, ...]) -> State:
     """Record that changed files of a person's checkout block the tested candidate. Raises Refused."""
     task = get_approved_task(state, task_id)
@@ -171,8 +164,11 @@ def drop_candidate(state: State, task_id: str) -> State:
     return state.with_task(replace(task, merging=None)) if task.merging else state
 
 
-def record_merge(state: State, task_id: str, invocation: Invocation, tested: bool) -> State:
-    """Record that ``invocation.commit`` is in integration: the task is MERGED. Raises Refused."""
+def record_merge(state: State, task_id: str, invocation: Invocation, merging: MergeInProgress) -> State:
+    """Record that ``invocation.commit`` is in integration: the task is MERGED. ``merging``: how it was tested.
+
+    Raises Refused.
+    """
     task = get_task(state, task_id)
     if task.status is S.MERGED:
         return state
@@ -181,7 +177,8 @@ def record_merge(state: State, task_id: str, invocation: Invocation, tested: boo
         E.MERGE,
         invocation,
         merge_commit=invocation.commit,
-        tested=tested,
+        tested=bool(merging.tested),
+        remarks=merging.remarks,
         merging=None,
         merge_hold=None,
         merge_rank=0,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import CREW_EVENTS, HistoryEvent
 from liza.rules.merging.merge_failures import first_line
+from liza.rules.merging.tested_words import describe_tested
 from liza.rules.model import Event, State, Status, Task
 from liza.rules.paths import is_person
 from liza.rules.statuses import GoalStatus
@@ -118,8 +119,7 @@ def _verdict_hint(task: Task) -> str:
 
 
 def _merged(event: Event, task: Task) -> str:
-    tested = "its tests pass" if task.tested else "untested"
-    return f"merged as {(event.commit or '')[:10]}, {tested}"
+    return f"merged as {(event.commit or '')[:10]}, {describe_tested(task.tested, task.remarks)}"
 
 
 _SENTENCES: dict[str, Callable[[Event, Task], str]] = {

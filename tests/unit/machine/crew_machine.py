@@ -17,7 +17,7 @@ from liza.rules.governance.open_trips import open_trips
 from liza.rules.governance.retrospective import SprintEnd
 from liza.rules.merging import epic_rules, merge_batches, merge_queue, merge_rules, targets
 from liza.rules.merging.epic_rules import EpicJob
-from liza.rules.merging.merge_batches import Batch
+from liza.rules.merging.merge_batches import Batch, HowTested
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import (
     FINAL_STATUSES,
@@ -548,14 +548,8 @@ class CrewMachine(RuleBasedStateMachine):
             batch = batches[index % len(batches)]
             passed = batch.prefix(min(length, len(batch.members)))
             dropped = [name for name in batch.ids if name not in passed.ids]
-            args = (passed, dropped, tested)
+            args = (passed, dropped, HowTested(tested))
             self.play(lambda model: model.tested(passed.ids, dropped), merge_batches.record_tested, *args)
-
-    @precondition(has(Status.APPROVED))
-    @rule(index=indexes)
-    def test_result(self, index: int) -> None:
-        name = self.task_at(index)
-        self.play(lambda model: model.tested([name]), merge_rules.record_test_result, name, True)
 
     @precondition(has(Status.APPROVED))
     @rule(index=indexes, single=st.booleans())
@@ -597,7 +591,8 @@ class CrewMachine(RuleBasedStateMachine):
         merging = self.get(name).merging
         said = replace(self.by("liza"), commit=merging.candidate if merging else "e" * 40)
         if merging is None or merging.tested is not None:
-            self.play(lambda model: model.merge([name]), merge_rules.record_merge, name, said, tested=True)
+            tested = merging or MergeInProgress(candidate="e" * 40, expected="f" * 40, tested=True)
+            self.play(lambda model: model.merge([name]), merge_rules.record_merge, name, said, tested)
 
     @precondition(has(Status.APPROVED))
     @rule(index=indexes, kind=st.sampled_from(["conflict", *MergeFailureKind]))
@@ -807,7 +802,7 @@ class CrewMachine(RuleBasedStateMachine):
         batch = self.chain([self.get(name)])
         self.play(lambda model: model.begin(batch.ids), merge_batches.begin_batch, batch)
         begun = next(begun for begun in merge_batches.find_batches(self.state) if name in begun.ids)
-        self.play(lambda model: model.tested(begun.ids), merge_batches.record_tested, begun, (), True)
+        self.play(lambda model: model.tested(begun.ids), merge_batches.record_tested, begun, (), HowTested(True))
         tested = next(tested for tested in merge_batches.find_batches(self.state) if name in tested.ids)
         self.play(lambda model: model.merge(tested.ids), merge_batches.record_merged, tested, self.by("liza"))
 

@@ -16,7 +16,7 @@ from liza.rules.governance import board_reports, breaker_trips
 from liza.rules.governance.open_trips import open_trips, signals_of_trips
 from liza.rules.governance.retrospective import SprintEnd
 from liza.rules.merging import epic_rules, merge_batches, merge_queue, merge_rules, targets
-from liza.rules.merging.merge_batches import Batch, Member
+from liza.rules.merging.merge_batches import Batch, HowTested, Member
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import FINAL_STATUSES, EpicStep, MergeInProgress, Resolution, State, Status, Task
 from liza.rules.project import setting_values
@@ -179,7 +179,7 @@ class HelpfulCrew:
             task = claims.get_task(self.state, subject)
         batch = make_chain(self.state, merge_queue.choose_batch(self.state, task, self.now), self.new_commit)
         self.change(merge_batches.begin_batch, batch)
-        self.change(merge_batches.record_tested, batch, (), True)
+        self.change(merge_batches.record_tested, batch, (), HowTested(True))
         tested = next(tested for tested in merge_batches.find_batches(self.state) if tested.ids == batch.ids)
         self.change(merge_batches.record_merged, tested, self.by("liza"))
 

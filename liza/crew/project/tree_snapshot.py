@@ -1,0 +1,173 @@
+"""Record the tracked files of a worktree, and find which of them a command wrote or changed.
+
+The stat of each file tells what was written. git tells whether the content differs: a file that a checkout itself
+leaves different from the commit, because of line endings, filters or modes, does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from liza.repo.config_pins import git_dirs
+from liza.repo.runner import Git
+from liza.repo.slots import submodules
+from liza.rules.project.tree_changes import ChangedFile, TreeChanges
+from liza.rules.value_classes import Value, field
+
+FileStat = tuple[int, int, int, int, int]
+"""Mode, inode, size, and the times of modification and change in nanoseconds."""
+_NAMES_PER_COMMAND = 500
+_MAX_LINE = 120  # characters of a changed line that a message shows
+
+
+class TreeSnapshot(Value):
+    """State of a worktree before a command runs. ``stats``: the stat of each tracked file, None if it is absent.
+    ``different``: digests of the tracked files that differ from the commit already. ``inner``: the submodules.
+    """
+
+    head: str
+    index: str
+    stats: Mapping[str, FileStat | None]
+    different: Mapping[str, str]
+    inner: Mapping[str, TreeSnapshot] = field(default_factory=dict)
+
+
+def take_snapshot(git: Git) -> TreeSnapshot:
+    """Record the HEAD, the index and the tracked files of a worktree. Raises GitFailed, OSError."""
+    snapshot = _take_own(git)
+    if not submodules.may_exist(git):
+        return snapshot
+    own = git_dirs(git)[0].resolve()
+    return TreeSnapshot(
+        snapshot.head,
+        snapshot.index,
+        snapshot.stats,
+        snapshot.different,
+        {name: _take_own(inner) for name, inner in _open_submodules(git, own)},
+    )
+
+
+def find_changes(git: Git, before: TreeSnapshot) -> TreeChanges:
+    """Return what differs from a snapshot of the same worktree. Raises GitFailed, OSError."""
+    changes = _find_own(git, before)
+    if not before.inner:
+        return changes
+    own = git_dirs(git)[0].resolve()
+    for name, inner in _open_submodules(git, own):
+        if name in before.inner:
+            changes = changes.with_inner(name, _find_own(inner, before.inner[name]))
+    return changes
+
+
+def restore_files(git: Git, before: TreeSnapshot, changes: TreeChanges) -> None:
+    """Put the changed files back to the commit. Those of submodules are put back with them. Raises GitFailed."""
+    names = [file.name for file in changes.changed if file.name in before.stats]
+    for start in range(0, len(names), _NAMES_PER_COMMAND):
+        git.out("--literal-pathspecs", "checkout", "HEAD", "--", *names[start : start + _NAMES_PER_COMMAND])
+
+
+def _open_submodules(git: Git, own: Path) -> list[tuple[str, Git]]:
+    names = (name for name, _ in submodules.list_submodules(git))
+    opened = ((name, submodules.open_submodule(git, own, name)) for name in names)
+    return [(name, inner) for name, inner in opened if inner is not None]
+
+
+def _take_own(git: Git) -> TreeSnapshot:
+    # git compares stats and reads only files whose stat it does not know.
+    different = git.names("diff-files", "--name-only", "-z")
+    names, index = _read_index(git)
+    return TreeSnapshot(
+        git.out("rev-parse", "HEAD"),
+        index,
+        {name: _stat(git.directory / name) for name in names},
+        {name: _digest(git.directory / name) for name in different},
+    )
+
+
+def _read_index(git: Git) -> tuple[tuple[str, ...], str]:
+    """Return the names in the index, and a digest of its entries with their flags."""
+    rows = git.names("ls-files", "-s", "-v", "-z")
+    digest = hashlib.sha256("\0".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
+    return tuple(row.partition("\t")[2] for row in rows), digest
+
+
+def _stat(path: Path) -> FileStat | None:
+    try:
+        stat = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if path.is_dir() and not path.is_symlink():
+        return (stat.st_mode, 0, 0, 0, 0)  # a submodule: its own files are compared
+    return (stat.st_mode, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return str(path.readlink()) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return ""
+
+
+def _find_own(git: Git, before: TreeSnapshot) -> TreeChanges:
+    index = _read_index(git)[1]
+    head = git.out("rev-parse", "HEAD")
+    touched = [name for name, stat in before.stats.items() if _stat(git.directory / name) != stat]
+    changed = _changed_files(git, before, touched) if touched or index != before.index else ()
+    changed_names = {file.name for file in changed}
+    return TreeChanges(
+        head=head if head != before.head else None,
+        is_index_changed=index != before.index,
+        written=tuple(
+            name
+            for name in touched
+            if name not in changed_names and _is_rewritten(before.stats[name], _stat(git.directory / name))
+        ),
+        changed=changed,
+    )
+
+
+def _is_rewritten(before: FileStat | None, after: FileStat | None) -> bool:
+    """Return whether the content was written: a change of the mode or of the number of links changes ``ctime`` only."""
+    return before is None or after is None or (before[1], before[3]) != (after[1], after[3])
+
+
+def _changed_files(git: Git, before: TreeSnapshot, touched: Sequence[str]) -> tuple[ChangedFile, ...]:
+    """Return the touched files whose content or mode differs from the commit, or from what it was before."""
+    files: list[ChangedFile] = []
+    regular = [name for name in touched if name not in before.different]
+    for start in range(0, len(regular), _NAMES_PER_COMMAND):
+        files += _diff(git, before.head, regular[start : start + _NAMES_PER_COMMAND])
+    files += [
+        ChangedFile(name)
+        for name, digest in before.different.items()
+        if name in touched and _digest(git.directory / name) != digest
+    ]
+    return tuple(sorted(files, key=lambda file: file.name))
+
+
+def _diff(git: Git, head: str, names: Sequence[str]) -> list[ChangedFile]:
+    """Return the files that differ from the commit. ``names`` must not be empty: without names git compares all."""
+    changed = git.names("--literal-pathspecs", "diff", "--name-only", "--no-renames", "-z", head, "--", *names)
+    return [_describe(git, head, name) for name in changed]
+
+
+def _describe(git: Git, head: str, name: str) -> ChangedFile:
+    patch = git.raw("--literal-pathspecs", "diff", "-U0", "--no-renames", head, "--", name).splitlines()
+    if any(line.startswith(b"deleted file mode") for line in patch):
+        return ChangedFile(name, "it is gone")
+    is_content = any(line.startswith((b"@@", b"Binary files")) for line in patch)
+    return ChangedFile(name, _first_line(patch), is_mode_only=not is_content)
+
+
+def _first_line(patch: Sequence[bytes]) -> str:
+    """Return the first changed line of a patch with its number; empty without one, as for a binary file."""
+    number = ""
+    for line in patch:
+        if line.startswith(b"@@ -"):
+            number = line.split(b"+", 1)[1].split(b" ")[0].split(b",")[0].decode()
+        elif number and line[:1] in (b"+", b"-"):
+            text = line.decode("utf-8", "backslashreplace")
+            return f"line {number}: {text[:_MAX_LINE]}"
+    return ""
