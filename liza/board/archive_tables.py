@@ -10,6 +10,7 @@ from typing import Any, Final
 from liza.board import archive_files
 from liza.board.archive_files import ArchivedEntry
 from liza.rules.formatting.times import format_time
+from liza.rules.merging.tested_words import is_untested
 from liza.rules.model import FINAL_STATUSES, Task
 from liza.rules.reports import timings
 from liza.rules.tasks import archiving
@@ -78,7 +79,7 @@ def entry_row(entry: ArchivedEntry, name: str) -> tuple[object, ...]:
     words = ",".join(sorted(word for word, number in totals.verdicts.items() for _ in range(number)))
     status = "" if fault else task.status.value
     return (
-        *(entry.id, position, name, entry.offset, entry.length, status, words, int(task.tested is False)),
+        *(entry.id, position, name, entry.offset, entry.length, status, words, int(is_untested(task))),
         *(" ".join(task.superseded_by), task.merge_commit, task.review_commit, fault, _format_spans(task)),
     )
 

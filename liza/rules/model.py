@@ -569,6 +569,10 @@ TESTS_GATE = "tests"
 """Name of the gate that runs ``config.integration_command``."""
 
 
+FULL_CHECKOUT = "full"
+"""The value of ``config.checkout`` with which a candidate is tested with all its files."""
+
+
 class NotifySettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Where `liza up` sends alarms that need a person. ``targets``: ``desktop``, ``env:NAME`` or ``file:PATH``, which
     name a variable or a file with a URL of apprise. ``exec``: a shell command that is run for each notice. ``quiet``:

@@ -34,7 +34,7 @@ from liza.repo.survey import Survey, survey
 from liza.rules.errors import LizaError, LockTimeout, Missing, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_time
-from liza.rules.model import Config
+from liza.rules.model import FULL_CHECKOUT, Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.rules.project import slots_location
 from liza.rules.project.init_command import complete_init_commands
@@ -65,6 +65,7 @@ class InitOptions(Value):
     worktrees: Path | None = None
     no_proof: bool = False
     copied_files: tuple[str, ...] = ()
+    checkout: str = FULL_CHECKOUT
 
     def typed(self) -> list[tuple[str, ...]]:
         """Options as words of a command line. Defaults are left out."""
@@ -76,6 +77,7 @@ class InitOptions(Value):
             "--permissions": self.permissions,
             "--program": self.program,
             "--integration-branch": None if self.integration_branch == "integration" else self.integration_branch,
+            "--checkout": None if self.checkout == FULL_CHECKOUT else self.checkout,
             "--worktrees": None if self.worktrees is None else str(self.worktrees),
         }
         flags = {"--no-test": self.no_test, "--accept-red": self.accept_red, "--no-proof": self.no_proof}
@@ -177,6 +179,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             options.no_proof,
             options.accept_red,
             options.copied_files,
+            options.checkout,
         )
         baseline = run_baseline(
             crew, Worktrees(crew.paths, crew.git, options.integration_branch), baseline_options, tip, say
@@ -378,6 +381,8 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
     if baseline.setup is not None:
         lines.append(f"  sandbox_setup: {json.dumps(baseline.setup.text, ensure_ascii=False)}")
         lines.append(f"  sandbox_setup_files: {json.dumps(list(baseline.setup.source_files))}")
+    if options.checkout != FULL_CHECKOUT:
+        lines.append(f"  checkout: {options.checkout}")
     if options.copied_files:
         lines.append(f"  sandbox_copy: {json.dumps(list(options.copied_files), ensure_ascii=False)}")
     if baseline.environment is not None:

@@ -13,6 +13,7 @@ from liza.crew.crew import Crew
 from liza.rules import derived
 from liza.rules.errors import UsageError
 from liza.rules.formatting.suggestions import did_you_mean
+from liza.rules.merging.tested_words import is_untested
 from liza.rules.model import FINAL_STATUSES, State, Status
 from liza.rules.reports import timings
 
@@ -81,7 +82,7 @@ def metrics(crew: Crew) -> dict[str, Any]:
         "by_status": _by_status(state),
         "approval_rate": rate,
         "untested_merges": archived.untested
-        + sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
+        + sum(is_untested(task) for task in state.tasks if task.status is Status.MERGED),
         **usage_summary.usage_breakdown(crew, state),
         "messages": usage_summary.delivery_statistics(crew, state),
         "anomalies": dict(Counter(anomaly.type for anomaly in state.anomalies)),

@@ -10,6 +10,7 @@ from liza.crew.liza_path import liza_path
 from liza.programs.brief.brief_context import BriefContext
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
+from liza.repo import sparse_checkout
 from liza.rules.errors import LizaError
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State
@@ -43,6 +44,7 @@ def gather_brief_facts(
         assignment=directory.assignment_path if directory.exists() else None,
         task=state.task(work.task) if work.task else None,
         integration_tip=crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}"),
+        sparse=_sparse(crew, worktree),
         is_set_up=bool(state.config.sandbox_setup) and not (is_by_hand and _is_setup_due(crew, state, worktree)),
         is_by_hand=is_by_hand,
         wake_trigger=state.planning.trigger or "",
@@ -53,6 +55,12 @@ def gather_brief_facts(
         previous_outcome=_previous_outcome(crew, state, work),
         continues=_continued_run(directory),
     )
+
+
+def _sparse(crew: Crew, worktree: Path) -> tuple[str, ...]:
+    if not crew.worktrees.exists(worktree.name):
+        return ()
+    return sparse_checkout.list_included(crew.worktrees.slot_git(worktree.name))
 
 
 def _is_by_hand(directory: RunDir) -> bool:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -44,6 +44,10 @@ def init(
         list[str] | None,
         typer.Option("--copy", metavar="FILE", help="A file that git ignores and each worktree needs; repeatable."),
     ] = None,
+    checkout: Annotated[
+        Literal["full", "sparse"],
+        typer.Option("--checkout", help="Whether merges are tested on all files, or on a sparse checkout as yours."),
+    ] = "full",
     no_proof: Annotated[
         bool, typer.Option("--no-proof", help="Do not prove that the tests use the code of their worktree.")
     ] = False,
@@ -88,6 +92,7 @@ def init(
         integration_branch=integration_branch,
         worktrees=worktrees,
         copied_files=tuple(copy or ()),
+        checkout=checkout,
     )
     result = verb(Path.cwd(), options, _print_nothing if as_json else _print_fact, _permissions_question(as_json))
     if as_json:

@@ -10,6 +10,7 @@ from liza.cli.render.columns import align_columns, paint
 from liza.cli.render.render_crew import STATUS_COLOURS, format_activity
 from liza.cli.render.text_formats import format_fields, format_local_time, shorten_line
 from liza.rules.governance.line_comments import format_comment
+from liza.rules.merging.tested_words import describe_tested
 from liza.rules.model import Handoff, Status
 from liza.rules.reports.narration import LIZA, is_crew_event
 
@@ -48,6 +49,8 @@ def format_task(task: Row, colour: bool) -> str:
             lines += _indent_text(label, _field_text(task[name]))
     labels = {**_TASK_LABELS, "review_commit": _COMMIT_LABELS.get(str(task["status"]), "submitted commit")}
     texts = {"kept_for": _routing_text(task), "conversation": _conversation_text(task)}
+    if task.get("tested") is not None:
+        texts["tested"] = describe_tested(task["tested"], task.get("remarks", ()))
     texts["review"] = "a person" if task.get("review") == "human" else ""
     lines += ["", _labelled_fields({**task, "now": format_activity(task), **texts}, labels)]
     if task["handoff"] is not None:
@@ -153,8 +156,6 @@ def _labelled_fields(row: Row, names: Mapping[str, str]) -> str:
 
 
 def _is_shown(row: Row, name: str) -> bool:
-    if name == "tested":
-        return row[name] is not None
     return row[name] not in (None, "", (), [], False, 0)
 
 

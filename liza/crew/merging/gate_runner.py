@@ -14,10 +14,12 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.project import commands, tree_snapshot
 from liza.crew.project.tree_snapshot import TreeSnapshot
+from liza.repo import sparse_checkout
+from liza.repo.merge import merge_refs
 from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures
 from liza.rules.merging.gates import GateOutcome
-from liza.rules.model import TESTS_GATE, Gate
+from liza.rules.model import FULL_CHECKOUT, TESTS_GATE, Gate
 from liza.rules.project import tree_changes
 from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value
@@ -82,6 +84,8 @@ def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMerg
     crew.worktrees.detach(slot, commit, f"merge-{_file_name(name)}")
     crew.worktrees.clean(slot, config.merge_clean, config.sandbox_keep)
     git = crew.worktrees.slot_git(slot)
+    if config.checkout == FULL_CHECKOUT:
+        sparse_checkout.make_full(git)
     slot_setup.mark_tests_started(git)
     return PreparedMergeSlot(slot, tree_snapshot.take_snapshot(git))
 
@@ -181,7 +185,7 @@ def _run_gate(
         cancelled=cancelled,
     )
     is_killed = cancelled is not None and result.exit_status in commands.EXTERNAL_KILL_STATUSES
-    findings = () if is_killed else check_files(crew, slot)
+    findings = () if is_killed else (*_check_checkout(crew, job, slot), *check_files(crew, slot))
     where = _display_path(crew, log)
     reds = [finding.text for finding in findings if finding.kind is GateFindingKind.RED]
     if result.passed:
@@ -196,6 +200,19 @@ def _run_gate(
     failure = merge_failures.format_failure(summary, where, result.tail(12))
     outcome = GateOutcome.TIMEOUT if is_late else GateOutcome.RED
     return GateTiming(gate.name, outcome, result.seconds, failure, is_killed, findings)
+
+
+def _check_checkout(crew: Crew, job: GateJob, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:
+    absent = slot.files.absent
+    if not absent:
+        return ()
+    git = crew.worktrees.slot_git(slot.name)
+    return tree_changes.judge_checkout(
+        sparse_checkout.list_included(git),
+        absent,
+        merge_refs.list_changed_paths(git, job.base, job.commit),
+        is_allowed=crew.board.read().config.checkout != FULL_CHECKOUT,
+    )
 
 
 def check_files(crew: Crew, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:

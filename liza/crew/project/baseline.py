@@ -11,10 +11,12 @@ from liza.crew.crew import Crew
 from liza.crew.project import commands, detect, environments, local_files, proof
 from liza.crew.project.project_report import find_worktree_gaps
 from liza.crew.project.proof import ProofReport, ProofStep
+from liza.repo import sparse_checkout
 from liza.repo.runner import Git
 from liza.repo.slots.pool import Worktrees
-from liza.rules.errors import Missing, Refused
-from liza.rules.model import TestProof
+from liza.rules.errors import GitFailed, Missing, Refused
+from liza.rules.formatting.counts import count_noun
+from liza.rules.model import FULL_CHECKOUT, TestProof
 from liza.rules.project import clean_environment, project_kinds, setup_failures, test_proof, tree_changes
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
@@ -35,6 +37,7 @@ class BaselineOptions(Value):
     no_proof: bool = False
     accept_red: bool = False
     copied_files: tuple[str, ...] = ()
+    checkout: str = FULL_CHECKOUT
 
 
 class Baseline(Value):
@@ -60,6 +63,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     for note in find_worktree_gaps(crew.paths, crew.git, setup.text if setup else None, options.copied_files):
         # This init goes on without the files, so its own option is no way on.
         say(note.about, f"{note.text}: `liza edit`, config.sandbox_copy" if note.about == "files" else note.text)
+    _report_sparse(crew.git, tip, options.checkout, say)
     if command is None:
         reason = "--no-test was given" if options.no_test else "no test command was found; --test CMD sets one"
         say("baseline", f"{reason}: merges will be recorded as untested")
@@ -70,6 +74,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         setup.text if setup else None,
         options.copied_files,
         environment=keep,
+        is_full=options.checkout == FULL_CHECKOUT,
         limit=BASELINE_LIMIT,
         hint=suggest_init_command(project, command) if command else "",
     )
@@ -83,13 +88,36 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         _report_tests(outcome, replace(plan, red_hint=red_hint), notes, options.accept_red, say)
 
     report = ProofReport(lambda step: say(*_describe_step(step, plan)), end)
-    result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof, report=report)
+    try:
+        result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof, report=report)
+    except GitFailed as error:
+        if sparse_checkout.list_included(crew.git) and plan.is_full:
+            raise GitFailed(error.message, 'liza init "…" --checkout sparse') from error
+        raise
     if command is None:
         return Baseline(None, setup, keep, TestProof())
     _report_changes(result.changes, plan, options.accept_red, say)
     skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
     recorded = skipped if options.no_proof else _report_proof(result, plan, say)
     return Baseline(command, setup, keep, replace(recorded, writes=tree_changes.allowable_names(result.changes)))
+
+
+def _report_sparse(git: Git, tip: str, checkout: str, say: ReportFact) -> None:
+    """Report what a full checkout of candidates costs, if that of the person is sparse. Raises GitFailed, OSError."""
+    included = sparse_checkout.list_included(git)
+    if not included:
+        return
+    absent = count_noun(len(sparse_checkout.list_absent(git)), "file")
+    only = f"sparse: {', '.join(included[:6])}{', …' if len(included) > 6 else ''}"
+    if checkout != FULL_CHECKOUT:
+        say("checkout", f"{only}; merges are tested on it too, without {absent}, and recorded as tested, but …")
+        return
+    missing = sparse_checkout.count_missing_objects(git, tip)
+    cost = f", for which {count_noun(missing, 'object')} must be fetched" if missing else ""
+    say(
+        "checkout",
+        f"{only}; merges are tested on a full one, with {absent} more{cost}; or: --checkout sparse",
+    )
 
 
 def _describe_step(step: ProofStep, plan: proof.ProofPlan) -> tuple[str, str]:

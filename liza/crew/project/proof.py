@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from liza.crew.project import commands, import_traces, tree_snapshot
+from liza.repo import sparse_checkout
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup, stuck_slots
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
@@ -23,8 +24,8 @@ _FIRST_LINE_BYTES = 256  # bytes of a file that are read for its first line
 class ProofPlan(Value):
     """Plan of a proof: the project's commands, the files to copy, ``config.environment``, and the limit in seconds.
 
-    Without a ``command`` only the set-up runs. ``hint`` is the command for the error that the tests test another
-    checkout, ``red_hint`` the one for red tests.
+    ``is_full``: in a full checkout, not as sparse as the person's. Without a ``command`` only the set-up runs.
+    ``hint`` is the command for the error that the tests test another checkout, ``red_hint`` the one for red tests.
     """
 
     command: str
@@ -32,6 +33,7 @@ class ProofPlan(Value):
     copied_files: Sequence[str] = ()
     environment: str | None = None
     gate_environment: Mapping[str, str] = MappingProxyType({})
+    is_full: bool = True
     limit: float = 1800
     hint: str = ""
     red_hint: str = ""
@@ -86,6 +88,8 @@ def run_proof(
     """
     worktrees.discard(PROOF_SLOT)
     worktrees.detach(PROOF_SLOT, commit, "proof")
+    if plan.is_full:
+        sparse_checkout.make_full(worktrees.slot_git(PROOF_SLOT))
     try:
         return _run_in_slot(worktrees, plan, logs, prove and bool(plan.command), always, report)
     finally:

@@ -8,7 +8,7 @@ from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.project import commands, proof
 from liza.rules import settings
 from liza.rules.errors import Refused
-from liza.rules.model import TestProof
+from liza.rules.model import FULL_CHECKOUT, TestProof
 from liza.rules.project import project_kinds, test_proof, tree_changes
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.rules.value_classes import replace
@@ -60,6 +60,7 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         config.sandbox_copy,
         config.environment,
         config.gate_variables,
+        config.checkout == FULL_CHECKOUT,
         config.integration_timeout,
         PROOF_HINT,
     )

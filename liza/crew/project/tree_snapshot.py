@@ -14,23 +14,27 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import submodules
 from liza.rules.project.tree_changes import ChangedFile, TreeChanges
-from liza.rules.value_classes import Value, field
+from liza.rules.value_classes import Value, field, replace
 
 FileStat = tuple[int, int, int, int, int]
 """Mode, inode, size, and the times of modification and change in nanoseconds."""
 _NAMES_PER_COMMAND = 500
+_SKIPPED = ("S ", "s ")
+"""Beginning of an entry of the index that a sparse checkout leaves out."""
 _MAX_LINE = 120  # characters of a changed line that a message shows
 
 
 class TreeSnapshot(Value):
     """State of a worktree before a command runs. ``stats``: the stat of each tracked file, None if it is absent.
-    ``different``: digests of the tracked files that differ from the commit already. ``inner``: the submodules.
+    ``different``: digests of the tracked files that differ from the commit already. ``absent``: tracked files that a
+    sparse checkout leaves out. ``inner``: the submodules.
     """
 
     head: str
     index: str
     stats: Mapping[str, FileStat | None]
     different: Mapping[str, str]
+    absent: tuple[str, ...] = ()
     inner: Mapping[str, TreeSnapshot] = field(default_factory=dict)
 
 
@@ -40,13 +44,7 @@ def take_snapshot(git: Git) -> TreeSnapshot:
     if not submodules.may_exist(git):
         return snapshot
     own = git_dirs(git)[0].resolve()
-    return TreeSnapshot(
-        snapshot.head,
-        snapshot.index,
-        snapshot.stats,
-        snapshot.different,
-        {name: _take_own(inner) for name, inner in _open_submodules(git, own)},
-    )
+    return replace(snapshot, inner={name: _take_own(inner) for name, inner in _open_submodules(git, own)})
 
 
 def find_changes(git: Git, before: TreeSnapshot) -> TreeChanges:
@@ -77,20 +75,27 @@ def _open_submodules(git: Git, own: Path) -> list[tuple[str, Git]]:
 def _take_own(git: Git) -> TreeSnapshot:
     # git compares stats and reads only files whose stat it does not know.
     different = git.names("diff-files", "--name-only", "-z")
-    names, index = _read_index(git)
+    rows = _read_index(git)
     return TreeSnapshot(
         git.out("rev-parse", "HEAD"),
-        index,
-        {name: _stat(git.directory / name) for name in names},
+        _index_digest(rows),
+        {name: _stat(git.directory / name) for name in map(_name, rows)},
         {name: _digest(git.directory / name) for name in different},
+        tuple(_name(row) for row in rows if row.startswith(_SKIPPED)),
     )
 
 
-def _read_index(git: Git) -> tuple[tuple[str, ...], str]:
-    """Return the names in the index, and a digest of its entries with their flags."""
-    rows = git.names("ls-files", "-s", "-v", "-z")
-    digest = hashlib.sha256("\0".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
-    return tuple(row.partition("\t")[2] for row in rows), digest
+def _read_index(git: Git) -> tuple[str, ...]:
+    """Return the entries of the index with their flags."""
+    return git.names("ls-files", "-s", "-v", "-z")
+
+
+def _name(row: str) -> str:
+    return row.partition("\t")[2]
+
+
+def _index_digest(rows: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _stat(path: Path) -> FileStat | None:
@@ -111,7 +116,7 @@ def _digest(path: Path) -> str:
 
 
 def _find_own(git: Git, before: TreeSnapshot) -> TreeChanges:
-    index = _read_index(git)[1]
+    index = _index_digest(_read_index(git))
     head = git.out("rev-parse", "HEAD")
     touched = [name for name, stat in before.stats.items() if _stat(git.directory / name) != stat]
     changed = _changed_files(git, before, touched) if touched or index != before.index else ()

@@ -86,6 +86,7 @@ def _coder_sections(context: BriefContext) -> list[TextSection]:
     )
     directive = (
         f"WHERE  This directory, branch {branch_of(task.id)}. Stay in it. {_STAY}",
+        *_checkout(context),
         _tests(context),
         *(ends.replace("{liza}", context.liza_command) for ends in _CODER_ENDS),
     )
@@ -104,6 +105,14 @@ def _goal_document(context: BriefContext) -> list[str]:
     if not reference or reference == context.required_task.spec_ref:
         return []
     return [f"GOAL       {quote_line(context.spec_path(reference), 150)}"]
+
+
+def _checkout(context: BriefContext) -> list[str]:
+    """Return a line for a sparse checkout: without it, an agent takes missing files for deleted ones."""
+    if not context.sparse:
+        return []
+    included = quote_line(", ".join(context.sparse), 150)
+    return [f"CHECKOUT   sparse, only {included}. For more: git sparse-checkout add DIR"]
 
 
 def _earlier_work(context: BriefContext) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from liza.repo.runner import Git
 from liza.rules.merging.merge_rules import RefChange
 
+_SUBMODULE_MODE = "160000 "
 _REVIEW, _TESTED = "refs/liza/review/", "refs/liza/tested/"
 
 
@@ -47,8 +48,9 @@ def write_tested_refs(git: Git, tasks: Iterable[str], commit: str) -> None:
 
 
 def list_changed_paths(git: Git, before: str, after: str) -> tuple[str, ...]:
-    """Return the paths of the files that differ between two commits. Raises GitFailed."""
-    return tuple(git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after))
+    """Return the paths of the files that differ between two commits; a submodule ends in a slash. Raises GitFailed."""
+    fields = iter(git.names("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after))
+    return tuple(f"{name}/" if _SUBMODULE_MODE in facts else name for facts, name in zip(fields, fields, strict=True))
 
 
 def list_branch_paths(git: Git, branch: str, commit: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ FLAKY_RETRIES = 3
 """Repetitions of a gate that was flaky before. At 5 % false failures, one candidate in 160,000 is wrongly red."""
 RECENT_RUNS = 200
 """Number of last runs of a gate from which its time is estimated, and in which it counts as flaky."""
+_WILDCARD = lazy_pattern(r"[*?[]")
 NAME_FORM = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
@@ -41,8 +42,11 @@ class GateRun(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def applicable_gates(config: Config, branch: str, changed: Sequence[str]) -> tuple[Gate, ...]:
-    """Return the gates that a candidate for ``branch`` which changes these files must pass."""
-    return tuple(gate for gate in branch_gates(config, branch) if not gate.paths or _matches(changed, gate.paths))
+    """Return the gates that a candidate for ``branch`` which changes these files must pass.
+
+    A name that ends in a slash is a submodule: any of its files may have changed.
+    """
+    return tuple(gate for gate in branch_gates(config, branch) if not gate.paths or _concerns(gate.paths, changed))
 
 
 def branch_gates(config: Config, branch: str) -> tuple[Gate, ...]:
@@ -63,6 +67,19 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
     import fnmatch  # slow to import, and needed only for gates with patterns
 
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+
+def _concerns(patterns: Sequence[str], changed: Sequence[str]) -> bool:
+    submodules = [name for name in changed if name.endswith("/")]
+    return _matches(changed, patterns) or any(
+        _may_match_below(name, pattern) for pattern in patterns for name in submodules
+    )
+
+
+def _may_match_below(directory: str, pattern: str) -> bool:
+    """Return whether a pattern can match a file below a directory, judged by the text before its first wildcard."""
+    prefix = _WILDCARD.split(pattern, 1)[0]
+    return prefix.startswith(directory) or (prefix != pattern and directory.startswith(prefix))
 
 
 def have_paths(config: Config) -> bool:

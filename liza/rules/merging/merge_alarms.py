@@ -9,6 +9,7 @@ from datetime import datetime
 import msgspec
 
 from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.merging.merge_rules import MergeFailureKind
 from liza.rules.merging.targets import epic_branch
 from liza.rules.model import Epic, Task
 
@@ -38,7 +39,10 @@ def retry_alarms(task: Task, now: datetime) -> Iterator[Alarm]:
     message = f"{task.id} is approved and could not be merged ({times}): {reason[:400]}"
     next_try = _describe_next_try(retry.until, now)
     again = f"liza merge {task.id}"
-    step = f"{retry.hint} && {again}" if _is_simple(retry.hint) and retry.hint != again else again
+    if retry.kind == MergeFailureKind.UNTESTED and _is_simple(retry.hint):
+        step = retry.hint  # it is merged by itself afterwards, or by this command
+    else:
+        step = f"{retry.hint} && {again}" if _is_simple(retry.hint) and retry.hint != again else again
     yield Alarm(AlarmKind.MERGE_SET_ASIDE, task.id, message + next_try, step)
 
 

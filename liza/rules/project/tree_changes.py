@@ -140,6 +140,26 @@ def judge_changes(changes: TreeChanges, allowed: Sequence[str], baseline: Sequen
     return tuple(findings)
 
 
+def judge_checkout(
+    included: Sequence[str], absent: Sequence[str], changed: Sequence[str], *, is_allowed: bool
+) -> tuple[GateFinding, ...]:
+    """Return what follows from a sparse checkout of a candidate.
+
+    ``included``: what is checked out. ``absent``: the files that are not. ``changed``: files that the candidate
+    changes. ``is_allowed``: a person chose ``config.checkout: sparse``.
+    """
+    if not absent:
+        return ()
+    unseen = sorted({*absent} & {*changed})
+    if unseen:
+        text = f"the sparse checkout leaves out {unseen[0]}, which the candidate changes"
+        return (GateFinding(GateFindingKind.UNTESTED, text),)
+    if not is_allowed:
+        text = f"the checkout leaves out {absent[0]} and {len(absent) - 1} more files"
+        return (GateFinding(GateFindingKind.UNTESTED, text, "liza config set checkout full"),)
+    return (GateFinding(GateFindingKind.REMARK, f"only {', '.join(included)}"),)
+
+
 def _judge_file(file: ChangedFile, allowed: Sequence[str], baseline: Sequence[str]) -> GateFinding:
     where = f" ({file.first_change})" if file.first_change else " (its mode)" if file.is_mode_only else ""
     text = f"the tests change {file.name}"

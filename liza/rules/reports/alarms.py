@@ -13,6 +13,7 @@ from liza.rules.alarm_kinds import NOTICES, Alarm, AlarmKind
 from liza.rules.governance import open_trips, sprint_alarms
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
+from liza.rules.merging.tested_words import is_untested
 from liza.rules.model import FINAL_STATUSES, Config, State, Status, SupervisorExit, Task
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setting_limits, test_proof
@@ -423,7 +424,7 @@ def _untested(state: State) -> Iterator[Alarm]:
             "change config.integration_command or config.sandbox_setup"
         )
         yield Alarm(AlarmKind.TESTS_ELSEWHERE, "config", message, "liza edit && liza doctor --tests")
-    untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
+    untested = [task.id for task in state.tasks if task.status is S.MERGED and is_untested(task)]
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
         message = f"merged without a test: {names}"
