@@ -22,7 +22,7 @@ from liza.rules.merging.gates import GateOutcome
 from liza.rules.model import FULL_CHECKOUT, TESTS_GATE, Gate
 from liza.rules.project import tree_changes
 from liza.rules.project.tree_changes import GateFinding, GateFindingKind
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
 
 MERGE_SLOT = "merge"
 
@@ -173,6 +173,7 @@ def _run_gate(
     own = "" if gate.name == TESTS_GATE else f"-{gate.name}"
     log = crew.paths.logs / f"merge-{_file_name(job.name)}{own}.log"
     limit = config.integration_timeout if gate.timeout is None else gate.timeout
+    slot = replace(slot, files=tree_snapshot.add_submodules(crew.worktrees.slot_git(slot.name), slot.files))
     job.on_start(gate.name)
     result = commands.run_command(
         gate.command,

@@ -40,11 +40,16 @@ class TreeSnapshot(Value):
 
 def take_snapshot(git: Git) -> TreeSnapshot:
     """Record the HEAD, the index and the tracked files of a worktree. Raises GitFailed, OSError."""
-    snapshot = _take_own(git)
+    return add_submodules(git, _take_own(git))
+
+
+def add_submodules(git: Git, snapshot: TreeSnapshot) -> TreeSnapshot:
+    """Return the snapshot with the submodules that a set-up has fetched since. Raises GitFailed, OSError."""
     if not submodules.may_exist(git):
         return snapshot
     own = git_dirs(git)[0].resolve()
-    return replace(snapshot, inner={name: _take_own(inner) for name, inner in _open_submodules(git, own)})
+    fetched = {name: inner for name, inner in _open_submodules(git, own) if name not in snapshot.inner}
+    return replace(snapshot, inner={**snapshot.inner, **{name: _take_own(inner) for name, inner in fetched.items()}})
 
 
 def find_changes(git: Git, before: TreeSnapshot) -> TreeChanges:
