@@ -241,10 +241,9 @@ def _report_changes(changes: TreeChanges, plan: proof.ProofPlan, accept_red: boo
     names = tree_changes.allowable_names(changes)
     if names:
         pattern = ",".join(tree_changes.propose_patterns(names))
-        text = f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}, which git tracks"
-        say(
-            "tests write", f"{text}: merges wait until you allow it: liza config set tests_write {shlex.quote(pattern)}"
-        )
+        some = f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"
+        allow = f"liza config set tests_write {shlex.quote(pattern)}"
+        say("written", f"{some} by the tests, though git tracks it: a merge that changes it waits until you {allow}")
 
 
 def _report_proof(result: proof.ProofResult, plan: proof.ProofPlan, say: ReportFact) -> TestProof:

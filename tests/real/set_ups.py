@@ -1,0 +1,330 @@
+"""Ordinary projects of many kinds: their files, how they are set up and tested, and what a clean clone must pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.real.rigs import CACHE
+
+TOOLS = CACHE / "set-ups"
+PYTHON_TOOLS = ("pytest", "pytest-xdist", "pytest-cov", "tox", "uv", "poetry", "ruff")
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """A project. ``files``: its files by name. ``prepare``: shell commands that a person runs before the first commit.
+    ``init``: words of `liza init` beside the goal. ``truth``: shell commands that a clean clone must pass.
+
+    ``source`` is a file that tests read; ``broken`` is its text with which a test fails; ``other`` is a second source,
+    with its own test, that a harmless change touches. ``needs``: programs. ``before_merge``: shell commands of the
+    person in the checkout, before the breaking change is merged; ``after``: commands that undo it.
+    ``expected``: what becomes of a good change.
+    """
+
+    name: str
+    files: dict[str, str]
+    init: tuple[str, ...]
+    truth: str
+    source: str
+    broken: str
+    other: str
+    prepare: str = ""
+    needs: tuple[str, ...] = ()
+    before_merge: str = ""
+    after: str = ""
+    expected: str = "tested"
+    allow: tuple[str, ...] = ()
+    executable: tuple[str, ...] = field(default_factory=tuple)
+
+
+def _python(**more: str) -> dict[str, str]:
+    return {
+        "shop/__init__.py": "def add(a, b):\n    return a + b\n",
+        "shop/greet.py": 'def greet():\n    return "hi"\n',
+        "tests/test_add.py": "import shop\n\n\ndef test_add():\n    assert shop.add(1, 2) == 3\n",
+        "tests/test_greet.py": 'from shop.greet import greet\n\n\ndef test_greet():\n    assert greet() == "hi"\n',
+        "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["."]\n',
+        ".gitignore": "__pycache__\n.pytest_cache\n.venv\n.tox\n*.egg-info\n.ruff_cache\ncov\n",
+        **more,
+    }
+
+
+PY = {"source": "shop/greet.py", "broken": "def greet():\n    return 1\n", "other": "shop/__init__.py"}
+
+
+def _node(test: str, dev: dict[str, str] | None = None, **more: str) -> dict[str, str]:
+    package = {"name": "shop", "version": "1.0.0", "private": True, "scripts": {"test": test}}
+    if dev:
+        package["devDependencies"] = dev
+    return {
+        "package.json": json.dumps(package, indent=2) + "\n",
+        "src/greet.js": 'module.exports = () => "hi";\n',
+        "src/add.js": "module.exports = (a, b) => a + b;\n",
+        ".gitignore": "node_modules\ncoverage\n.turbo\n",
+        **more,
+    }
+
+
+JS = {"source": "src/greet.js", "broken": "module.exports = () => 1;\n", "other": "src/add.js"}
+_NODE_TESTS = {
+    "test/greet.test.js": (
+        'const test = require("node:test");\nconst assert = require("node:assert");\n'
+        'test("greet", () => assert.equal(require("../src/greet")(), "hi"));\n'
+    ),
+    "test/add.test.js": (
+        'const test = require("node:test");\nconst assert = require("node:assert");\n'
+        'test("add", () => assert.equal(require("../src/add")(1, 2), 3));\n'
+    ),
+}
+_JEST_TESTS = {
+    "test/greet.test.js": 'test("greet", () => expect(require("../src/greet")()).toBe("hi"));\n',
+    "test/add.test.js": 'test("add", () => expect(require("../src/add")(1, 2)).toBe(3));\n',
+}
+_LOCK = "npm install --no-audit --no-fund --silent"
+_CLEAN_NPM = "npm ci --no-audit --no-fund --silent"
+
+_UV_PROJECT = '[project]\nname = "shop"\nversion = "1.0.0"\nrequires-python = ">=3.11"\ndependencies = ["iniconfig"]\n'
+_SERVER = (
+    'const http = require("http");\nconst greet = require("./src/greet");\n'
+    "http.createServer((q, s) => s.end(String(greet()))).listen(8931, '127.0.0.1');\n"
+)
+_E2E = """\
+#!/bin/sh
+ask() { node -e 'fetch("http://127.0.0.1:8931").then(r => r.text()).then(t => console.log(t), () => process.exit(1))'; }
+ask > /dev/null || {
+  node server.js & P=$!; trap "kill $P" EXIT
+  for i in 1 2 3 4 5 6 7 8 9; do ask > /dev/null && break; sleep 0.2; done
+}
+[ "$(ask)" = hi ]
+"""
+_AFFECTED = """\
+#!/bin/sh
+for name in $(git diff --name-only HEAD~1); do
+  case $name in shop/__init__.py) t=tests/test_add.py ;; shop/greet.py) t=tests/test_greet.py ;; *) continue ;; esac
+  pytest -q $t || exit 1
+done
+"""
+_GO_TEST = """\
+package shop
+
+import "testing"
+
+func Test{name}(t *testing.T) {{
+\tif {call} != {wanted} {{
+\t\tt.Fatal()
+\t}}
+}}
+"""
+_GO = {
+    "go.mod": "module shop\n\ngo 1.19\n",
+    "greet.go": '//go:generate sh gen.sh\npackage shop\n\nfunc Greet() string { return "hi" }\n',
+    "add.go": "package shop\n\nfunc Add(a, b int) int { return a + b + zero }\n",
+    "gen.sh": 'printf "package shop\\n\\nconst zero = 0\\n" > zero.go\n',
+    "zero.go": "package shop\n\nconst zero = 0\n",
+    "greet_test.go": _GO_TEST.format(name="Greet", call="Greet()", wanted='"hi"'),
+    "add_test.go": _GO_TEST.format(name="Add", call="Add(1, 2)", wanted="3"),
+}
+_FIX = """\
+sed -i 's/return 1/return "hi"/' shop/greet.py
+ruff check -q --fix . && pytest -q
+"""
+_SERVICE = """\
+#!/bin/sh
+[ -f "$LIZA_TEST_SERVICE" ] || { echo "the service does not answer"; exit 1; }
+exec pytest -q
+"""
+
+SET_UPS = (
+    SetUp("pytest", _python(), ("--test", "pytest -q"), "pytest -q", **PY),
+    SetUp("xdist", _python(), ("--test", "pytest -q -n 2"), "pytest -q", **PY),
+    SetUp(
+        "tox",
+        _python(**{"tox.ini": "[tox]\nskipsdist = true\n[testenv]\ndeps = pytest\ncommands = pytest -q\n"}),
+        ("--test", "tox -q"),
+        "pytest -q",
+        **PY,
+    ),
+    SetUp(
+        "uv",
+        _python(
+            **{
+                "pyproject.toml": _UV_PROJECT
+                + '[dependency-groups]\ndev = ["pytest"]\n[tool.pytest.ini_options]\npythonpath = ["."]\n'
+            }
+        ),
+        (),
+        "uv sync -q && uv run pytest -q",
+        prepare="uv lock -q",
+        **PY,
+    ),
+    SetUp(
+        "poetry",
+        _python(
+            **{
+                "pyproject.toml": (
+                    '[project]\nname = "shop"\nversion = "1.0.0"\nrequires-python = ">=3.11"\n'
+                    '[tool.poetry]\npackage-mode = false\n[tool.poetry.group.dev.dependencies]\npytest = "*"\n'
+                    '[tool.pytest.ini_options]\npythonpath = ["."]\n'
+                ),
+                "poetry.toml": "[virtualenvs]\nin-project = true\n",
+            }
+        ),
+        (),
+        "poetry install -q && poetry run pytest -q",
+        prepare="poetry lock -q",
+        **PY,
+    ),
+    SetUp("npm", _node("node --test test", **_NODE_TESTS), (), f"{_CLEAN_NPM} && npm test", prepare=_LOCK, **JS),
+    SetUp(
+        "pnpm workspaces",
+        {
+            "package.json": json.dumps({"name": "all", "private": True, "scripts": {"test": "pnpm -r test"}}),
+            "pnpm-workspace.yaml": "packages: ['packages/*']\n",
+            ".gitignore": "node_modules\n",
+            "packages/greet/package.json": json.dumps(
+                {"name": "greet", "version": "1.0.0", "scripts": {"test": "node --test test.js"}}
+            ),
+            "packages/greet/index.js": 'module.exports = () => "hi";\n',
+            "packages/greet/test.js": 'require("node:assert").equal(require("./index")(), "hi");\n',
+            "packages/add/package.json": json.dumps(
+                {"name": "add", "version": "1.0.0", "scripts": {"test": "node --test test.js"}}
+            ),
+            "packages/add/index.js": "module.exports = (a, b) => a + b;\n",
+            "packages/add/test.js": 'require("node:assert").equal(require("./index")(1, 2), 3);\n',
+        },
+        (),
+        "pnpm install --silent --frozen-lockfile && pnpm -r test",
+        source="packages/greet/index.js",
+        broken="module.exports = () => 1;\n",
+        other="packages/add/index.js",
+        prepare="pnpm install --silent",
+    ),
+    SetUp(
+        "jest -o",
+        _node("jest -o", {"jest": "29"}, **_JEST_TESTS),
+        (),
+        f"{_CLEAN_NPM} && npx jest",
+        prepare=_LOCK,
+        expected="untested",
+        **JS,
+    ),
+    SetUp(
+        "jest --changedSince",
+        _node("jest --changedSince=HEAD~1", {"jest": "29"}, **_JEST_TESTS),
+        (),
+        f"{_CLEAN_NPM} && npx jest",
+        prepare=_LOCK,
+        **JS,
+    ),
+    SetUp(
+        "vitest",
+        _node(
+            "vitest run",
+            {"vitest": "2"},
+            **{
+                "test/greet.test.js": (
+                    'import { test, expect } from "vitest";\nimport greet from "../src/greet";\n'
+                    'test("greet", () => expect(greet()).toBe("hi"));\n'
+                ),
+                "test/add.test.js": (
+                    'import { test, expect } from "vitest";\nimport add from "../src/add";\n'
+                    'test("add", () => expect(add(1, 2)).toBe(3));\n'
+                ),
+                "src/greet.js": 'export default () => "hi";\n',
+                "src/add.js": "export default (a, b) => a + b;\n",
+            },
+        ),
+        (),
+        f"{_CLEAN_NPM} && npx vitest run",
+        prepare=_LOCK,
+        source="src/greet.js",
+        broken="export default () => 1;\n",
+        other="src/add.js",
+    ),
+    SetUp(
+        "dev server",
+        _node("./e2e", **{"server.js": _SERVER, "e2e": _E2E}),
+        ("--test", "./e2e"),
+        "./e2e",
+        executable=("e2e",),
+        before_merge="node server.js & echo $! > ../server.pid; sleep 1",
+        after="kill $(cat ../server.pid)",
+        **JS,
+    ),
+    SetUp(
+        "go generate",
+        _GO,
+        ("--test", "go generate ./... && go test ./..."),
+        "go test ./...",
+        source="greet.go",
+        broken='//go:generate sh gen.sh\npackage shop\n\nfunc Greet() string { return "no" }\n',
+        other="add.go",
+        needs=("go",),
+    ),
+    SetUp("make", _python(Makefile="test:\n\tpytest -q\n"), (), "make test", needs=("make",), **PY),
+    SetUp(
+        "affected only",
+        _python(affected=_AFFECTED),
+        ("--test", "./affected"),
+        "pytest -q",
+        executable=("affected",),
+        **PY,
+    ),
+    SetUp(
+        "--fix before tests",
+        _python(
+            **{"fix.sh": 'sed -i "s/return 1/return \\"hi\\"/" shop/greet.py\nruff check -q --fix . && pytest -q\n'}
+        ),
+        ("--test", "sh fix.sh"),
+        "pytest -q",
+        **PY,
+    ),
+    SetUp(
+        "service that is down",
+        _python(service=_SERVICE),
+        ("--test", "./service"),
+        "pytest -q",
+        executable=("service",),
+        before_merge="rm -f $LIZA_TEST_SERVICE",
+        after="touch $LIZA_TEST_SERVICE",
+        **PY,
+    ),
+    SetUp(
+        "sparse monorepo",
+        _python(),
+        ("--test", "pytest -q"),
+        "pytest -q",
+        **PY,
+    ),
+)
+
+
+def install_tools() -> str | None:
+    """Install the programs that the set-ups need; why that failed, if it did."""
+    if (TOOLS / "installed").exists():
+        return None
+    python = TOOLS / "bin" / "python"
+    steps = [
+        [sys.executable, "-m", "venv", str(TOOLS)],
+        [str(python), "-m", "pip", "install", "-q", *PYTHON_TOOLS],
+        ["npm", "install", "--silent", "-g", "--prefix", str(TOOLS), "pnpm@9"],
+    ]
+    for words in steps:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+        if done.returncode:
+            return f"{' '.join(words)}: {done.stderr[-300:]}"
+    (TOOLS / "installed").touch()
+    return None
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of a person with a home of their own."""
+    home.mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LIZA_", "GIT_", "npm_", "UV_"))}
+    path = f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "HOME": str(home), "PATH": path, "npm_config_update_notifier": "false", "GOFLAGS": "-mod=mod"}
