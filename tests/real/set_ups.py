@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.real.rigs import CACHE
@@ -21,9 +21,9 @@ class SetUp:
     ``init``: words of `liza init` beside the goal. ``truth``: shell commands that a clean clone must pass.
 
     ``source`` is a file that tests read; ``broken`` is its text with which a test fails; ``other`` is a second source,
-    with its own test, that a harmless change touches. ``needs``: programs. ``before_merge``: shell commands of the
-    person in the checkout, before the breaking change is merged; ``after``: commands that undo it.
-    ``expected``: what becomes of a good change.
+    with its own test, that a harmless change touches. ``needs``: programs. ``checkout``: shell commands of the person
+    after the commits. ``before_merge``: those before the breaking change is merged; ``after``: commands that undo it.
+    ``expected``: how the word of a good change begins, after the person typed what `liza init` proposed.
     """
 
     name: str
@@ -34,12 +34,12 @@ class SetUp:
     broken: str
     other: str
     prepare: str = ""
+    checkout: str = ""
     needs: tuple[str, ...] = ()
     before_merge: str = ""
     after: str = ""
     expected: str = "tested"
-    allow: tuple[str, ...] = ()
-    executable: tuple[str, ...] = field(default_factory=tuple)
+    executable: tuple[str, ...] = ()
 
 
 def _python(**more: str) -> dict[str, str]:
@@ -299,9 +299,135 @@ SET_UPS = (
         _python(),
         ("--test", "pytest -q"),
         "pytest -q",
+        checkout="git sparse-checkout set tests",
         **PY,
     ),
 )
+
+_OLD_LOCK = {"name": "shop", "version": "1.0.0", "lockfileVersion": 1, "requires": True, "dependencies": {}}
+_POSTGRES = """\
+#!/bin/sh
+[ "$(psql -qtA -h 127.0.0.1 -p 8941 -U shop -d postgres -c 'select 3')" = 3 ] && exec pytest -q
+"""
+_START_POSTGRES = """\
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+place=$(mktemp -d /tmp/liza-postgres.XXXXXX)
+chown postgres "$place"
+echo "$place" > ../postgres
+cd "$place"
+runuser -u postgres -- $bin/initdb -D data -U shop -A trust > /dev/null
+runuser -u postgres -- $bin/pg_ctl -D data -w -l log \\
+  -o "-p 8941 -c listen_addresses=127.0.0.1 -k $place" start > /dev/null
+"""
+_STOP_POSTGRES = """\
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+place=$(cat ../postgres)
+cd "$place" && runuser -u postgres -- $bin/pg_ctl -D data stop -m fast > /dev/null
+rm -rf "$place"
+"""
+_TOKEN = """\
+#!/bin/sh
+[ -z "$CI" ] || [ -n "$DEPLOY_TOKEN" ] || { echo "DEPLOY_TOKEN is not set"; exit 1; }
+exec pytest -q
+"""
+
+GO_ON = (
+    SetUp(
+        "tracked coverage file",
+        _python(),
+        ("--test", "pytest -q --cov=shop --cov-report=xml"),
+        "pytest -q",
+        prepare="pytest -q --cov=shop --cov-report=xml",
+        expected="tested, but the tests change",
+        **PY,
+    ),
+    SetUp(
+        "npm install that rewrites its lock",
+        _node("node --test test", **_NODE_TESTS, **{"package-lock.json": json.dumps(_OLD_LOCK)}),
+        ("--setup", "npm install --no-audit --no-fund", "--test", "npm test"),
+        "npm test",
+        expected="tested",
+        **JS,
+    ),
+    SetUp(
+        "CRLF before .gitattributes",
+        _python(**{"docs/dos.txt": "one\r\ntwo\r\n"}),
+        ("--test", "pytest -q"),
+        "pytest -q",
+        checkout="echo '*.txt text=auto' > .gitattributes; git add .gitattributes; git commit -qm attributes",
+        **PY,
+    ),
+    SetUp(
+        "chmod in tests",
+        _python(run="#!/bin/sh\npytest -q\n", check="chmod +x run && ./run\n"),
+        ("--test", "sh check"),
+        "pytest -q",
+        expected="tested, but the tests change run",
+        **PY,
+    ),
+    SetUp(
+        "local PostgreSQL",
+        _python(check=_POSTGRES),
+        ("--test", "./check"),
+        "pytest -q",
+        executable=("check",),
+        checkout=_START_POSTGRES,
+        after=_STOP_POSTGRES,
+        needs=("psql", "runuser"),
+        **PY,
+    ),
+    SetUp("token in CI", _python(check=_TOKEN), ("--test", "./check"), "pytest -q", executable=("check",), **PY),
+    SetUp(
+        "sparse partial clone with the remote away",
+        _python(**{"assets/large.txt": "large\n"}),
+        ("--test", "pytest -q", "--checkout", "sparse"),
+        "pytest -q",
+        checkout=(
+            "git clone -q --bare . ../origin.git; git -C ../origin.git config uploadpack.allowFilter true; cd ..;"
+            "git clone -q --filter=blob:none --sparse file://$PWD/origin.git partial; cd partial;"
+            "git sparse-checkout set shop tests; cd ..; mv repo full; mv partial repo; mv origin.git away.git"
+        ),
+        expected="tested, but only shop, tests",
+        **PY,
+    ),
+    SetUp(
+        "uv.lock after a version bump",
+        _python(
+            **{
+                "pyproject.toml": _UV_PROJECT
+                + '[dependency-groups]\ndev = ["pytest"]\n[tool.pytest.ini_options]\npythonpath = ["."]\n'
+            }
+        ),
+        (),
+        "uv sync -q && uv run pytest -q",
+        prepare='uv lock -q && sed -i \'s/version = "1.0.0"/version = "1.1.0"/\' pyproject.toml',
+        expected="tested, but the tests change uv.lock",
+        **PY,
+    ),
+    SetUp(
+        "LFS",
+        _python(
+            **{"assets/big.bin": "large\n" * 1000, "check": "test $(wc -c < assets/big.bin) = 6000 && pytest -q\n"}
+        ),
+        ("--test", "sh check"),
+        "pytest -q",
+        prepare="git lfs install --local > /dev/null; git lfs track '*.bin' > /dev/null",
+        needs=("git-lfs",),
+        **PY,
+    ),
+    SetUp(
+        "git submodule update",
+        _python(check="git submodule update --init -q && test -f lib/README && pytest -q\n"),
+        ("--test", "sh check"),
+        "pytest -q",
+        prepare=(
+            "git init -q -b main ../lib && (cd ../lib && echo lib > README && git add -A && git commit -qm lib);"
+            "git submodule add -q $(realpath ../lib) lib"
+        ),
+        **PY,
+    ),
+)
+"""Set-ups that change files while they test, or that a strict rule would refuse. Their good changes are merged."""
 
 
 def install_tools() -> str | None:
@@ -326,5 +452,7 @@ def environment(home: Path) -> dict[str, str]:
     """The environment of a person with a home of their own."""
     home.mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LIZA_", "GIT_", "npm_", "UV_"))}
-    path = f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    own = Path(sys.executable).parent  # its pytest must not be that of the project
+    others = (entry for entry in os.environ["PATH"].split(os.pathsep) if Path(entry) != own)
+    path = os.pathsep.join((str(TOOLS / "bin"), *others))
     return {**kept, "HOME": str(home), "PATH": path, "npm_config_update_notifier": "false", "GOFLAGS": "-mod=mod"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,9 +25,9 @@ class Project:
     def __init__(self, set_up: SetUp, directory: Path) -> None:
         self.set_up, self.root, self.directory = set_up, directory / "repo", directory
         self.env = set_ups.environment(directory / "home")
-        self.env |= {"LIZA_TEST_SERVICE": str(directory / "service-runs"), "PATH": f"{BIN}:{self.env['PATH']}"}
+        self.env |= {"LIZA_TEST_SERVICE": str(directory / "service-runs"), "PATH": f"{self.env['PATH']}:{BIN}"}
         (directory / "service-runs").touch()
-        (directory / "home" / ".gitconfig").write_text(GIT_CONFIG)
+        (directory / "home" / ".gitconfig").write_text(GIT_CONFIG + '[protocol "file"]\n\tallow = always\n')
 
     def shell(self, text: str, cwd: Path | None = None, code: int | None = 0, **env: str) -> str:
         done = subprocess.run(
@@ -58,8 +58,8 @@ class Project:
         self.shell(
             "git add -A && git commit -q -m first && echo more >> notes && git add -A && git commit -q -m second"
         )
-        if self.set_up.name == "sparse monorepo":
-            self.shell("git sparse-checkout set tests")
+        if self.set_up.checkout:
+            self.shell(self.set_up.checkout)
         words = " ".join(f"'{word}'" for word in self.set_up.init)
         return self.shell(f"liza init Go {words}")
 
@@ -90,22 +90,36 @@ class Project:
         clone = self.directory / name
         self.shell(f"git clone -q -b integration {self.root} {clone}", cwd=self.directory)
         fresh = set_ups.environment(self.directory / f"home-{name}")
-        (self.directory / f"home-{name}" / ".gitconfig").write_text(GIT_CONFIG)
+        (self.directory / f"home-{name}" / ".gitconfig").write_text(
+            GIT_CONFIG + '[protocol "file"]\n\tallow = always\n'
+        )
         done = subprocess.run(
             ["sh", "-c", self.set_up.truth], cwd=clone, env=fresh, capture_output=True, timeout=600, check=False
         )
         return done.returncode == 0
 
 
-@pytest.mark.parametrize("set_up", set_ups.SET_UPS, ids=lambda one: one.name)
-def test_no_merge_is_called_tested_that_a_clean_clone_fails(set_up: SetUp, tmp_path: Path) -> None:
+def begun(set_up: SetUp, directory: Path) -> tuple[Project, str]:
+    """A project with a crew, and what `liza init` printed. Skips the test if a program is missing."""
     failed = set_ups.install_tools()
     assert failed is None, failed
     missing = [name for name in set_up.needs if shutil.which(name) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
-    project = Project(set_up, tmp_path)
-    said = project.begin()
+    project = Project(set_up, directory)
+    return project, project.begin()
+
+
+def facts(said: str) -> str:
+    """What `liza init` found out about the set-up and the tests."""
+    lines = (line.strip() for line in said.splitlines())
+    dull = ("branch", "worktrees", "goal", "programs", "next")
+    return "   " + "\n   ".join(line for line in lines if line and not line.startswith(dull))
+
+
+@pytest.mark.parametrize("set_up", set_ups.SET_UPS, ids=lambda one: one.name)
+def test_no_merge_is_called_tested_that_a_clean_clone_fails(set_up: SetUp, tmp_path: Path) -> None:
+    project, said = begun(set_up, tmp_path)
     source = set_up.files[set_up.other]
     rows = []
     project.approved("good", **{set_up.other: f"{source}\n"})
@@ -127,13 +141,28 @@ def test_no_merge_is_called_tested_that_a_clean_clone_fails(set_up: SetUp, tmp_p
     project.shell("liza merge", code=None)
     green = project.clone_is_green("clone-4")
     rows += [("hidden", project.word("hidden"), green), ("front", project.word("front"), green)]
-    facts = [line.strip() for line in said.splitlines() if not line.strip().startswith(("branch", "worktrees", "goal"))]
     print(
         f"\n{set_up.name}: "
         + " | ".join(f"{task}: {word}, clone {'green' if ok else 'RED'}" for task, word, ok in rows)
     )
-    print("   " + "\n   ".join(facts[:-2]))
+    print(facts(said))
     for task, word, ok in rows:
         assert word != "tested" or ok, f"{task} is called tested, and a clean clone is red"
     assert rows[0][1].startswith(set_up.expected) or set_up.expected == "untested"
-    assert os.path.lexists(project.root)
+
+
+@pytest.mark.parametrize("set_up", set_ups.GO_ON, ids=lambda one: one.name)
+def test_a_set_up_that_changes_files_goes_on_merging(set_up: SetUp, tmp_path: Path) -> None:
+    project, said = begun(set_up, tmp_path)
+    try:
+        proposed = re.findall(r"liza config set [a-z_]+ (?:'[^']*'|\S+)", said)
+        for command in proposed:
+            project.shell(command)
+        project.approved("good", **{set_up.other: f"{set_up.files[set_up.other]}\n"})
+        told = project.shell("liza merge", code=None)
+        word = project.word("good")
+        print(f"\n{set_up.name}: {word}; typed: {'; '.join(proposed) or 'nothing'}\n{facts(said)}")
+        assert word.startswith(set_up.expected), told
+    finally:
+        if set_up.after:
+            project.shell(set_up.after)

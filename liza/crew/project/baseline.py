@@ -243,7 +243,10 @@ def _report_changes(changes: TreeChanges, plan: proof.ProofPlan, accept_red: boo
         pattern = ",".join(tree_changes.propose_patterns(names))
         some = f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"
         allow = f"liza config set tests_write {shlex.quote(pattern)}"
-        say("written", f"{some} by the tests, though git tracks it: a merge that changes it waits until you {allow}")
+        say(
+            "writes",
+            f"the tests write {some}, which git tracks; a merge that changes them waits until you allow it: {allow}",
+        )
 
 
 def _report_proof(result: proof.ProofResult, plan: proof.ProofPlan, say: ReportFact) -> TestProof:
