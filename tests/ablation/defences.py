@@ -36,6 +36,7 @@ TYPING = "tests/unit/test_programs_keyboard.py::"
 SEEN = "tests/journeys/test_at_a_terminal.py::"
 PIPES = "tests/journeys/test_up_in_a_pipe.py::"
 PROOF = "tests/edges/test_proof.py::"
+TESTED = "tests/edges/test_tested_commit.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
 BATCHES = "tests/edges/test_batches.py::"
@@ -1817,6 +1818,25 @@ TABLE: dict[str, Defence] = {
             "tests/edges/test_decoding_threads.py::test_threads_that_decode_a_type_for_the_first_time_at_once_do_not_end_"
             "the_process",
         ),
+    ),
+    # ── what a test says of a commit ──
+    "tracked files of a candidate": Defence(
+        "a candidate whose tests change what they test is red",
+        {"liza.rules.project.tree_changes:judge_changes": gives(())},
+        (
+            f"{TESTED}test_a_candidate_that_its_own_tests_change_is_red[rm code.py-the tests change code.py (it is gone)]",
+            f"{TESTED}test_what_the_tests_write_on_the_persons_commit_too_waits_until_allowed",
+        ),
+    ),
+    "full checkout": Defence(
+        "a candidate is tested with all its files",
+        {"liza.repo.sparse_checkout:make_full": gives(None)},
+        (f"{TESTED}test_a_candidate_is_tested_with_the_files_that_the_person_left_out",),
+    ),
+    "gates of a result": Defence(
+        "a result counts only for the gates that ran",
+        {"liza.rules.merging.gates:gates_digest": gives("")},
+        (f"{TESTED}test_a_result_counts_only_for_the_gates_that_ran",),
     ),
     # ── sessions over ACP ──
     "prompts shown read": Defence(
