@@ -130,7 +130,7 @@ def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> t
         slot = picking.free_slot(state, task, last_slots)
         claimant = claims.Claimant(agent, processes.identify_self())
         tx.state, run = claims.reserve(state, chosen, claimant, slot, now, evidence)
-    return TaskClaim(chosen, run, slot, None, claims.takeover_reason(task, agent, evidence)), evidence
+    return TaskClaim(chosen, run, slot, None, claims.takeover_reason(tx.state, task, agent, evidence)), evidence
 
 
 def _claimable_now(state: State, wanted: str, agent: str, now: datetime, evidence: Evidence) -> str:

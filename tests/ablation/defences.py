@@ -1458,6 +1458,11 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.tasks.picking:_may_take": gives(True)},
         (f"{ROUTING}test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better",),
     ),
+    "returned to the present": Defence(
+        "a returned task waits for no coder that has other work",
+        {"liza.rules.tasks.picking:_waits_for_coder": gives(True)},
+        (f"{CLAIMING}test_a_returned_task_waits_for_no_coder_with_other_work",),
+    ),
     "archived records": Defence(
         "what an agent did still counts after its tasks were archived",
         {"liza.crew.archive.routing_records:_read_archived": gives(())},

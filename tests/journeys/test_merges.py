@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.crews import APPROVE, BIN, Crew, processes_of, started
+from tests.journeys.crews import APPROVE, BIN, WORK, Crew, processes_of, started
 
 MENDS = """\
 if grep -q "MERGE FAILED" "$NOTES/brief"; then
@@ -48,6 +48,39 @@ def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) 
     assert (task.assigned_to, task.run, task.iteration) == ("coder-1", "coder-1.2", 2)
     assert crew.git("show", "integration:shared.txt") == "task-2\ntask-1"
     assert "task-1 does not merge: conflict" in coder.said() + (crew.notes / "code-reviewer-1.1.log").read_text()
+
+
+def test_an_idle_coder_resolves_the_conflict_of_a_busy_one(crew: Crew) -> None:
+    writes = (
+        'case "$LIZA_TASK" in busy) echo > "$NOTES/at-work"; cat "$NOTES/gate";; esac\n'
+        "git merge -q integration || git checkout --theirs . 2>/dev/null\n"
+        'case "$LIZA_TASK" in task-1) echo "$LIZA_RUN" >> shared.txt;; esac\n'
+    )
+    crew.add("task-1", "busy")
+    crew.gate("gate")
+    program = crew.script("coder", writes + WORK)
+    crew.agent("coder-1", program)
+    crew.wait_note("at-work")
+    crew.add("task-2")
+    crew.liza("claim", "task-2", "--agent", "coder-7")
+    path = crew.root / ".worktrees" / "task-2"
+    (path / "shared.txt").write_text("task-2\n")
+    crew.git("add", "-A", cwd=path)
+    crew.git("commit", "-q", "-m", "by hand", cwd=path)
+    crew.liza("submit", cwd=path)
+    crew.liza("verdict", "approve", "fine", "--task", "task-2")
+    crew.wait_status("task-2", "MERGED")
+    crew.liza("verdict", "approve", "fine", "--task", "task-1")
+    crew.wait_status("task-1", "INTEGRATION_FAILED")
+
+    crew.agent("coder-2", program)
+    task = crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert (task.assigned_to, task.iteration, crew.status("busy")) == ("coder-2", 2, "CLAIMED")
+    crew.liza("verdict", "approve", "fine", "--task", "task-1")
+    crew.wait_status("task-1", "MERGED")
+    assert crew.git("show", "integration:shared.txt").split() == ["task-2", "coder-2.1"]
+    crew.open_gate("gate")
+    crew.wait_status("busy", "READY_FOR_REVIEW")
 
 
 @pytest.mark.campaign

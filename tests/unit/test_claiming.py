@@ -184,6 +184,34 @@ def test_rejected_work_goes_to_another_only_when_its_coder_is_offline_or_a_lease
     assert isinstance(picking.pick_task(state, "coder-2", later(10), offline), Pick)
 
 
+@pytest.mark.parametrize("status", [S.REJECTED, S.INTEGRATION_FAILED])
+def test_a_returned_task_waits_for_no_coder_with_other_work(status: Status) -> None:
+    back = task(
+        "task-1", status, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
+        rejection_reason="no", created=later(-1),
+    )  # fmt: skip
+    state = board(back, task("task-2"), agents=agents("coder-1", "coder-2", runs=1))
+    assert picking.pick_task(state, "coder-2", NOW, NONE) == Pick(state.tasks[1])
+    reserved, run = claims.reserve(state, "task-2", claims.Claimant("coder-1", HERE), "s2", NOW, NONE)
+    working, _ = claimed(state, "task-2", "coder-1")
+    for busy in (reserved, working):
+        assert picking.pick_task(busy, "coder-2", NOW, NONE) == Pick(busy.tasks[0])
+    free = claims.undo_reservation(reserved, "task-2", run)
+    assert picking.claim_obstacle(free, back, "coder-2", NOW, NONE) == "coder-1 is to fix it first"
+
+
+def test_a_reserved_task_stays_with_its_agent_when_its_former_coder_is_free() -> None:
+    back = task(
+        "task-1", S.REJECTED, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
+        rejection_reason="no", created=later(-1),
+    )  # fmt: skip
+    state, other = claimed(board(back, task("task-2"), agents=agents("coder-1", "coder-2", runs=1)), "task-2")
+    state, run = claims.reserve(state, "task-1", claims.Claimant("coder-2", HERE), "s1", NOW, NONE)
+    free = claims.release(state, "task-2", other, NOW, "coder-1")
+    confirmed = claims.confirm(free, "task-1", run, BASE, NOW, NONE)
+    assert confirmed.tasks[0].assigned_to == "coder-2"
+
+
 def test_rejected_work_whose_last_event_a_clock_set_back_since_has_put_into_the_future_waits_for_nobody() -> None:
     back = task(
         "task-1", S.REJECTED, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
@@ -458,26 +486,39 @@ def test_tasks_that_were_added_together_are_picked_in_the_order_of_the_board() -
 
 
 @pytest.mark.parametrize(
-    ("fields", "evidence", "reason"),
+    ("fields", "evidence", "busy", "reason"),
     [
-        ({}, NONE, None),
-        ({"status": S.REJECTED, "assigned_to": "coder-2"}, NONE, None),
+        ({}, NONE, {}, None),
+        ({"status": S.REJECTED, "assigned_to": "coder-2"}, NONE, {}, None),
         (
             {"status": S.CLAIMED, "assigned_to": "coder-1", "lease_expires": NOW},
             NONE,
+            {},
             "its lease expired at 2026-01-01 12:00:00Z, no supervisor of coder-1 runs, and no session of it lives",
         ),
-        ({"status": S.REJECTED, "assigned_to": "coder-1", "failed_by": ("coder-1",)}, NONE, "coder-1 failed it"),
+        ({"status": S.REJECTED, "assigned_to": "coder-1", "failed_by": ("coder-1",)}, NONE, {}, "coder-1 failed it"),
         (
             {"status": S.INTEGRATION_FAILED, "assigned_to": "coder-1"},
             Evidence(offline=frozenset({"coder-1"})),
+            {},
             "no supervisor of coder-1 runs",
         ),
-        ({"status": S.REJECTED, "assigned_to": "coder-1"}, NONE, "coder-1 did not fix it within config.lease_duration"),
+        (
+            {"status": S.REJECTED, "assigned_to": "coder-1"},
+            NONE,
+            {"status": S.CLAIMED, "assigned_to": "coder-1"},
+            "coder-1 is busy with other",
+        ),
+        (
+            {"status": S.REJECTED, "assigned_to": "coder-1"},
+            NONE,
+            {},
+            "coder-1 did not fix it within config.lease_duration",
+        ),
     ],
 )
 def test_a_claim_of_anothers_task_says_from_whom_and_why(
-    fields: dict[str, Any], evidence: Evidence, reason: str | None
+    fields: dict[str, Any], evidence: Evidence, busy: dict[str, Any], reason: str | None
 ) -> None:
-    told = claims.takeover_reason(task(**fields), "coder-2", evidence)
+    told = claims.takeover_reason(board(task("other", **busy)), task(**fields), "coder-2", evidence)
     assert told == (None if reason is None else f"taken over from coder-1: {reason}")

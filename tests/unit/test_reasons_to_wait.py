@@ -506,20 +506,20 @@ def test_a_restored_review_keeps_its_reviewer() -> None:
 def test_the_first_note_of_a_takeover_says_from_whom_and_why() -> None:
     invocation = Invocation(now=NOW, by="coder-2")
     assert invocation.run is None
-    lapsed = claims.takeover_reason(LAPSED, "coder-2", NOBODY)
+    lapsed = claims.takeover_reason(board(), LAPSED, "coder-2", NOBODY)
     assert lapsed == (
         "taken over from coder-1: its lease expired at 2026-01-01 12:00:00Z, no supervisor of coder-1 runs, "
         "and no session of it lives"
     )
     rejected = task(status=S.REJECTED, **REJECTED)
-    assert claims.takeover_reason(rejected, "coder-1", NOBODY) is None
-    assert claims.takeover_reason(task(), "coder-1", NOBODY) is None
-    assert claims.takeover_reason(rejected, "coder-2", DEAD) == (
+    assert claims.takeover_reason(board(), rejected, "coder-1", NOBODY) is None
+    assert claims.takeover_reason(board(), task(), "coder-1", NOBODY) is None
+    assert claims.takeover_reason(board(), rejected, "coder-2", DEAD) == (
         "taken over from coder-1: no supervisor of coder-1 runs"
     )
-    assert claims.takeover_reason(replace(rejected, failed_by=("coder-1",)), "coder-2", NOBODY) == (
+    assert claims.takeover_reason(board(), replace(rejected, failed_by=("coder-1",)), "coder-2", NOBODY) == (
         "taken over from coder-1: coder-1 failed it"
     )
-    assert claims.takeover_reason(rejected, "coder-2", NOBODY) == (
+    assert claims.takeover_reason(board(), rejected, "coder-2", NOBODY) == (
         "taken over from coder-1: coder-1 did not fix it within config.lease_duration"
     )

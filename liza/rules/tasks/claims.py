@@ -130,7 +130,7 @@ def reserve(
     return state.with_task(replace(task, reservation=reservation, run=fence)), run
 
 
-def takeover_reason(task: Task, agent: str, evidence: Evidence) -> str | None:
+def takeover_reason(state: State, task: Task, agent: str, evidence: Evidence) -> str | None:
     """Return from whom ``agent`` takes a claimable task over, and why that is allowed; None if it was no other's."""
     former = task.assigned_to
     if former in (None, agent):
@@ -142,6 +142,8 @@ def takeover_reason(task: Task, agent: str, evidence: Evidence) -> str | None:
         why = f"{former} failed it"
     elif former in evidence.offline:
         why = f"no supervisor of {former} runs"
+    elif busy := occupation(state, former):
+        why = f"{former} is busy with {busy}"
     else:
         why = f"{former} did not fix it within config.lease_duration"
     return f"taken over from {former}: {why}"
@@ -166,7 +168,7 @@ def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evid
         return state
     reservation = get_reservation(task, run)
     open_task = _unreserved(task)
-    why = claim_obstacle(state, open_task, reservation.agent, now, evidence)
+    why = claim_obstacle(state, open_task, reservation.agent, now, evidence, is_reserved=True)
     if why:
         raise Refused(f"{reservation.agent} cannot claim {task_id} any more: {why}", f"liza task show {task_id}")
     invocation = Invocation(now=now, by=reservation.agent, run=run, commit=base)

@@ -167,8 +167,13 @@ def reviewable_now(state: State, wanted: str, agent: str, evidence: Evidence) ->
     return pick.task.id if isinstance(pick, Pick) else None
 
 
-def claim_obstacle(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
-    """Return why ``agent`` may not claim ``task`` now; None if it may. Only this function defines "claimable"."""
+def claim_obstacle(
+    state: State, task: Task, agent: str, now: datetime, evidence: Evidence, *, is_reserved: bool = False
+) -> str | None:
+    """Return why ``agent`` may not claim ``task`` now; None if it may. Only this function defines "claimable".
+
+    ``is_reserved``: the agent had reserved it. Its former coder may have become free since, and does not get it back.
+    """
     if role_of(agent) != "coder":
         return f"{agent} is not a coder"
     if task.status not in CLAIMABLE_STATUSES:
@@ -184,7 +189,7 @@ def claim_obstacle(state: State, task: Task, agent: str, now: datetime, evidence
         return f"it waits for {', '.join(unmet)}"
     if agent in task.failed_by:
         return f"{agent} has failed it before"
-    if task.status in _RETURNED_STATUSES and _belongs_to_another(state, task, agent, now, evidence):
+    if task.status in _RETURNED_STATUSES and not is_reserved and _waits_for_coder(state, task, agent, now, evidence):
         return f"{task.assigned_to} is to fix it first"
     broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
@@ -307,13 +312,15 @@ def _lease_obstacle(task: Task, agent: str, now: datetime, evidence: Evidence) -
     return None
 
 
-def _belongs_to_another(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> bool:
-    if task.assigned_to in (None, agent) or task.assigned_to in task.failed_by:
+def _waits_for_coder(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> bool:
+    """Return whether a returned task is kept for its coder, which has nothing else to do, for one lease duration."""
+    coder = task.assigned_to
+    if coder is None or coder == agent or coder in task.failed_by or occupation(state, coder) is not None:
         return False
     since = now - _last_event(task)
     # If the clock was set back, the event is in the future. Its age is then unknown and counts as long enough.
     waited = not timedelta(0) <= since < timedelta(seconds=setting_limits.lease_seconds(state.config))
-    return not waited and task.assigned_to not in evidence.offline
+    return not waited and coder not in evidence.offline
 
 
 def _last_event(task: Task) -> datetime:

@@ -147,8 +147,8 @@ class ReferenceModel:
         is_kept = task["candidate"] == "tested" and task["retried"]
         return bool(task["candidate"] and not task["waits"] and not is_kept)
 
-    def claim_obstacle(self, name: str, agent: str) -> str:
-        """Why the agent may not claim the task; empty if it may."""
+    def claim_obstacle(self, name: str, agent: str, *, is_reserved: bool = False) -> str:
+        """Why the agent may not claim the task, which it has reserved or not; empty if it may."""
         task = self.tasks[name]
         returned = task["status"] in ("REJECTED", "INTEGRATION_FAILED")
         age = self.now - task["last"]
@@ -164,6 +164,7 @@ class ReferenceModel:
         if not all(self.is_met(task, other) for other in task["deps"]) or agent in task["failed"]:
             return "it waits, or the agent failed it"
         is_kept = returned and task["coder"] not in (None, agent, *task["failed"], *self.offline)
+        is_kept = is_kept and not is_reserved and not self.work_of(task["coder"])
         if is_kept and age < timedelta(seconds=self.settings["lease_duration"]):
             return "its coder is to fix it first"
         limit = self.settings["slots.max"]
@@ -317,7 +318,7 @@ class ReferenceModel:
         slot = task["reserved"][2]
         self.undo(name, run)
         agent = agent_of(run)
-        require(not self.claim_obstacle(name, agent))
+        require(not self.claim_obstacle(name, agent, is_reserved=True))
         claimed = {"status": "CLAIMED", "coder": agent, "run": run, "slot": slot, "lease": self.lease()}
         self.write(name, "claim", run, authors=task["authors"] | {agent}, **claimed)
 
