@@ -20,7 +20,7 @@ from liza.programs.session import log_file
 from liza.programs.session.run_directory import RunDir
 from liza.repo.slots import slots_directory
 from liza.rules import settings
-from liza.rules.derived import update_derived_fields
+from liza.rules.derived import restart_planning_rounds, update_derived_fields
 from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
 from liza.rules.formatting.redaction import redact, redact_changes
 from liza.rules.formatting.times import format_time
@@ -150,10 +150,12 @@ class Crew(Value, dict=True):
         """Open a transaction that updates the derived fields when it commits.
 
         Secrets are redacted in changes by agents and programs, not in changes by a person. Settings that a person
-        changes count as confirmed.
+        changes count as confirmed. Whatever a person changes, planning rounds are counted anew.
         """
         with self.board.transaction(actor, event, task=task) as tx:
             yield tx
+            if is_person(actor):
+                tx.state = restart_planning_rounds(tx.state)
             if tx.state is not tx.before:
                 changed = tx.state if is_person(actor) else redact_changes(tx.before, tx.state)
                 tx.state = update_derived_fields(changed)

@@ -47,6 +47,7 @@ class AlarmKind(StrEnum):
     EXPIRED_REVIEW_LEASE = "expired_review_lease"
     EXPIRED_PLANNING_LEASE = "expired_planning_lease"
     PLANNING_STALLED = "planning_stalled"
+    PLANNING_ROUNDS = "planning_rounds"
     IMMEDIATE_DISCOVERY = "immediate_discovery"
     STALE_DRAFT = "stale_draft"
     INCOMPLETE_DRAFT = "incomplete_draft"

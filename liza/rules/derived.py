@@ -21,6 +21,13 @@ def update_derived_fields(state: State) -> State:
     return replace(state, agents=agents, sprint=replace(state.sprint, metrics=sprint_metrics(state)))
 
 
+def restart_planning_rounds(state: State) -> State:
+    """Return the board after a person changed it: from now on planning rounds are counted anew."""
+    if not state.planning.rounds:
+        return state
+    return replace(state, planning=replace(state.planning, rounds=0))
+
+
 def work_by_agent(state: State) -> dict[str, tuple[AgentStatus, str | None]]:
     """Return the status and the task (None: planning) of each agent that holds a claim, a review or planning."""
     work: dict[str, tuple[AgentStatus, str | None]] = {}

@@ -263,8 +263,9 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
     if config.merge_clean not in MERGE_CLEAN_VALUES:
         wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
-    if config.archive_after < 0:
-        yield Violation(entry=key, field="archive_after", actual=str(config.archive_after), expected="0 or more")
+    for name in ("planning_rounds", "archive_after"):
+        if getattr(config, name) < 0:
+            yield Violation(entry=key, field=name, actual=str(getattr(config, name)), expected="0 or more")
     if config.session_max is not None and config.session_max < 1:
         yield Violation(entry=key, field="session_max", actual=str(config.session_max), expected="1 or more, or null")
     if config.gates:

@@ -251,6 +251,7 @@ class PlanningClaim(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
     """The planner's claim of a wake-up. ``fingerprint`` and ``count`` are kept when the claim ends.
 
     ``exhausted``: fingerprints of other triggers that wait for a person, because planning sessions changed nothing.
+    ``rounds``: planning sessions at the end of the sprint that added tasks, since a person last changed the board.
     """
 
     run: str | None = None
@@ -260,6 +261,7 @@ class PlanningClaim(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
     count: int = 0
     exhausted: tuple[str, ...] = ()
     lease_expires: datetime | None = None
+    rounds: int = 0
 
 
 class Urgency(StrEnum):
@@ -598,6 +600,8 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``pull_request_interval``: `liza up` reads the open pull request so often; 0: only `liza sync --pr`.
     ``push``: with ``auto`` the branches of tasks are pushed to ``origin`` as a backup.
     ``notify``: where `liza up` sends alarms that need a person.
+    ``planning_rounds``: how often planners add tasks at the end of the sprint before the crew stops at a checkpoint,
+    unless a person changes the board meanwhile; 0: no limit.
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
     ``gate_environment``: variables of the gates, the proof and the sessions, each as NAME=VALUE.
     ``tests_write``: patterns of tracked files that the tests may change.
@@ -609,6 +613,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     max_coder_iterations: int = 10
     max_review_cycles: int = 5
+    planning_rounds: int = 3
     heartbeat_interval: int = 60
     lease_duration: int = 300
     hung_after: int = 1800

@@ -42,8 +42,8 @@ NESTED_SETTINGS: Final = {
 NEEDS_CONFIRMATION: Final = (
     "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
     "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "breaker", "guards",
-    "queue", "gates", "push", "notify", "gate_environment", "tests_write", "checkout", "proof_runs",
-    "unproved_commands",
+    "planning_rounds", "queue", "gates", "push", "notify", "gate_environment", "tests_write", "checkout",
+    "proof_runs", "unproved_commands",
 )  # fmt: skip
 """Settings that need confirmation. Names that this version does not have are skipped."""
 

@@ -37,7 +37,7 @@ from liza.rules.sessions.session_facts import JobKind
 from liza.rules.statuses import StartupCheck
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
-from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
+from liza.rules.tasks.planning import WAKE_REASONS, checkpoint_reason, claim_planning
 from liza.rules.work_kinds import WorkKind
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle, start_export
@@ -117,6 +117,8 @@ class ActionRunner:
                 self.messages.report_model_silence(run, model)
             case actions.PauseCrew(why):
                 self._pause_crew(why)
+            case actions.SetCheckpoint(why):
+                self._set_checkpoint(why)
             case _:
                 raise AssertionError(action)
 
@@ -272,6 +274,16 @@ class ActionRunner:
         text = f"{why}: raise config.budget (liza edit), then: liza resume"
         signals.raise_signal(self.crew.paths, "PAUSE", f"{format_time(self.crew.clock.now())} {self.agent}\n{text}\n")
         self.notify(f"! {text}")
+
+    def _set_checkpoint(self, why: str) -> None:
+        """Set CHECKPOINT for the whole crew, unless a person has spoken meanwhile. The alarm is derived from the
+        board."""
+        with signals.lock_signals(self.crew.paths, is_stop=True):
+            if checkpoint_reason(self.crew.board.read()) is None:
+                return
+            now = format_time(self.crew.clock.now())
+            signals.raise_signal(self.crew.paths, "CHECKPOINT", f"{now} {self.agent}\n{why}; then: liza resume\n")
+        self.notify(f"! {why}: liza resume")
 
     def _record_failed_start(self, run: str, why: str) -> None:
         """Count a crash for a session that failed before its program started."""

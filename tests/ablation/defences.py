@@ -28,6 +28,7 @@ MERGES = "tests/edges/test_repo_merges.py::"
 CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
 DECIDING = "tests/unit/test_decide.py::"
+PLANNING = "tests/unit/test_planning_triggers.py::"
 BREAKER = "tests/unit/test_circuit_breaker.py::"
 HOOKS = "tests/edges/test_hooks.py::"
 AUTHORIZE = "tests/edges/test_authorize.py::"
@@ -1457,6 +1458,11 @@ TABLE: dict[str, Defence] = {
         "no task waits for an agent that is absent, busy or may not take it",
         {"liza.rules.tasks.picking:_may_take": gives(True)},
         (f"{ROUTING}test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better",),
+    ),
+    "planning rounds": Defence(
+        "planners do not add tasks for ever without a person",
+        {"liza.rules.tasks.planning:checkpoint_reason": gives(None)},
+        (f"{PLANNING}test_planners_that_add_tasks_three_times_wait_for_a_person",),
     ),
     "returned to the present": Defence(
         "a returned task waits for no coder that has other work",

@@ -28,6 +28,7 @@ from liza.rules.sessions.rests import ClockWatch
 from liza.rules.sessions.session_facts import BudgetState
 from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.rules.tasks import planning
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import TELL_AT, MeterThread
@@ -35,6 +36,7 @@ from liza.supervisor.situation import compute_budget_state
 from liza.system import processes
 from liza.system.file_lock import Lock
 from liza.verbs.edit import edit
+from liza.verbs.note import note as send_note
 from liza.verbs.pause import pause
 from liza.verbs.resume import resume
 from liza.verbs.status import status
@@ -211,6 +213,26 @@ def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_te
     crew.paths.signal("PAUSE").write_text("")
     crew.paths.signal("CHECKPOINT").mkdir()
     assert shown() == ["CHECKPOINT is set: liza resume", "PAUSE is set: liza resume"]
+
+
+def test_a_note_of_a_person_starts_planning_rounds_anew(crew: Crew, clock: FakeClock) -> None:
+    with crew.change("planner-1", "handoff") as tx:
+        tasks = tuple(replace(task, status=Status.ABANDONED) for task in tx.state.tasks)
+        tx.state = replace(tx.state, tasks=tasks, planning=replace(tx.state.planning, rounds=3))
+    reason = planning.checkpoint_reason(crew.board.read())
+    assert reason is not None
+    launcher: Any = SimpleNamespace(crew=crew, preset=None)
+    memory = Memory(ClockWatch(clock.now(), clock.monotonic()))
+    steps = ActionRunner("planner-1", launcher, memory, lambda event: None, lambda text: None)
+    steps.carry_out(actions.SetCheckpoint(reason))
+    assert status(crew)["reasons"] == {"CHECKPOINT": f"{reason}; then: liza resume"}
+    assert resume(crew).details["cleared"] == ["CHECKPOINT"]
+    with crew.change("planner-1", "handoff") as tx:
+        assert tx.state.planning.rounds == 0
+        tx.state = replace(tx.state, planning=replace(tx.state.planning, rounds=3))
+    send_note(crew, "go on")
+    steps.carry_out(actions.SetCheckpoint(reason))
+    assert status(crew)["signals"] == []
 
 
 def test_what_a_person_paused_is_resumed_while_there_is_money_or_nobody_holds_what_has_used_its_own(crew: Crew) -> None:

@@ -1,4 +1,4 @@
-"""A program that calls the same tool without end, and one that spends without end, in an installed crew."""
+"""Programs that call the same tool, spend, or add tasks without end, in an installed crew."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.crews import WORK, Crew, started
+from liza.rules.model import State
+from tests.conftest import variant
+from tests.journeys.crews import APPROVE, WORK, Crew, started
 
 ROW = """\
 [programs.looping]
@@ -35,6 +37,12 @@ while :; do
   echo "{CALL.replace('"', chr(92) + '"')}"
   sleep 0.02
 done
+"""
+
+
+POLISH = """\
+liza task add --id "polish-${LIZA_RUN##*.}" --desc "Polish it" --done "it is nicer" --scope "*.txt" --spec README.md
+liza handoff "more polish" --done
 """
 
 
@@ -100,3 +108,26 @@ def test_status_shows_every_limit_before_anything_is_spent_and_says_that_a_limit
             "model. A token limit counts them: config.budget.tokens_per_task"
         ) in shown
         assert supervisor.stop() == 0
+
+
+@pytest.mark.parametrize("rounds", [1, variant(3)])
+def test_a_planner_that_always_adds_a_task_stops_at_a_checkpoint(tmp_path: Path, rounds: int) -> None:
+    def is_stopped(state: State) -> bool:
+        return (crew.root / ".liza" / "CHECKPOINT").exists() and state.planning.run is None
+
+    with started(tmp_path) as crew:
+        if rounds != 3:
+            crew.liza("config", "set", "planning_rounds", str(rounds))
+        crew.add("task-1")
+        for agent, text in (("coder-1", WORK), ("code-reviewer-1", APPROVE), ("planner-1", POLISH)):
+            crew.agent(agent, crew.script(agent, text))
+        for count in (1, 2):
+            state = crew.wait(is_stopped, "the checkpoint")
+            assert [task.status for task in state.tasks] == ["MERGED"] * (1 + count * rounds)
+            status = crew.json("status")
+            assert status["signals"] == ["CHECKPOINT"]
+            alarm = next(alarm for alarm in status["waiting"] if alarm["kind"] == "planning_rounds")
+            times = "1 time" if rounds == 1 else f"{rounds} times in a row"
+            assert f"every task is settled, and planners have added tasks {times}" in alarm["message"]
+            assert alarm["next"] == "liza resume"
+            assert count == 2 or "CHECKPOINT cleared" in crew.liza("resume")

@@ -283,6 +283,13 @@ def test_planning_that_hangs_or_goes_round_in_circles_and_an_urgent_discovery() 
         one for one in evaluate_alarms(replace(settled, planning=circles), NOW, AlarmFacts()) if one.about == "planning"
     )
     assert stalled.message == "every task is settled, and 2 planning sessions changed nothing: it waits for a person"
+    endless = replace(settled, planning=PlanningClaim(rounds=3))
+    (alarm,) = (alarm for alarm in evaluate_alarms(endless, NOW, AlarmFacts()) if alarm.kind == "planning_rounds")
+    assert alarm.message == (
+        "every task is settled, and planners have added tasks 3 times in a row since a person said anything "
+        "(config.planning_rounds)"
+    )
+    assert (alarm.next, needs_person(alarm)) == ("liza resume", True)
     urgent = Discovery(id="d1", by="coder-1", urgency="immediate", description="keys in the log")
     assert "immediate_discovery" in kinds(board(task(), discovered=(urgent,)))
 

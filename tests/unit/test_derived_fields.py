@@ -197,8 +197,8 @@ def test_the_settings_that_need_a_person_are_these() -> None:
     assert set(settings.confirmable_values(Config())) == {
         "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
         "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "breaker", "guards",
-        "queue", "gates", "push", "notify", "gate_environment", "tests_write", "checkout", "proof_runs",
-        "unproved_commands",
+        "planning_rounds", "queue", "gates", "push", "notify", "gate_environment", "tests_write", "checkout",
+        "proof_runs", "unproved_commands",
     }  # fmt: skip
 
 

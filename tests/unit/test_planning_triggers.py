@@ -5,10 +5,23 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from liza.rules.derived import restart_planning_rounds
 from liza.rules.model import Agent, BreakerTrip, CircuitBreaker, Discovery, Event, State, Status, Task
+from liza.rules.sessions.actions import ClaimPlanning, SetCheckpoint, Wait
+from liza.rules.sessions.decide import decide
+from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.planning import Trigger, claim_planning, end_planning, find_triggers, next_trigger
-from tests.unit.boards import NOW, agents, board, later, task
+from liza.rules.tasks.planning import (
+    Trigger,
+    checkpoint_reason,
+    claim_planning,
+    end_planning,
+    find_triggers,
+    next_trigger,
+    undo_planning_claim,
+)
+from tests.unit.boards import NOW, agents, board, later, task, with_config
+from tests.unit.situations import situation
 
 
 def fingerprint(state: State) -> str:
@@ -128,3 +141,70 @@ def test_another_trip_is_a_new_reason_to_plan_and_one_that_stays_open_waits_for_
         state, run = claim_planning(state, "planner-1", NOW)
         state = end_planning(state, run)
     assert "the circuit breaker tripped (t0), and 2 planning sessions changed nothing" in str(next_trigger(state))
+
+
+SETTLED = board(task("t0", Status.MERGED), agents=agents("planner-1"))
+
+
+def add_merged(state: State) -> State:
+    return replace(state, tasks=(*state.tasks, task(f"t{len(state.tasks)}", Status.MERGED)))
+
+
+def plan_round(state: State) -> State:
+    """A planner is woken at the end of the sprint and adds a task, which is merged."""
+    state, run = claim_planning(state, "planner-1", NOW)
+    added = replace(state, tasks=(*state.tasks, task(f"t{len(state.tasks)}")))
+    ended = end_planning(added, run)
+    return replace(ended, tasks=(*ended.tasks[:-1], task(ended.tasks[-1].id, Status.MERGED)))
+
+
+def test_planners_that_add_tasks_three_times_wait_for_a_person() -> None:
+    state = SETTLED
+    for rounds in range(3):
+        assert (state.planning.rounds, checkpoint_reason(state)) == (rounds, None)
+        state = plan_round(state)
+    reason = checkpoint_reason(state)
+    assert reason is not None
+    assert "planners have added tasks 3 times in a row" in reason
+    assert next_trigger(state) == f"{reason}: it waits for a person"
+    assert decide(situation(state, "planner-1")) == SetCheckpoint(reason)
+    assert isinstance(decide(situation(state, "planner-1", signals=("CHECKPOINT",))), Wait)
+    freed = restart_planning_rounds(state)
+    assert decide(situation(freed, "planner-1")) == ClaimPlanning(WakeTrigger.SPRINT_COMPLETE)
+    assert restart_planning_rounds(freed) is freed
+
+
+@pytest.mark.parametrize(("limit", "rounds", "is_checkpoint"), [(0, 9, False), (1, 1, True), (4, 3, False)])
+def test_the_setting_says_after_how_many_planning_rounds_a_person_is_asked(
+    limit: int, rounds: int, is_checkpoint: bool
+) -> None:
+    state = with_config(SETTLED, planning_rounds=limit)
+    for _ in range(rounds):
+        state = plan_round(state)
+    assert (checkpoint_reason(state) is not None) == is_checkpoint
+    unfinished = replace(state, tasks=(*state.tasks, task("other")))
+    assert checkpoint_reason(unfinished) is None
+
+
+def test_only_planning_that_added_tasks_is_a_round() -> None:
+    state, run = claim_planning(SETTLED, "planner-1", NOW)
+    assert undo_planning_claim(state, run).planning.rounds == 0
+    assert end_planning(state, run).planning.rounds == 0
+    urgent = replace(SETTLED, discovered=(Discovery(id="d", urgency="immediate"),))
+    state, run = claim_planning(urgent, "planner-1", NOW)
+    assert end_planning(add_merged(state), run).planning.rounds == 0
+
+
+def test_a_round_of_a_planner_that_died_counts_when_another_plans() -> None:
+    state, run = claim_planning(SETTLED, "planner-1", NOW)
+    gone = Evidence(abandoned=frozenset({run}))
+    state, _ = claim_planning(add_merged(state), "planner-2", NOW, gone)
+    assert state.planning.rounds == 1
+
+
+def test_a_checkpoint_of_planning_does_not_hide_another_reason_to_plan() -> None:
+    state = SETTLED
+    for _ in range(3):
+        state = plan_round(state)
+    found = replace(state, discovered=(Discovery(id="d", urgency="immediate"),))
+    assert decide(situation(found, "planner-1")) == ClaimPlanning(WakeTrigger.IMMEDIATE_DISCOVERY)

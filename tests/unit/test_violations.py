@@ -207,7 +207,8 @@ CASES: list[tuple[State, tuple[tuple[str, str, str, str], ...]]] = [
     (of_config(merge_clean="x"), (("config", "merge_clean", "x", "one of always, after_red, never"),)),
     *((of_config(merge_clean=value), ()) for value in ("always", "after_red", "never")),
     (of_config(archive_after=-1), (("config", "archive_after", "-1", "0 or more"),)),
-    (of_config(archive_after=0, pull_request_interval=0, session_max=1), ()),
+    (of_config(planning_rounds=-1), (("config", "planning_rounds", "-1", "0 or more"),)),
+    (of_config(planning_rounds=0, archive_after=0, pull_request_interval=0, session_max=1), ()),
     (of_config(pull_request_interval=-1), (("config", "pull_request_interval", "-1", "0 to 31536000 seconds"),)),
     (of_config(session_max=0), (("config", "session_max", "0", "1 or more, or null"),)),
     (

@@ -49,6 +49,8 @@ FILES: dict[str, Any] = {
     [
         (board(blocked()), ALL, []),  # the planner can answer
         (planned_twice(board(blocked())), ALL, ['liza answer t "…"']),
+        (board(task(status=S.MERGED), planning=PlanningClaim(rounds=3)), ALL, ["liza resume"]),
+        (board(task(status=S.MERGED), planning=PlanningClaim(rounds=2)), ALL, []),
         (board(blocked()), WORKERS, ['liza answer t "…"']),
         (board(blocked(), task("next", depends_on=("t",))), WORKERS, ['liza answer t "…"']),
         (board(blocked(), task("other")), WORKERS, []),

@@ -391,9 +391,12 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     plan = state.planning
     planner = planning.current_planner(state)
     lapsed = plan.lease_expires is not None and plan.lease_expires <= now
+    checkpoint = planning.checkpoint_reason(state)
     if plan.run is not None and plan.lease_expires is not None and lapsed and planner not in seen.unsupervised:
         message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
         yield Alarm(AlarmKind.EXPIRED_PLANNING_LEASE, "planning", message, f"liza logs {planner}")
+    elif checkpoint is not None:
+        yield Alarm(AlarmKind.PLANNING_ROUNDS, "planning", checkpoint, "liza resume")
     elif plan.run is None and plan.count >= planning.MAX_WAKES:
         trigger = planning.next_trigger(state, seen.evidence)
         triggers = planning.find_triggers(state, seen.evidence)

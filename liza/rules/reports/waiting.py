@@ -22,6 +22,7 @@ _WAITING_KINDS = frozenset(
         "needs_another_coder",
         "needs_verdict",
         "never_claimable",
+        "planning_rounds",
         "planning_stalled",
         "waiting_for_files",
     }

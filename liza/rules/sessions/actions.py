@@ -136,6 +136,12 @@ class PauseCrew(Value):
     why: str
 
 
+class SetCheckpoint(Value):
+    """Set the CHECKPOINT signal, because planners have added tasks often enough; a person removes it."""
+
+    why: str
+
+
 class Exit(Value):
     code: int
     why: str
@@ -161,5 +167,6 @@ Action = (
     | ReportQuestion
     | NoteModelSilence
     | PauseCrew
+    | SetCheckpoint
     | Exit
 )

@@ -33,6 +33,7 @@ from liza.rules.sessions.actions import (
     RenewLease,
     ReportQuestion,
     Resume,
+    SetCheckpoint,
     StartSession,
     StopSession,
     Wait,
@@ -321,8 +322,10 @@ def _look_for_work(at: Situation) -> Action:
         return Wait("resting before the next session", at.supervisor.rest_seconds)
     role = role_of(at.agent)
     if role == "planner":
-        trigger = planning.next_trigger(at.state, at.evidence)
-        return Wait(trigger) if isinstance(trigger, str) else ClaimPlanning(trigger.name)
+        trigger, checkpoint = planning.next_trigger(at.state, at.evidence), planning.checkpoint_reason(at.state)
+        if isinstance(trigger, str):
+            return Wait(trigger) if checkpoint is None else SetCheckpoint(checkpoint)
+        return ClaimPlanning(trigger.name)
     if role == "code-reviewer":
         review = picking.pick_review(at.state, at.agent, at.evidence)
         return Wait(review.why) if isinstance(review, NoTask) else ClaimReview(review.task.id)

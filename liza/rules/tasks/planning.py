@@ -129,29 +129,60 @@ def _unfixable_reason(state: State, task: Task, evidence: Evidence) -> str:
 def _sprint_complete(state: State) -> list[Trigger]:
     if state.sprint.status != SprintStatus.IN_PROGRESS or not _is_all_done(state):
         return []
+    return [_end_of_sprint(state)]
+
+
+def _end_of_sprint(state: State) -> Trigger:
+    """Return the trigger for the case that all tasks are closed."""
     # The same numbers before and after a move to the archive: it is no new reason to plan.
     merged = sum(task.status is S.MERGED for task in state.tasks) + state.archived.counts.get(S.MERGED, 0)
     total = len(state.tasks) + state.archived.total
-    return [
-        Trigger(WakeTrigger.SPRINT_COMPLETE, (), f"{merged} of {total} merged", (str(merged), str(total))),
-    ]
+    return Trigger(WakeTrigger.SPRINT_COMPLETE, (), f"{merged} of {total} merged", (str(merged), str(total)))
+
+
+def checkpoint_reason(state: State) -> str | None:
+    """Return why the crew must stop at a checkpoint before a planner adds more tasks; None if it need not.
+
+    That is at the end of the sprint, if planners have added tasks there ``config.planning_rounds`` times since a person
+    last changed the board.
+    """
+    rounds, limit = state.planning.rounds, state.config.planning_rounds
+    if not 0 < limit <= rounds or state.goal.status != GoalStatus.IN_PROGRESS or not _sprint_complete(state):
+        return None
+    times = "1 time" if rounds == 1 else f"{rounds} times in a row"
+    return (
+        f"{WAKE_REASONS[WakeTrigger.SPRINT_COMPLETE]}, and planners have added tasks {times} since a person said "
+        "anything (config.planning_rounds)"
+    )
+
+
+def _count_round(state: State) -> State:
+    """Count the session of the planning claim that ends, if it was woken by the end of the sprint and added tasks."""
+    plan = state.planning
+    if plan.trigger != WakeTrigger.SPRINT_COMPLETE or plan.fingerprint == _end_of_sprint(state).fingerprint:
+        return state
+    return replace(state, planning=replace(plan, rounds=plan.rounds + 1))
 
 
 def next_trigger(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
     """Return the trigger to wake a planner for now, or the reason (text) why there is none.
 
-    After MAX_WAKES wake-ups for the same trigger that changed nothing, the trigger waits for a person. The next one
-    wakes the planner meanwhile.
+    After MAX_WAKES wake-ups for the same trigger that changed nothing, the trigger waits for a person, and at a
+    checkpoint so does the end of the sprint. The next trigger wakes the planner meanwhile.
     """
     triggers = find_triggers(state, evidence)
     if not triggers:
         return "nothing to plan"
     if state.planning.run is not None and state.planning.run not in evidence.abandoned:
         return f"{state.planning.run} is planning {state.planning.trigger}"
-    exhausted = _exhausted_fingerprints(state)
+    exhausted, checkpoint = _exhausted_fingerprints(state), checkpoint_reason(state)
+    if checkpoint is not None:
+        exhausted |= {_end_of_sprint(state).fingerprint}
     trigger = next((trigger for trigger in triggers if trigger.fingerprint not in exhausted), None)
     if trigger is not None:
         return trigger
+    if checkpoint is not None:
+        return f"{checkpoint}: it waits for a person"
     first = triggers[0]
     about = f" ({', '.join(first.ids)})" if first.ids else ""
     reason = f"{WAKE_REASONS[first.name]}{about}"
@@ -173,7 +204,7 @@ def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence =
     busy = occupation(state, agent)
     if busy:
         raise Refused(f"{agent} is busy with {busy}", f"liza agents {agent}")
-    state, run = allocate_run(state, agent)
+    state, run = allocate_run(_count_round(state), agent)
     previous = state.planning
     present = {other.fingerprint for other in find_triggers(state, evidence)} - {trigger.fingerprint}
     planning = replace(
@@ -196,7 +227,7 @@ def end_planning(state: State, run: str, end: SprintEnd | None = None) -> State:
     """
     if state.planning.run != run:
         return state
-    over = replace(state.planning, run=None, trigger=None, ids=(), lease_expires=None)
+    over = replace(_count_round(state).planning, run=None, trigger=None, ids=(), lease_expires=None)
     return _close_goal(replace(state, planning=over), state.planning.trigger, end)
 
 

@@ -16,6 +16,7 @@ NOT_PLAYED = {
     "claims.allocate_run": "a part of each claim",
     "claims.ensure_agent": "a part of each claim",
     "coding.note_failed_check": "changes only the note for the next session: test_claiming",
+    "derived.restart_planning_rounds": "sets a number back to 0: test_planning_triggers",
     "derived.update_derived_fields": "follows each change, as in a transaction",
     "request_feedback.remember": "changes only what is remembered of a pull request: test_request_feedback",
     "request_feedback.track_request": "changes only what is remembered of a pull request: test_request_feedback",
