@@ -33,6 +33,8 @@ class HistoryEvent(StrEnum):
     MERGING = "merging"
     MERGE = "merge"
     MERGE_FAILED = "merge failed"
+    MERGE_CLEARED = "merge cleared"
+    """The last failed merge had another cause than the task: its branch is red without it."""
     UNBLOCK = "unblock"
     SUPERSEDE = "supersede"
     DROP = "drop"
@@ -101,6 +103,7 @@ EVENT_RULES: dict[HistoryEvent, EventRule] = dict.fromkeys(HistoryEvent, EventRu
     E.DEADLOCK: EventRule(closes_run=True, asks=True, is_verdict=True),
     E.MERGE: EventRule(is_for_crew=True),
     E.MERGE_FAILED: EventRule(is_for_crew=True),
+    E.MERGE_CLEARED: EventRule(is_for_crew=True),
     E.LAND: EventRule(is_for_crew=True),
     E.UNBLOCK: EventRule(answers=True),
     E.SUPERSEDE: EventRule(answers=True),

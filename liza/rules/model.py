@@ -113,7 +113,9 @@ class MergeRetry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``kind`` is a ``merge_rules.MergeFailureKind``, ``reason`` the message of git or of the system. ``tries`` counts the
     failures in a row, ``deaths`` how many of the last ones were mergers that died. There is no automatic retry before
-    ``until``; None: retry at once. ``hint`` is the command that removes the cause, or empty.
+    ``until``; None: retry at once. ``hint`` is the command that removes the cause, or empty. ``branch``: the target
+    branch that is red without any task, and into which nothing is merged until then; ``gates``: its red gates, empty if
+    its set-up failed.
     """
 
     kind: str
@@ -122,6 +124,8 @@ class MergeRetry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     tries: int = 1
     deaths: int = 0
     until: AwareDatetime | None = None
+    branch: str = ""
+    gates: tuple[str, ...] = ()
 
 
 class Answer(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -73,6 +73,9 @@ TRANSITIONS: tuple[Transition, ...] = (
     _transition(
         E.MERGE_FAILED, {S.APPROVED}, S.INTEGRATION_FAILED, "supervisor", "a conflict, or red, on integration itself"
     ),
+    _transition(
+        E.MERGE_CLEARED, {S.INTEGRATION_FAILED}, S.APPROVED, "supervisor, human", "its branch is red without it, too"
+    ),
     _transition(E.UNBLOCK, {S.BLOCKED}, S.UNCLAIMED, "planner, human", "its questions are answered"),
     _transition(E.SUPERSEDE, OPEN_STATUSES, S.SUPERSEDED, "planner, human", "other tasks take its place"),
     _transition(E.DROP, OPEN_STATUSES, S.ABANDONED, "planner, human", "not wanted any more"),

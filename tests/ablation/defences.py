@@ -1459,6 +1459,11 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.tasks.picking:_may_take": gives(True)},
         (f"{ROUTING}test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better",),
     ),
+    "red branch": Defence(
+        "a cause outside of all tasks is charged to one task at most",
+        {"liza.rules.merging.blame:last_blamed": gives(None)},
+        (f"{FAILURES}test_an_outside_cause_is_charged_to_one_task_at_most",),
+    ),
     "planning rounds": Defence(
         "planners do not add tasks for ever without a person",
         {"liza.rules.tasks.planning:checkpoint_reason": gives(None)},
@@ -1835,7 +1840,8 @@ TABLE: dict[str, Defence] = {
         "a candidate whose tests change what they test is red",
         {"liza.rules.project.tree_changes:judge_changes": gives(())},
         (
-            f"{TESTED}test_a_candidate_that_its_own_tests_change_is_red[rm code.py-the tests change code.py (it is gone)]",
+            f"{TESTED}test_a_candidate_that_its_own_tests_change_is_red"
+            "[rm code.py-the tests change code.py (it is gone)]",
             f"{TESTED}test_what_the_tests_write_on_the_persons_commit_too_waits_until_allowed",
         ),
     ),

@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from liza.cli.render import render_task
 from liza.crew import draft_specs
-from liza.crew.crew import Crew
+from liza.crew.crew import Crew, find_crew
 from liza.crew.merging import candidate, logged_alarms, merge_outcomes
 from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs, merges
 from liza.repo.runner import Git
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
+from liza.rules.merging import epic_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import State
 from liza.supervisor.alarm_log import check_alarms
@@ -33,7 +34,7 @@ from liza.verbs.doctor import doctor
 from liza.verbs.merge import merge
 from liza.verbs.sync import sync
 from tests.campaign import forks
-from tests.conftest import git, variant
+from tests.conftest import FakeClock, git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -452,6 +453,86 @@ def test_a_task_is_not_blamed_for_an_integration_that_others_have_made_red(crew:
     git(crew.root, "reset", "-q", "--keep", start)
     assert crew.merge("a") == ""
     assert crew.status("a") == "MERGED"
+
+
+def merge_when_due(crew: Merges, clock: FakeClock) -> str:
+    """What the merger of a supervisor does when the next try is due; what it failed with, or nothing."""
+    clock.advance(max(0.0, (crew.crew.clock.now() - clock.now()).total_seconds()))
+    clock.advance(epic_rules.seconds_to_next_try(crew.crew.board.read(), clock.now()) or 0.0)
+    try:
+        merge(find_crew(crew.root, clock), supervisor="coder-1")
+    except LizaError as error:
+        return error.message
+    return ""
+
+
+def bad(there: Path) -> None:
+    """What a task does whose tests fail."""
+    (there / f"bad-{there.name}.txt").write_text("BAD\n")
+    git(there, "add", "-A")
+    git(there, "commit", "-q", "-m", "bad")
+
+
+SERVICE = 'echo "$(ls | tr "\\n" " ")" >> "$HERE.runs"; [ -f "$HERE.service" ] || { echo "no service"; exit 1; }'
+
+
+def test_an_outside_cause_is_charged_to_one_task_at_most(crew: Merges, clock: FakeClock) -> None:
+    service, runs = Path(f"{crew.root}.service"), Path(f"{crew.root}.runs")
+    crew.tests(SERVICE)
+    service.touch()
+    crew.approved("good")
+    assert crew.merge() == ""
+    service.unlink()
+    crew.approved("a", "b", "c")
+    assert crew.merge("a") == ""
+    assert crew.status("a") == "INTEGRATION_FAILED"
+    tested = len(runs.read_text().splitlines())
+    message = merge_when_due(crew, clock)
+    assert "integration is red without any task (tests): sh " in message
+    assert "no service" in message
+    assert len(runs.read_text().splitlines()) == tested + 3, "the batch once, and integration alone with its retry"
+    assert {crew.status(name) for name in "abc"} == {"APPROVED"}
+    assert [event.event for event in crew.task("a").history][-2:] == ["merge failed", "merge cleared"]
+    alarm = crew.alarms()["merge_set_aside"]
+    assert "nothing is merged into integration until it is green" in alarm
+    assert alarm.endswith("→ liza merge b")
+    for _ in range(3):
+        assert "integration is red without any task" in merge_when_due(crew, clock)
+    tested = len(runs.read_text().splitlines())
+    assert "integration is red without any task" in merge_when_due(crew, clock)
+    assert len(runs.read_text().splitlines()) == tested + 1, "each task was tried, so integration alone is tested"
+    assert {crew.status(name) for name in "abc"} == {"APPROVED"}
+    service.touch()
+    assert merge_when_due(crew, clock) == ""
+    assert {crew.status(name) for name in "abc"} == {"MERGED"}
+    assert "merge_set_aside" not in crew.alarms()
+
+
+@pytest.mark.parametrize("how", ["due", "named"])
+def test_a_task_that_makes_a_red_integration_green_is_merged(crew: Merges, clock: FakeClock, how: str) -> None:
+    crew.tests("[ -f fix.txt ]")
+    crew.approved("a", "b")
+    assert crew.merge("a") == ""
+    assert "integration is red without any task" in merge_when_due(crew, clock)
+    crew.approved("fix")
+    if how == "named":
+        assert crew.merge("fix") == ""
+    else:
+        for _ in range(3):
+            merge_when_due(crew, clock)
+    assert crew.status("fix") == "MERGED"
+    merge_when_due(crew, clock)
+    assert {crew.status(name) for name in ("a", "b")} == {"MERGED"}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_task_that_is_red_on_a_green_branch_is_blamed(crew: Merges, others: int) -> None:
+    crew.tests("! ls bad-*.txt 2> /dev/null")
+    for name in ("a", "b", "c")[: 2 + others]:
+        crew.approved(name, work=bad)
+        assert crew.merge(name) == ""
+        assert crew.status(name) == "INTEGRATION_FAILED"
+    assert {event.event for event in crew.task("a").history}.isdisjoint({"merge cleared"})
 
 
 DIRTY = """\

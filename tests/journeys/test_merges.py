@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from liza.rules.model import State, Status
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, processes_of, started
 
 MENDS = """\
@@ -118,6 +119,33 @@ def test_tests_that_kill_their_merger_cost_their_own_task_its_merge_and_no_other
         assert crew.git("ls-tree", "--name-only", "integration").split() == ["README.md", "task-2.txt"]
         assert crew.paths.alerts.read_text().count("untested_integration") == 3
         assert crew.paths.alerts.read_text().count("merge_set_aside  task-1 ") == 1
+
+
+def test_a_crew_outlasts_a_service_that_its_tests_need(tmp_path: Path) -> None:
+    service = tmp_path / "service"
+    command = f'[ -f "{service}" ] || {{ echo "connection refused"; exit 1; }}'
+    with started(tmp_path, integration_command=command) as crew:
+        crew.add("task-1", "task-2", "task-3")
+        crew.agent("coder-1", crew.script("coder", WORK))
+        crew.agent("code-reviewer-1", crew.script("reviewer", APPROVE))
+
+        def is_waiting(state: State) -> bool:
+            is_paused = any(task.set_aside is not None for task in state.tasks)
+            return is_paused and all(task.status is Status.APPROVED for task in state.tasks)
+
+        state = crew.wait(is_waiting, "three tasks that wait for the service")
+        blames = [event for task in state.tasks for event in task.history if event.event == "merge failed"]
+        claims = [event for task in state.tasks for event in task.history if event.event == "claim"]
+        assert len(blames) == 1
+        assert len(claims) <= 4, "the blamed task has a second session at most"
+        status = crew.json("status")
+        assert (status["signals"], state.circuit_breaker.history) == ([], ())
+        alarm = next(alarm for alarm in status["waiting"] if alarm["kind"] == "merge_set_aside")
+        assert "integration is red without any task (tests): " in alarm["message"]
+        assert "connection refused" in alarm["message"]
+        assert alarm["next"].startswith("liza merge task-")
+        service.touch()
+        crew.wait(lambda state: all(task.status is Status.MERGED for task in state.tasks), "all three are merged")
 
 
 @pytest.mark.campaign

@@ -9,6 +9,7 @@ from liza.crew.merging import merge_outcomes
 from liza.repo.merge import conflicts, merges
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import MergeConflict
+from liza.rules.merging import merge_failures
 from liza.rules.merging.merge_batches import Batch, Member
 from liza.rules.model import MergeInProgress, Task
 
@@ -82,6 +83,4 @@ def _resolve_conflict(
         if not files:
             return
     hunks = conflicts.read_conflict_hunks(crew.git, base, task.review_commit, files)
-    merge_outcomes.return_to_coder(
-        crew, by, task, f"conflict with {branch} in {', '.join(files)}" + (f"\n{hunks}" if hunks else "")
-    )
+    merge_outcomes.return_to_coder(crew, by, task, merge_failures.describe_conflict(branch, files, hunks))

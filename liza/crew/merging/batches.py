@@ -15,12 +15,15 @@ from liza.crew.merging.candidate import CandidateResult, CandidateRun
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import Refused
+from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import gates, merge_batches, merge_rules, targets
 from liza.rules.merging.batch_search import PrefixResult, PublishPrefix, next_batch_step
 from liza.rules.merging.merge_batches import Batch, HowTested
-from liza.rules.merging.merge_rules import MergeFailureKind
+from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import Status, Task
-from liza.rules.value_classes import Value
+from liza.rules.paths import is_person
+from liza.rules.transitions import Invocation
+from liza.rules.value_classes import Value, replace
 from liza.system import crash_points
 
 
@@ -41,6 +44,9 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool = 
     that are neither merged nor returned stay APPROVED. ``untested``: a person merges them even if the tests say nothing
     about the commit. Raises LizaError, OSError."""
     branch = targets.target_branch(crew.board.read(), tasks[0])
+    red_branch = retest_red_branch(crew, by, branch)
+    if red_branch is not None:
+        tasks = [_choose_task_for_red_branch(by, tasks, red_branch)]
     tips = []
     for _ in range(merge_rules.MAX_CANDIDATES):
         tips.append(target_tips.require_tip(crew, branch))
@@ -51,8 +57,15 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool = 
         with crew.change(merge_outcomes.merge_actor(by), "candidate made", batch.ids[0]) as tx:
             tx.state = merge_batches.begin_batch(tx.state, batch)
         crash_points.point("merge", "begun")
-        verdict = search_batch(crew, by, batch, untested=untested)
+        try:
+            verdict = search_batch(crew, by, batch, red_branch, untested=untested)
+        except merge_outcomes.SharedFailure:
+            # It is recorded once, on the first task.
+            _drop_candidates(crew, by, batch.ids[1:])
+            raise
         if _carry_out(crew, by, batch, verdict):
+            if red_branch is not None and verdict.passed is not None:
+                clear_red_branch(crew, by, branch)
             return
     raise moving_branch_error(tasks[0].id, branch, [*tips, target_tips.require_tip(crew, branch)])
 
@@ -64,11 +77,14 @@ def _still_approved(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
     return [task for task in current if task is not None and task.status is Status.APPROVED]
 
 
-def search_batch(crew: Crew, by: str, batch: Batch, *, untested: bool = False) -> BatchResult:
+def search_batch(
+    crew: Crew, by: str, batch: Batch, red_branch: MergeFailure | None, *, untested: bool = False
+) -> BatchResult:
     """Test the batch, and find what may be published. If that fails, its branch does not stay at a candidate to which
-    its tests moved it. ``untested`` as for ``merge_batch``. Raises LizaError, OSError."""
+    its tests moved it. ``red_branch``: why the branch alone is red, if that is known. ``untested`` as for
+    ``merge_batch``. Raises LizaError, OSError."""
     try:
-        return _Search(crew, by, batch, untested=untested).run()
+        return _Search(crew, by, batch, red_branch, untested=untested).run()
     except BaseException:
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
             merge_outcomes.undo_untested_move(crew, batch)
@@ -79,7 +95,7 @@ def moving_branch_error(title: str, branch: str, tips: list[str]) -> merge_outco
     """Build the error for a branch that moved during each test run."""
     path = " → ".join(tip[:10] for tip in tips)
     message = f"{branch} moved {len(tips) - 1} times while the tests of {title} ran ({path})"
-    return merge_outcomes.SharedFailure(title, MergeFailureKind.MOVING, message)
+    return merge_outcomes.SharedFailure(title, MergeFailure(MergeFailureKind.MOVING, message))
 
 
 def _carry_out(crew: Crew, by: str, batch: Batch, verdict: BatchResult) -> bool:
@@ -165,8 +181,9 @@ class _RedPrefix(Value):
 class _Search:
     """Test prefixes of a batch until it is known what can be published."""
 
-    def __init__(self, crew: Crew, by: str, batch: Batch, *, untested: bool) -> None:
-        self.crew, self.by, self.batch, self.may_be_untested = crew, by, batch, untested
+    def __init__(self, crew: Crew, by: str, batch: Batch, red_branch: MergeFailure | None, *, untested: bool) -> None:
+        self.crew, self.by, self.batch, self.red_branch = crew, by, batch, red_branch
+        self.may_be_untested = untested
         self.config = crew.board.read().config
         self.past_runs = gate_log.read_or_report(crew)
         self.results: list[PrefixResult] = []
@@ -210,7 +227,7 @@ class _Search:
         elif result.failure is not None:
             merge_outcomes.undo_untested_move(self.crew, prefix)
             if not self.red:
-                refuse_red_base(self.crew, prefix)
+                self._refuse_red_branch(result.red_gates)
             self.red[length] = _RedPrefix(result.failure, result.red_gates)
         is_red = result.failure is not None or result.rewound_from is not None
         self.results.append(PrefixResult(length, not is_red, certain=result.rewound_from is not None))
@@ -225,9 +242,27 @@ class _Search:
             self.crew.append_alert_log([f"merged_untested  {line}. Next: liza task show {task.id}"])
             return
         merge_outcomes.undo_untested_move(self.crew, self.batch)
-        raise merge_outcomes.SharedFailure(
-            task.id, MergeFailureKind.UNTESTED, f"untested: {why.text}", why.hint or f"liza merge {task.id} --untested"
-        )
+        first = self.batch.members[0].task.id
+        hint = why.hint or f"liza merge {first} --untested"
+        failure = MergeFailure(MergeFailureKind.UNTESTED, f"untested: {why.text}", hint)
+        raise merge_outcomes.SharedFailure(first, failure)
+
+    def _refuse_red_branch(self, red_gates: tuple[str, ...]) -> None:
+        """Raise SharedFailure if the branch alone is red. It is tested if the cause may be outside of the tasks."""
+        title, size = self.batch.members[0].task.id, len(self.batch.members)
+        failure = self.red_branch
+        if failure is None and _may_be_red_alone(self.crew, self.batch):
+            retries = gates.allowed_retries(self.config, self.past_runs, red_gates)
+            failure = _test_branch(self.crew, self.batch.branch, red_gates, retries)
+        if failure is None:
+            return
+        from liza.rules.merging import blame  # needed only after red tests
+
+        with self.crew.change(merge_outcomes.merge_actor(self.by), HistoryEvent.MERGE_CLEARED) as tx:
+            invocation = Invocation(now=self.crew.clock.now(), by=self.by, detail=failure.message)
+            tx.state = blame.clear_blame(tx.state, self.batch.branch, invocation)
+        kind = MergeFailureKind.BASE_RED if size == 1 else MergeFailureKind.BATCH
+        raise merge_outcomes.SharedFailure(title, replace(failure, kind=kind))
 
     def _conclude(self, step: PublishPrefix) -> BatchResult:
         passed = self.batch.prefix(step.length) if step.length else None
@@ -241,22 +276,64 @@ class _Search:
         return BatchResult(passed, tested, remarks, culprit, self.red[step.culprit + 1].failure)
 
 
-def refuse_red_base(crew: Crew, batch: Batch) -> None:
-    """Test the branch alone if it was moved from outside: if it is red, no task is to blame. Raises SharedFailure."""
-    if target_tips.is_last_tip(crew, batch.branch, batch.expected):
-        return
-    branch, title = batch.branch, batch.members[-1].task.id
-    result = candidate.run_candidate_tests(
-        crew, CandidateRun(f"{branch}-alone", batch.expected, batch.expected, branch, 0)
-    )
-    if result.moved_refs:
-        crew.append_alert_log([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
-    if result.rewound_from is not None:
-        restored = merge_outcomes.restore_branch(crew, branch, result.rewound_from)
-        message = f"{result.told(f'{branch} without {title}')}; {restored}"
-        raise merge_outcomes.SharedFailure(
-            title, MergeFailureKind.BASE_RED, message if result.failure is None else f"{message}\n{result.failure}"
-        )
-    if result.failure is not None:
-        message = f"{branch} is red without {title}: others moved it to {batch.expected[:10]}; {result.failure}"
-        raise merge_outcomes.SharedFailure(title, MergeFailureKind.BASE_RED, message)
+def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:
+    """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, or the merge
+    before was red, too."""
+    from liza.rules.merging import blame  # needed only after red tests
+
+    is_moved = not target_tips.is_last_tip(crew, batch.branch, batch.expected)
+    return is_moved or blame.last_blamed(crew.board.read(), batch.branch) is not None
+
+
+def retest_red_branch(crew: Crew, by: str, branch: str) -> MergeFailure | None:
+    """Test a branch alone if it was red when it was tested last. Return why it still is, None if it is green.
+
+    Raises LizaError, OSError.
+    """
+    red = merge_rules.find_red_branches(crew.board.read()).get(branch)
+    if red is None:
+        return None
+    failure = _test_branch(crew, branch, red.gates, retries=0)
+    if failure is None:
+        clear_red_branch(crew, by, branch)
+    return failure
+
+
+def clear_red_branch(crew: Crew, by: str, branch: str) -> None:
+    """Record that the tests passed on a branch that was red."""
+    with crew.change(merge_outcomes.merge_actor(by), "branch green") as tx:
+        tx.state = merge_rules.clear_red_branch(tx.state, branch)
+
+
+def _choose_task_for_red_branch(by: str, tasks: Sequence[Task], failure: MergeFailure) -> Task:
+    """Return the task to merge alone into a red branch. Each is tried once, since it may make the branch green, and
+    again if a person asks for it. Raises SharedFailure if there is none."""
+    if is_person(by):
+        return tasks[0]
+    untried = next((task for task in tasks if not merge_rules.was_red_alone(task)), None)
+    if untried is None:
+        raise merge_outcomes.SharedFailure(tasks[0].id, failure)
+    return untried
+
+
+def _test_branch(crew: Crew, branch: str, red_gates: tuple[str, ...], retries: int) -> MergeFailure | None:
+    """Test the tip of a branch without any task; return why it is red, None if it is green.
+
+    Only ``red_gates`` run, all if there are none: the set-up failed. Raises LizaError, OSError.
+    """
+    tip = target_tips.require_tip(crew, branch)
+    run = CandidateRun(f"{branch}-alone", tip, tip, branch, 0, red_gates or None)
+    for _ in range(1 + retries):
+        result = candidate.run_candidate_tests(crew, run)
+        if result.moved_refs:
+            crew.append_alert_log([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
+        message = result.failure or ""
+        if result.rewound_from is not None:
+            restored = merge_outcomes.restore_branch(crew, branch, result.rewound_from)
+            message = f"{result.told(f'{branch} alone')}; {restored}" + (f"\n{message}" if message else "")
+        elif result.failure is None:
+            return None
+    moved = "" if target_tips.is_last_tip(crew, branch, tip) else f", and others moved it to {tip[:10]}"
+    names = f" ({', '.join(result.red_gates)})" if result.red_gates else ""
+    text = f"{branch} is red without any task{moved}{names}: {message}"
+    return MergeFailure(MergeFailureKind.BASE_RED, text, branch=branch, gates=result.red_gates)

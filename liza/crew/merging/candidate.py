@@ -100,8 +100,9 @@ def _choose_gates(crew: Crew, run: CandidateRun) -> tuple[Gate, ...]:
     config = crew.board.read().config
     changed = merge_refs.list_changed_paths(crew.git, run.base, run.commit) if gates.have_paths(config) else ()
     if run.base == run.commit:
-        return gates.branch_gates(config, run.branch)  # the branch alone: nothing is changed, and all of it counts
-    chosen = gates.applicable_gates(config, run.branch, changed)
+        chosen = gates.branch_gates(config, run.branch)  # the branch alone: nothing is changed, and all of it counts
+    else:
+        chosen = gates.applicable_gates(config, run.branch, changed)
     return chosen if run.gates is None else tuple(gate for gate in chosen if gate.name in run.gates)
 
 

@@ -22,7 +22,8 @@ from liza.rules.merging import epic_rules, merge_rules, targets
 from liza.rules.merging.epic_rules import EpicJob
 from liza.rules.merging.merge_batches import Batch, Member
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import EpicMerge, EpicStep, MergeInProgress, State, Status, Task
+from liza.rules.model import Epic, EpicMerge, EpicStep, MergeInProgress, State, Status, Task
+from liza.rules.paths import is_person
 from liza.rules.reports.narration import LIZA
 from liza.rules.tasks import backlog
 from liza.rules.tasks.backlog import RequestContext
@@ -45,11 +46,16 @@ def run_job(crew: Crew, by: str, job: EpicJob) -> None:
 
 
 def _merge(crew: Crew, by: str, job: EpicJob) -> None:
-    into, tips = job.into(crew.board.read()), []
+    state = crew.board.read()
+    into, tips = job.into(state), []
+    red_branch = batches.retest_red_branch(crew, by, into)
+    is_tried = merge_rules.was_red_alone(state.epics.get(job.epic, Epic())) and not is_person(by)
+    if red_branch is not None and is_tried:
+        raise merge_outcomes.SharedFailure(job.branch, red_branch)
     for _ in range(merge_rules.MAX_CANDIDATES):
         tips.append(target_tips.require_tip(crew, into))
         batch = _build(crew, by, job, tips[-1])
-        if batch is None or _test_and_publish(crew, by, job, batch):
+        if batch is None or _test_and_publish(crew, by, job, batch, red_branch):
             return
     raise batches.moving_branch_error(job.branch, into, [*tips, target_tips.require_tip(crew, into)])
 
@@ -83,13 +89,13 @@ def _finish_merged(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
     _finish(crew, by, job, batch)
 
 
-def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> bool:
+def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branch: MergeFailure | None) -> bool:
     """Test a candidate and publish it; return False if the branch has moved and a new one is needed."""
     crash_points.point("epic", "candidate")
     with crew.change(merge_outcomes.merge_actor(by), f"{job.step} begun", None) as tx:
         tx.state = epic_rules.begin_merge(tx.state, job, batch.tip, batch.expected)
     crash_points.point("epic", "begun")
-    result = batches.search_batch(crew, by, batch)
+    result = batches.search_batch(crew, by, batch, red_branch)
     if result.culprit is not None:
         _add_mend(crew, by, job, result.failure)
         return True
@@ -108,6 +114,8 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> bool:
         _drop(crew, by, job.epic)
         return False
     _finish(crew, by, job, batch)
+    if red_branch is not None:
+        batches.clear_red_branch(crew, by, batch.branch)
     return True
 
 

@@ -99,11 +99,11 @@ def named(error: LizaError | OSError, hint: str) -> LizaError:
 
 
 class SharedFailure(Refused):
-    """Something outside of the tasks prevents the merge for now; no task is to blame. ``hint`` resolves it."""
+    """A cause outside of all tasks prevents the merge for now; no task is to blame."""
 
-    def __init__(self, task_id: str, kind: MergeFailureKind, message: str, hint: str = "") -> None:
-        super().__init__(message, hint or f"liza merge {task_id}")
-        self.merge_failure = MergeFailure(kind, message, hint)
+    def __init__(self, task_id: str, failure: MergeFailure) -> None:
+        super().__init__(failure.message, failure.hint or f"liza merge {task_id}")
+        self.merge_failure = failure
 
 
 def record_errors(crew: Crew, by: str, tasks: Sequence[Task], error: LizaError | OSError) -> bool:

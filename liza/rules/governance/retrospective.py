@@ -50,7 +50,7 @@ def describe_sprint_end(state: State, end: SprintEnd) -> str:
         f"tasks: {_counts(statuses)}",
         tries,
         f"rejections: {total}" + (f" ({_counts(rejections)})" if total else ""),
-        f"failed merges: {events[E.MERGE_FAILED]}",
+        f"failed merges: {events[E.MERGE_FAILED] - events[E.MERGE_CLEARED]}",
         f"crashed sessions: {events[E.CRASH]}",
         *_report_line(state),
     ]

@@ -11,6 +11,7 @@ import msgspec
 from liza.rules.formatting.times import format_time
 from liza.rules.governance.text_similarity import normalize_text
 from liza.rules.history_events import HistoryEvent
+from liza.rules.merging.merge_failures import find_cleared
 from liza.rules.model import BreakerSettings, State
 from liza.rules.value_classes import Value
 
@@ -55,10 +56,11 @@ def collect_events(state: State, now: datetime) -> tuple[WatchedEvent, ...]:
         if not task.history or task.history[-1].time <= start:
             continue
         spec = task.spec_ref.partition("#")[0]
+        cleared = find_cleared(task)
         events += [
             WatchedEvent(event.time, task.id, event.event, event.detail or "", spec)
             for event in task.history
-            if event.event in WATCHED and start < event.time <= now
+            if event.event in WATCHED and start < event.time <= now and event not in cleared
         ]
     events += _collect_reports(state, start, now)
     return tuple(sorted(events, key=lambda event: (event.time, event.task)))

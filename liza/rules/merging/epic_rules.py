@@ -55,7 +55,8 @@ def due_job(state: State, now: datetime) -> EpicJob | None:
         return None
     entries = {epic: state.epics.get(epic, Epic()) for epic in targets.open_epics(state)}
     jobs = (find_job(state, epic) for epic, entry in entries.items() if not merge_rules.is_paused(entry, now))
-    return next((job for job in jobs if job is not None), None)
+    paused = merge_rules.find_paused_branches(state, now)
+    return next((job for job in jobs if job is not None and job.into(state) not in paused), None)
 
 
 def next_subject(state: State, now: datetime) -> str | None:
@@ -159,7 +160,7 @@ def has_open_tasks(state: State, epic: str) -> bool:
 def schedule_retry(state: State, epic: str, failure: MergeFailure, now: datetime) -> State:
     """Record a failed merge of an epic; the next try is after a growing pause."""
     entry = state.epics.get(epic, Epic())
-    retry = merge_rules.next_retry(entry.set_aside, failure, state.config.restart_after_crash, now)
+    retry = merge_rules.schedule_retry(state, entry, failure, now)
     return targets.with_epic(state, epic, replace(entry, merging=None, set_aside=retry))
 
 

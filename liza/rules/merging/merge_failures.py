@@ -1,17 +1,50 @@
-"""Text of a failed merge: one line with the reason and the log file, then the end of the output. Pure."""
+"""Failed merges of a task: their texts, and which of them its gates caused. Pure.
+
+A text has one line with the reason and the log file, then the end of the output.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from liza.rules.history_events import HistoryEvent
 from liza.rules.lazy_pattern import lazy_pattern
-from liza.rules.model import Task
+from liza.rules.model import Event, Task
 
+_CONFLICT = "conflict with "
 _LOG = lazy_pattern(r" \(log: (\S+)\)")
 
 
 def format_failure(what: str, log: str, end: str) -> str:
     """Return the text for a failed command. ``log``: file with all output; ``end``: end of the output."""
     return f"{what} (log: {log})\n{end}"
+
+
+def describe_conflict(branch: str, files: Sequence[str], hunks: str) -> str:
+    """Return the text for a conflict with a branch."""
+    return f"{_CONFLICT}{branch} in {', '.join(files)}" + (f"\n{hunks}" if hunks else "")
+
+
+def find_cleared(task: Task) -> tuple[Event, ...]:
+    """Return the failed merges of a task that had another cause than the task."""
+    cleared = []
+    for event, next_event in pairwise(task.history):
+        if event.event == HistoryEvent.MERGE_FAILED and next_event.event == HistoryEvent.MERGE_CLEARED:
+            cleared.append(event)
+    return tuple(cleared)
+
+
+def find_blames(task: Task) -> tuple[Event, ...]:
+    """Return the failed merges for which the task was blamed, but for conflicts."""
+    cleared = find_cleared(task)
+    return tuple(
+        event
+        for event in task.history
+        if event.event == HistoryEvent.MERGE_FAILED
+        and event not in cleared
+        and not (event.detail or "").startswith(_CONFLICT)
+    )
 
 
 def last_failure(task: Task) -> str:

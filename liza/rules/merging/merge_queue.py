@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from liza.rules.errors import Refused, UsageError
-from liza.rules.merging import merge_rules
+from liza.rules.merging import merge_rules, targets
 from liza.rules.merging.merge_rules import MergeFailureKind
 from liza.rules.model import State, Status, Task
 from liza.rules.project import test_proof
@@ -30,7 +30,9 @@ class QueueEntry(Value):
 def ordered_queue(state: State, now: datetime) -> tuple[QueueEntry, ...]:
     """Return all approved tasks in the order in which they are merged, each with its obstacle."""
     tasks = sorted((task for task in tasks_with(state, Status.APPROVED) if task.history), key=merge_rules.queue_key)
-    return tuple(QueueEntry(task, _find_obstacle(state, task, now)) for task in tasks)
+    red = merge_rules.find_red_branches(state)
+    paused = {branch: red[branch].reason for branch in merge_rules.find_paused_branches(state, now)}
+    return tuple(QueueEntry(task, _find_obstacle(state, task, now, paused)) for task in tasks)
 
 
 def choose_batch(state: State, head: Task, now: datetime) -> tuple[Task, ...]:
@@ -66,15 +68,19 @@ def plan_batches(tasks: Sequence[Task], size: int) -> tuple[tuple[Task, ...], ..
 
 
 def is_alone(task: Task) -> bool:
-    """Return whether the task must not share a batch."""
-    return task.set_aside is not None and task.set_aside.kind in _ALONE
+    """Return whether the task must not share a batch. A red branch is no fault of the task that records it."""
+    return task.set_aside is not None and task.set_aside.kind in _ALONE and not task.set_aside.branch
 
 
-def _find_obstacle(state: State, task: Task, now: datetime) -> tuple[str, str] | None:
+def _find_obstacle(state: State, task: Task, now: datetime, paused: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return why a task is not merged now, and the command for that. ``paused``: red branches, each with the reason."""
     if task.merge_hold is not None:
         return f"held: {task.merge_hold}", f"liza queue release {task.id}"
     if task.merging is not None and task.merging.waiting:
         return f"waits for files in your checkout: {', '.join(task.merging.waiting)}", "git status"
+    red = paused.get(targets.target_branch(state, task))
+    if red is not None:
+        return f"set aside: {' '.join(red.split())}", f"liza merge {task.id}"
     if merge_rules.is_paused(task, now):
         assert task.set_aside is not None
         return f"set aside: {' '.join(task.set_aside.reason.split())}", f"liza queue retry {task.id}"
@@ -116,6 +122,9 @@ def retry(state: State, task_id: str) -> State:
     """End the pause after a failed merge: the next merger tries it. Raises Refused."""
     task = merge_rules.get_approved_task(state, task_id)
     refuse_held(task)
+    branch = targets.target_branch(state, task)
+    if branch in merge_rules.find_red_branches(state):
+        return merge_rules.retry_red_branch(state, branch)
     if task.set_aside is None:
         return state
     return state.with_task(replace(task, set_aside=replace(task.set_aside, until=None)))

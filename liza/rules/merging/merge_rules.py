@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from liza.rules import invariants
 from liza.rules.errors import Refused
 from liza.rules.history_events import HistoryEvent
+from liza.rules.merging import targets
 from liza.rules.model import Epic, MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
 from liza.rules.tasks.claims import get_task
@@ -40,11 +41,16 @@ class MergeFailureKind(StrEnum):
 
 
 class MergeFailure(Value):
-    """A failed merge: its kind, the message of git or of the system, and the command that removes the cause, if any."""
+    """A failed merge: its kind, the message of git or of the system, and the command that removes the cause, if any.
+
+    ``branch``: the target branch that is red without any task, with the red ``gates``.
+    """
 
     kind: MergeFailureKind
     message: str
     hint: str = ""
+    branch: str = ""
+    gates: tuple[str, ...] = ()
 
 
 def classify_failure(*, commit_exists: bool, related: bool) -> MergeFailureKind:
@@ -72,8 +78,8 @@ def retry_delay(kind: MergeFailureKind, tries: int, first: float) -> float:
 def next_to_merge(state: State, now: datetime) -> Task | None:
     """Return the APPROVED task to merge next, the head of the queue; None if no task may be merged.
 
-    It is not held, its dependencies are met, it waits for no files of a person, and its retry is due. None also while
-    the tests are known to test another checkout: the candidate would not be tested.
+    It is not held, its dependencies are met, it waits for no files of a person, and the retries of it and its branch
+    are due. None also while the tests are known to test another checkout: the candidate would not be tested.
     """
     if test_proof.tested_instead(state.config) is not None:
         return None
@@ -86,7 +92,10 @@ def next_to_merge(state: State, now: datetime) -> Task | None:
         and not is_paused(task, now)
     ]
     # Hundreds of approved tasks may wait: most are looked at only if those before them cannot be merged.
-    in_order = sorted(waiting, key=queue_key)
+    paused = find_paused_branches(state, now)
+    if paused:
+        waiting = [task for task in waiting if targets.target_branch(state, task) not in paused]
+    in_order = sorted(waiting, key=lambda task: (was_red_alone(task), queue_key(task)))
     return next(
         (task for task in in_order if not unmet_dependencies(state, task) and merge_obstacle(state, task) is None), None
     )
@@ -106,6 +115,57 @@ def seconds_to_next_try(state: State, now: datetime) -> float | None:
     """Return the seconds until the first retry of a failed merge is due; None without one."""
     ends = [task.set_aside.until for task in tasks_with(state, S.APPROVED) if task.set_aside and is_paused(task, now)]
     return min(((end - now).total_seconds() for end in ends if end is not None), default=None)
+
+
+def find_red_branches(state: State) -> dict[str, MergeRetry]:
+    """Return the target branches that were red without any task when they were last tested.
+
+    That is recorded on a task or epic whose merge showed it. Of several records the newest counts.
+    """
+    red: dict[str, MergeRetry] = {}
+    retries = [task.set_aside for task in tasks_with(state, S.APPROVED)]
+    retries += [epic.set_aside for epic in state.epics.values()]
+    for retry in retries:
+        if retry is not None and retry.branch and _is_newer(retry, red.get(retry.branch)):
+            red[retry.branch] = retry
+    return red
+
+
+def _is_newer(retry: MergeRetry, other: MergeRetry | None) -> bool:
+    if other is None or other.until is None:
+        return True
+    return retry.until is not None and retry.until > other.until
+
+
+def find_paused_branches(state: State, now: datetime) -> frozenset[str]:
+    """Return the red branches into which nothing is merged yet: their next test is not due."""
+    red = find_red_branches(state).items()
+    return frozenset(branch for branch, retry in red if retry.until is not None and retry.until > now)
+
+
+def was_red_alone(merged: Task | Epic) -> bool:
+    """Return whether the candidate of the task or epic alone was red on a branch that is red without it."""
+    return merged.set_aside is not None and merged.set_aside.kind == MergeFailureKind.BASE_RED
+
+
+def clear_red_branch(state: State, branch: str) -> State:
+    """Return the board after the tests passed on a branch that was red."""
+    return _change_records(state, branch, lambda retry: None)
+
+
+def retry_red_branch(state: State, branch: str) -> State:
+    """Return the board after a person asked for another test of a red branch at once."""
+    return _change_records(state, branch, lambda retry: replace(retry, until=None))
+
+
+def _change_records(state: State, branch: str, change: Callable[[MergeRetry], MergeRetry | None]) -> State:
+    for task in tasks_with(state, S.APPROVED):
+        if task.set_aside is not None and task.set_aside.branch == branch:
+            state = state.with_task(replace(task, set_aside=change(task.set_aside)))
+    for name, epic in state.epics.items():
+        if epic.set_aside is not None and epic.set_aside.branch == branch:
+            state = targets.with_epic(state, name, replace(epic, set_aside=change(epic.set_aside)))
+    return state
 
 
 def merge_obstacle(state: State, task: Task) -> str | None:
@@ -198,12 +258,24 @@ def retry_or_fail(state: State, task_id: str, failure: MergeFailure, invocation:
     A candidate that passed its tests is kept for the next try. Raises Refused.
     """
     task = get_approved_task(state, task_id)
-    retry = next_retry(task.set_aside, failure, state.config.restart_after_crash, invocation.now)
+    retry = schedule_retry(state, task, failure, invocation.now)
     if is_for_coder(failure.kind, retry.deaths):
         return fail_merge(state, task_id, with_detail(invocation, failure.message))
     is_tested = task.merging is not None and task.merging.tested is not None
     is_tested = is_tested and failure.kind is not MergeFailureKind.BATCH  # it is tested again, alone
     return state.with_task(replace(task, merging=task.merging if is_tested else None, set_aside=retry))
+
+
+def schedule_retry(state: State, merged: Task | Epic, failure: MergeFailure, now: datetime) -> MergeRetry:
+    """Return when the merge of a task or epic that failed is tried again.
+
+    The pause of a red branch grows with its own failures. A try before its end, by a person, does not prolong it.
+    """
+    previous = find_red_branches(state).get(failure.branch) if failure.branch else merged.set_aside
+    retry = next_retry(previous, failure, state.config.restart_after_crash, now)
+    if failure.branch and previous is not None and previous.until is not None and previous.until > now:
+        return replace(retry, tries=previous.tries, until=previous.until)
+    return retry
 
 
 def next_retry(previous: MergeRetry | None, failure: MergeFailure, first: float, now: datetime) -> MergeRetry:
@@ -212,7 +284,7 @@ def next_retry(previous: MergeRetry | None, failure: MergeFailure, first: float,
     ``previous``: the retry after the failure before. ``first``: the first pause, in seconds.
     """
     tries = previous.tries + 1 if previous is not None else 1
-    seconds = retry_delay(failure.kind, tries, first)
+    seconds = retry_delay(MergeFailureKind.BASE_RED if failure.branch else failure.kind, tries, first)
     return MergeRetry(
         kind=failure.kind,
         reason=failure.message,
@@ -220,6 +292,8 @@ def next_retry(previous: MergeRetry | None, failure: MergeFailure, first: float,
         tries=tries,
         deaths=_deaths(previous) + 1 if failure.kind is MergeFailureKind.DIED else 0,
         until=now + timedelta(seconds=seconds) if seconds else None,
+        branch=failure.branch,
+        gates=failure.gates,
     )
 
 

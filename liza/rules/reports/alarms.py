@@ -116,7 +116,8 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
             alarms.append(
                 Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, waits_for_coder_text(task), another_coder_command(state))
             )
-    alarms += [*merge_alarms.epic_alarms(state.epics, now), *sprint_alarms.sprint_alarms(state, now, seen.cost)]
+    alarms += [*merge_alarms.epic_alarms(state.epics, now), *merge_alarms.red_branch_alarms(state, now)]
+    alarms += [*sprint_alarms.sprint_alarms(state, now, seen.cost)]
     alarms += review_alarms.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
     return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
 

@@ -78,7 +78,7 @@ def task_record(task: Task, agent: str, entries: Iterable[LedgerEntry]) -> TaskR
         tries=counts[E.CLAIM] + counts[E.RESUME],
         reviews=counts[E.APPROVE] + counts[E.REJECT] + counts[E.DEADLOCK],
         rejections=counts[E.REJECT] + counts[E.DEADLOCK],
-        failed_merges=counts[E.MERGE_FAILED],
+        failed_merges=counts[E.MERGE_FAILED] - counts[E.MERGE_CLEARED],
         seconds=int((approvals[-1] - own[0].time).total_seconds()) if approvals else None,
         cost=round(sum(costs), 4) if costs else None,
         tokens=sum(entry.used.tokens for entry in used if entry.used is not None),
@@ -118,6 +118,8 @@ def review_record(tasks: Iterable[Task], agent: str) -> ReviewRecord:
                 counts[E.APPROVE if approver else E.REJECT] += event.agent == agent
             elif event.event == E.MERGE_FAILED:
                 counts[E.MERGE_FAILED] += approver == agent
+            elif event.event == E.MERGE_CLEARED:
+                counts[E.MERGE_FAILED] -= approver == agent
     return ReviewRecord(approved=counts[E.APPROVE], rejected=counts[E.REJECT], failed_merges=counts[E.MERGE_FAILED])
 
 

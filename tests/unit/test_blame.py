@@ -1,0 +1,145 @@
+"""Red gates: which task is blamed for them, and what happens when the branch is red without any task."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules.governance.watched_events import collect_events
+from liza.rules.history_events import HistoryEvent
+from liza.rules.merging import blame, epic_rules, merge_alarms, merge_failures, merge_queue, merge_rules
+from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
+from liza.rules.model import EpicStep, State, Status, Task
+from liza.rules.transitions import Invocation, find_unexplained_step
+from tests.unit.boards import NOW, board, claimed, later, task
+from tests.unit.test_merging import BY, approved
+from tests.unit.test_merging import board as merge_board
+
+RED = "pytest: exit 1 on the merge with integration (log: .liza/logs/merge-a.log)\nno service"
+E = HistoryEvent
+
+
+def two_approved() -> State:
+    return merge_board(approved("a"), approved("b"))
+
+
+def blamed(state: State, task_id: str = "a", detail: str = RED, seconds: float = 10) -> State:
+    return merge_rules.fail_merge(state, task_id, Invocation(now=later(seconds), by="coder-1", detail=detail))
+
+
+def red_branch(seconds: float = 0, branch: str = "integration", kind: str = "BASE_RED") -> MergeFailure:
+    return MergeFailure(MergeFailureKind[kind], f"{branch} is red ({seconds})", branch=branch, gates=("tests",))
+
+
+def fail(state: State, task_id: str, failure: MergeFailure, seconds: float) -> State:
+    return merge_rules.retry_or_fail(state, task_id, failure, Invocation(now=later(seconds), by="coder-1"))
+
+
+def test_a_second_red_merge_in_a_row_is_suspicious() -> None:
+    state = two_approved()
+    assert blame.last_blamed(state, "integration") is None
+    once = blamed(state)
+    assert blame.last_blamed(once, "integration") == once.tasks[0]
+    assert blame.last_blamed(once, "release") is None
+    merged = Invocation(now=later(20), by="coder-1", commit="f" * 40)
+    after = merge_rules.record_merge(once, "b", merged, tested=True)
+    assert blame.last_blamed(after, "integration") is None
+    epic = replace(once, tasks=(once.tasks[0], replace(after.tasks[1], epic="shop")))
+    assert blame.last_blamed(epic, "integration") == epic.tasks[0], "b is not on integration yet"
+    landed = epic_rules.finish_landing(epic, "shop", "e" * 40, ["b"], Invocation(now=later(30), by="coder-1"))
+    assert blame.last_blamed(landed, "integration") is None
+    conflict = merge_failures.describe_conflict("integration", ["a.txt"], "<<<")
+    assert blame.last_blamed(blamed(state, detail=conflict), "integration") is None
+
+
+def test_a_task_is_approved_again_when_its_branch_is_red_without_it() -> None:
+    state = blame.clear_blame(blamed(two_approved()), "integration", Invocation(now=later(30), by="coder-1"))
+    cleared = state.tasks[0]
+    assert (cleared.status, cleared.history[-1].event) == (Status.APPROVED, E.MERGE_CLEARED)
+    assert merge_rules.merge_obstacle(state, cleared) is None
+    assert find_unexplained_step(cleared) is None
+    assert blame.last_blamed(state, "integration") is None
+    counted = [event.event for event in collect_events(state, later(60))]
+    assert E.MERGE_FAILED not in counted
+    assert E.MERGE_FAILED in [event.event for event in collect_events(blamed(two_approved()), later(60))]
+
+
+def test_a_task_whose_coder_fixes_it_already_stays_with_the_coder() -> None:
+    working, _ = claimed(blamed(two_approved()), "a", "coder-1", later(20))
+    assert blame.clear_blame(working, "integration", Invocation(now=later(30), by="coder-1")) is working
+
+
+def test_nothing_is_merged_into_a_red_branch_until_its_next_test_is_due() -> None:
+    other = replace(approved("other"), target="release")
+    state = fail(merge_board(approved("a"), approved("b"), other), "a", red_branch(), 0)
+    retry = state.tasks[0].set_aside
+    assert retry is not None
+    assert retry.until is not None
+    assert merge_rules.find_paused_branches(state, NOW) == {"integration"}
+    assert getattr(merge_rules.next_to_merge(state, NOW), "id", None) == "other"
+    pause = (retry.until - NOW).total_seconds()
+    assert epic_rules.seconds_to_next_try(state, NOW) == pause
+    due = getattr(merge_rules.next_to_merge(state, later(pause)), "id", None)
+    assert due == "b", "a task that was red alone comes last"
+    obstacles = {entry.task.id: entry.obstacle for entry in merge_queue.ordered_queue(state, NOW)}
+    assert obstacles["b"] == ("set aside: integration is red (0)", "liza merge b")
+    assert obstacles["other"] is None
+
+
+def test_the_pause_of_a_red_branch_grows_with_its_own_failures_only() -> None:
+    state = fail(two_approved(), "a", red_branch(), 0)
+    first = merge_rules.find_red_branches(state)["integration"]
+    asked = fail(state, "b", red_branch(1), 1)
+    assert asked.tasks[1].set_aside is not None
+    assert asked.tasks[1].set_aside.until == first.until, "a person's try does not prolong it"
+    assert first.until is not None
+    passed = (first.until - NOW).total_seconds() + 1
+    again = merge_rules.find_red_branches(fail(state, "b", red_branch(2), passed))["integration"]
+    assert again.tries == 2
+    assert again.until == first.until + timedelta(seconds=1) + 2 * (first.until - NOW)
+    batch = fail(two_approved(), "a", red_branch(kind="BATCH"), 0).tasks[0]
+    assert batch.set_aside is not None
+    assert batch.set_aside.until == first.until
+    assert not merge_rules.was_red_alone(batch)
+
+
+def test_a_red_branch_has_one_alarm_with_one_command() -> None:
+    state = fail(fail(two_approved(), "a", red_branch(), 0), "b", red_branch(1), 1)
+    alarms = [
+        *merge_alarms.retry_alarms(state.tasks[0], NOW),
+        *merge_alarms.retry_alarms(state.tasks[1], NOW),
+        *merge_alarms.red_branch_alarms(state, NOW),
+    ]
+    assert [alarm.next for alarm in alarms] == ["liza merge a"]
+    assert "nothing is merged into integration until it is green" in alarms[0].message
+
+
+def test_a_person_ends_the_pause_of_a_red_branch_and_its_first_test_is_kept() -> None:
+    state = fail(fail(two_approved(), "a", red_branch(), 0), "b", red_branch(1), 1)
+    state = merge_queue.retry(state, "b")
+    assert merge_rules.find_paused_branches(state, NOW) == frozenset()
+    assert merge_rules.find_red_branches(state)["integration"].gates == ("tests",)
+    green = merge_rules.clear_red_branch(state, "integration")
+    assert [entry.set_aside for entry in green.tasks] == [None, None]
+
+
+def test_an_epic_does_not_land_on_a_red_branch() -> None:
+    merged = replace(approved("a"), status=Status.MERGED, epic="shop")
+    state = fail(merge_board(merged, approved("b")), "b", red_branch(), 0)
+    assert epic_rules.due_job(state, NOW) is None
+    green = merge_rules.clear_red_branch(state, "integration")
+    job = epic_rules.due_job(green, NOW)
+    assert job is not None
+    assert job.step is EpicStep.LAND
+    held = epic_rules.schedule_retry(green, "shop", red_branch(), NOW)
+    assert merge_rules.find_paused_branches(held, NOW) == {"integration"}
+    assert [alarm.next for alarm in merge_alarms.red_branch_alarms(held, NOW)] == ["liza merge epic/shop"]
+    assert list(merge_alarms.epic_alarms(held.epics, NOW)) == []
+
+
+@pytest.mark.parametrize("entry", [task("a"), approved("a")])
+def test_a_task_without_a_failed_merge_is_not_cleared(entry: Task) -> None:
+    state = board(entry)
+    assert blame.clear_blame(state, "integration", Invocation(now=NOW, by=BY.by)) is state
