@@ -108,6 +108,8 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             ) from None
         try:
             tested, remarks = _test_candidate(crew, request, candidate_commit, expected, by)
+            # Before the branch moves, also for an untested merge: who looks at the branch knows it as one of Liza.
+            merge_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, candidate_commit)
             advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
             if advance.outcome is MoveOutcome.MOVED:
                 drift.record_last_tip(crew, candidate_commit)
@@ -189,5 +191,4 @@ def _test_candidate(
         merges.move_branch_back(crew.git, into, candidate_commit, expected)
         hint = result.untested.hint or f"{request.command} --untested"
         raise Refused(f"the merge with {into} is untested: {result.untested.text}", hint)
-    merge_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, candidate_commit)
     return result.tested and not result.remarks, result.remarks

@@ -1264,6 +1264,11 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.merging.merge_rules:is_branch_rewound": gives(False)},
         (f"{FAILURES}test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged",),
     ),
+    "own moves": Defence(
+        "a move of integration that Liza records during a look for drift is no drift",
+        {"liza.crew.drift.drift:is_last_tip": gives(True)},
+        ("tests/edges/test_integration.py::test_no_sync_looks_like_a_move_from_outside[git.for-each-ref#3]",),
+    ),
     "no link for a slot": Defence(
         "what tests put in the place of the merger's slot is removed, and never followed",
         {"liza.repo.slots.stuck_slots:clear_slot_path": gives(False)},

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from contextlib import chdir
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,8 @@ from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
-from tests.conftest import git
+from tests.campaign import forks
+from tests.conftest import git, variant
 from tests.edges.merge_crew import prepared
 
 
@@ -36,12 +41,17 @@ def claimed(crew: Crew, task: str = "c") -> Path:
     return there
 
 
-def work(crew: Crew, task: str) -> None:
-    """A task from words to merge, by hand."""
+def approved(crew: Crew, task: str) -> None:
+    """A task from words to its approval, by hand."""
     there = claimed(crew, task)
     with chdir(there):
         submit(find_crew(crew.paths.root))
     verdict(crew, "approve", "seen", task_id=task)
+
+
+def work(crew: Crew, task: str) -> None:
+    """A task from words to merge, by hand."""
+    approved(crew, task)
     merge(crew, task)
 
 
@@ -226,6 +236,70 @@ def test_a_look_costs_no_git_while_nothing_has_changed_and_none_is_kept_on_a_dis
         assert drift.current_drift(find_crew(crew.paths.root), crew.board.read()) == first
     git(crew.paths.root, "branch", "-f", "integration", commit)
     assert looked(crew) == RepositoryDrift()
+
+
+def stopped(work: Callable[[], object], point: str) -> int:
+    """A process of its own that does ``work`` and has stopped at this point; its pid."""
+    pid = forks.fork(work, fault=f"{point}:stop")
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1]), f"{point} was not passed"
+    return pid
+
+
+@contextmanager
+def standing(work: Callable[[], object], point: str) -> Iterator[Callable[[], None]]:
+    """A process of its own that does ``work`` and stands at this point until the call that is given, or the end."""
+    pids = [stopped(work, point)]
+
+    def resume() -> None:
+        os.kill(pids[0], signal.SIGCONT)
+        assert forks.ended(pids.pop()) == 0
+
+    try:
+        yield resume
+    finally:
+        for pid in pids:
+            forks.kill(pid)
+
+
+def seen_beside(crew: Crew, merging: Callable[[], object], moved: str, point: str, notes: Path) -> str:
+    """What a look for drift finds that began when a merge had moved integration, and was at ``point`` when it ended."""
+    found = notes / "found"
+    look = partial(_write_drift, crew, found)
+    with standing(merging, moved) as resume_merge, standing(look, point) as resume_look:
+        resume_merge()
+        resume_look()
+    return found.read_text()
+
+
+def _write_drift(crew: Crew, to: Path) -> None:
+    to.write_text(repr(drift.find_integration_drift(crew)))
+
+
+def points_of_a_look(crew: Crew, notes: Path) -> list[str]:
+    """The points that a look for drift passes beside a merge that has moved integration."""
+    approved(crew, "first")
+    with standing(partial(merge, crew, "first"), "merge.advanced") as resume:
+        forks.run(lambda: drift.find_integration_drift(crew), trace=notes / "trace")
+        resume()
+    return forks.passed(notes / "trace")
+
+
+@pytest.mark.parametrize("points", [["git.log#1"], variant([], name="every point")])
+def test_no_merge_of_liza_looks_like_a_move_from_outside(crew: Crew, tmp_path: Path, points: list[str]) -> None:
+    (tmp_path / "notes").mkdir()
+    for number, point in enumerate(points or points_of_a_look(crew, tmp_path / "notes")):
+        task = f"c{number}"
+        approved(crew, task)
+        found = seen_beside(crew, partial(merge, crew, task), "merge.advanced", point, tmp_path / "notes")
+        assert (point, found) == (point, "None")
+
+
+@pytest.mark.parametrize("point", ["git.for-each-ref#3", *map(variant, ("git.log#1", "git.log#2"))])
+def test_no_sync_looks_like_a_move_from_outside(crew: Crew, tmp_path: Path, point: str) -> None:
+    (tmp_path / "notes").mkdir()
+    git(crew.paths.root, "commit", "-q", "--allow-empty", "-m", "by the person")
+    # The first one protects the candidate, the second one says that it may be published.
+    assert seen_beside(crew, lambda: sync(crew, "main"), "git.update-ref#3", point, tmp_path / "notes") == "None"
 
 
 def _full(*_: object) -> None:

@@ -145,14 +145,27 @@ def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
     integration, last = symbolic_refs.read_refs(crew.git, ref, LAST_INTEGRATION_REF)
     if _require_plain(crew, state, ref, integration) == last.commit and last.target is None:
         return None
-    # Read in this order: a merger records the candidate on the board, moves the branch, then records the tip.
-    last_tip = _read_last_tip(crew)
+    while True:
+        last_tip = _read_last_tip(crew)
+        drift = _find_drift_from(crew, last_tip)
+        # A merger that moved the branch before it was read, and has recorded the new tip since, moved it for Liza.
+        if drift is None or is_last_tip(crew, last_tip):
+            return drift
+
+
+def _find_drift_from(crew: Crew, last_tip: str | None) -> IntegrationDrift | None:
+    """Return how integration differs from ``last_tip``, which was read before. Raises Missing if it is gone.
+
+    A merger writes the tested refs, moves the branch, writes the board, and deletes the refs. They are read in that
+    order: the candidate is in the refs, or on the board that is read after them.
+    """
     tip = require_integration(crew, crew.board.read())
+    tested = frozenset(merge_refs.list_tested(crew.git).values())
     state = crew.board.read()
     expected_tip = last_tip or _newest_merge(crew, state)
     if expected_tip is None or tip == expected_tip:
         return None
-    drift = _compare_tips(crew, state, expected_tip, tip)
+    drift = _compare_tips(crew, state, expected_tip, tip, tested)
     # Without the ref it is unknown who added the commits since the newest merge.
     return drift if drift.removed or (drift.added and last_tip is not None) else None
 
@@ -174,7 +187,7 @@ def recovery_commands(crew: Crew, drift: IntegrationDrift, accept: str = "liza s
     return f"{accept}, or to go back: {rewind}"
 
 
-def is_last_tip(crew: Crew, commit: str) -> bool:
+def is_last_tip(crew: Crew, commit: str | None) -> bool:
     """Return whether Liza left integration at ``commit``; True if that is unknown. Raises GitFailed."""
     return _read_last_tip(crew) in (None, commit)
 
@@ -194,7 +207,8 @@ def record_merged_tip(crew: Crew, task: Task, expected: str, candidate: str) -> 
     if last_tip is None or last_tip in (expected, candidate):
         record_last_tip(crew, candidate)
         return None
-    drift = _compare_tips(crew, crew.board.read(), last_tip, expected)
+    tested = frozenset(merge_refs.list_tested(crew.git).values())
+    drift = _compare_tips(crew, crew.board.read(), last_tip, expected, tested)
     if not drift.lost_tasks:
         record_last_tip(crew, candidate)
     if (drift.lost_tasks and drift.has_merged_since) or not (drift.removed or drift.added):
@@ -247,10 +261,10 @@ def _integration_gone_error(crew: Crew, state: State) -> Missing:
     return Missing(f"the branch {branch} is gone", f"git branch {shlex.quote(branch)} {start[:12]}")
 
 
-def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str) -> IntegrationDrift:
-    """Return the drift between two tips of integration."""
+def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str, tested: frozenset[str]) -> IntegrationDrift:
+    """Return the drift between two tips of integration. ``tested`` are candidates that may be published."""
     removed, added = _commits_between(crew, last_tip, tip), _commits_between(crew, tip, last_tip)
-    liza_commits = _liza_commits(crew, state, added) if added else set()
+    liza_commits = _liza_commits(crew, state, added, tested) if added else set()
     if liza_commits:
         added = _commits_between(crew, tip, last_tip, *liza_commits)
     return IntegrationDrift(
@@ -279,14 +293,13 @@ def _lost_tasks(crew: Crew, state: State, removed: Iterable[str]) -> tuple[str, 
     return tuple(task.id for task in merged if {task.merge_commit, task.review_commit} <= commits)
 
 
-def _liza_commits(crew: Crew, state: State, added: Iterable[str]) -> set[str]:
-    """Return those of the commits that merges of Liza have put on integration, or will: only tested ones."""
+def _liza_commits(crew: Crew, state: State, added: Iterable[str], tested: Iterable[str]) -> set[str]:
+    """Return those of the commits that merges of Liza have put on integration, or will: ``tested`` ones."""
     commits = set(added)
     on_board = [task.merge_commit for task in state.tasks if targets.is_on_integration(task)]
     landed = [commit for epic in state.epics.values() for commit in epic.landed]
     archived = [task.merge_commit for task in archived_tasks.find_merged(crew, state, commits)]
-    merged = {*on_board, *landed, *archived}
-    return commits & (merged | set(merge_refs.list_tested(crew.git).values()))
+    return commits & {*on_board, *landed, *archived, *tested}
 
 
 def _rewind_command(crew: Crew, drift: IntegrationDrift) -> str:
