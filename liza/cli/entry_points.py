@@ -157,8 +157,10 @@ def print_error(name: str, error: LizaError, as_json: bool) -> int:
     if as_json:
         import json
 
-        data = {"error": {"code": error.code, "message": error.message, "hint": hint or error.hint}}
-        text = json.dumps(data)
+        from liza.rules.formatting.undecoded import escape_undecoded
+
+        data = {"code": error.code, "message": error.message, "hint": hint or error.hint}
+        text = json.dumps({"error": {key: escape_undecoded(value) for key, value in data.items()}})
     else:
         from liza.cli.render.columns import strip_controls
 

@@ -24,6 +24,7 @@ from liza.rules.derived import restart_planning_rounds, update_derived_fields
 from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
 from liza.rules.formatting.redaction import redact, redact_changes
 from liza.rules.formatting.times import format_time
+from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of, is_person
 from liza.rules.project import slots_location
@@ -177,7 +178,7 @@ class Crew(Value, dict=True):
         """Append lines to `.liza/alerts.log`, each with the current time. Secrets are redacted."""
         stamp = format_time(self.clock.now())
         with log_file.open_for_append(self.paths.alerts) as log:
-            log.writelines(f"{stamp}  {redact(line)}\n" for line in lines)
+            log.writelines(f"{stamp}  {escape_undecoded(redact(line))}\n" for line in lines)
 
     def run_dir(self, run: str) -> RunDir:
         return RunDir(self.paths, run)

@@ -16,6 +16,7 @@ from liza.programs.session import run_directory
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.formatting.redaction import redact
+from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.governance.sprint_alarms import is_checkpoint_due
 from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_TOML
 from liza.rules.lazy_pattern import lazy_pattern
@@ -72,7 +73,14 @@ def find_alarms(
     )
     present = alarms.evaluate_alarms(state, now, facts)
     remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state), *_notice_alarms(crew))
-    return (*blocking, *present, *remote, *_outside_edit_alarms(crew, state))
+    every = (*blocking, *present, *remote, *_outside_edit_alarms(crew, state))
+    return tuple(map(_without_undecoded, every))
+
+
+def _without_undecoded(alarm: Alarm) -> Alarm:
+    """Return an alarm as it is shown, logged and compared: names in it may have bytes that are not UTF-8."""
+    about, message, step = map(escape_undecoded, (alarm.about, alarm.message, alarm.next))
+    return Alarm(alarm.kind, about, message, step, alarm.waiting_since)
 
 
 def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:

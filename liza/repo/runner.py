@@ -283,7 +283,7 @@ class Git(Value):
         except BaseException:
             _kill_group(process)
             raise
-        return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
+        return GitResult(process.returncode, out, err.decode("utf-8", "backslashreplace").strip())
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

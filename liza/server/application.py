@@ -24,6 +24,7 @@ from starlette.routing import Route
 from liza.crew.crew import Crew
 from liza.programs.accounts.run_account import has_run_account
 from liza.rules.errors import LizaError, LockTimeout
+from liza.rules.formatting.undecoded import encode_json
 from liza.rules.value_classes import decodable
 from liza.server.callers import (
     CHALLENGE,
@@ -128,7 +129,7 @@ class ApiServer:
         answer = operation.function(call)
         if operation.is_slow:
             self._after_change()
-        encoded = answer if isinstance(answer, bytes) else msgspec.json.encode(answer, enc_hook=str)
+        encoded = answer if isinstance(answer, bytes) else encode_json(answer)
         wakes = call.run_dir.agent if operation.wakes_stream else None
         return _Encoded(encoded, wakes)
 
@@ -215,7 +216,7 @@ def _problem_response(problem: Problem, headers: Mapping[str, str] | None = None
     more = {"connection": "close"} if problem.status in (408, 413) else {}
     if problem.status == 401:
         more["www-authenticate"] = CHALLENGE
-    body = msgspec.json.encode(problem)
+    body = encode_json(problem)
     return Response(body, problem.status, {**more, **(headers or {})}, PROBLEM_TYPE)
 
 

@@ -17,6 +17,7 @@ from liza.crew.result import Result
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import MergeConflict, Refused, UnknownId
+from liza.rules.formatting.undecoded import list_names
 from liza.rules.merging import merge_rules, targets, tested_words
 from liza.rules.paths import branch_of
 from liza.rules.value_classes import Value, replace
@@ -102,7 +103,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
                 crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE_NAME
             )
         except MergeConflict as conflict:
-            message = f"{source} conflicts with {into} in {', '.join(conflict.files)}"
+            message = f"{source} conflicts with {into} in {list_names(conflict.files)}"
             raise MergeConflict(
                 message, conflict.files, f"git merge {into}, resolve it there, then: liza sync"
             ) from None
@@ -116,7 +117,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
         finally:
             merges.delete_candidate(crew.git, _CANDIDATE_NAME)
         if advance.outcome is MoveOutcome.WAITING:
-            names = ", ".join(advance.files) or "files"
+            names = list_names(advance.files) or "files"
             step = merges.status_command(crew.git, advance.checkout)
             raise Refused(f"{into} is checked out, and the merge would overwrite {names}", step)
         if advance.outcome is MoveOutcome.MOVED:

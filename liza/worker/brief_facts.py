@@ -12,6 +12,7 @@ from liza.programs.messages import inbox
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.repo import sparse_checkout
 from liza.rules.errors import LizaError
+from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
@@ -127,4 +128,5 @@ def _earlier_commits(crew: Crew, state: State, work: CurrentWork, worktree: Path
         return ()
     git = crew.worktrees.slot_git(worktree.name)
     commits = f"{task.base_commit}..HEAD"
-    return git.lines("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", commits)
+    subjects = git.lines("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", commits)
+    return tuple(map(escape_undecoded, subjects))

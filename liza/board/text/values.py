@@ -13,6 +13,7 @@ import msgspec
 from liza.rules import model
 from liza.rules.errors import BoardUnreadable
 from liza.rules.formatting.times import format_time
+from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import decodable
 
@@ -126,7 +127,12 @@ def _field_layout(kind: Any) -> tuple[tuple[str, str, Any], ...]:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a model value as dicts, lists and scalars; fields with their default value are left out."""
+    """Return a model value as dicts, lists and scalars; fields with their default value are left out.
+
+    Bytes in a text that are not UTF-8 are escaped: the file could not have them.
+    """
+    if type(value) is str:
+        return escape_undecoded(value)
     if isinstance(value, msgspec.Struct):
         plain = {}
         for name, written, default in _field_layout(type(value)):
@@ -139,7 +145,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
+        return {escape_undecoded(str(key)): to_plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
         return [to_plain(item) for item in value]
     return value

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
+from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.lazy_pattern import lazy_pattern
 
 _COLOUR_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
@@ -97,9 +98,9 @@ def escape_json(text: str) -> str:
 
 def strip_controls(text: str) -> str:
     """Remove terminal control sequences: text of agents is shown, and must not control the terminal."""
-    return _ANY_CONTROL.sub("�", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+    return _ANY_CONTROL.sub("�", _SEQUENCES.sub("", escape_undecoded(text.replace("\r\n", "\n"))))
 
 
 def strip_controls_but_colours(text: str) -> str:
     """As ``strip_controls``, but keep the colours of ``paint``."""
-    return _CONTROLS.sub("�", _FOREIGN_SEQUENCES.sub("", text.replace("\r\n", "\n")))
+    return _CONTROLS.sub("�", _FOREIGN_SEQUENCES.sub("", escape_undecoded(text.replace("\r\n", "\n"))))

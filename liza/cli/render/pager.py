@@ -65,7 +65,7 @@ def _run_pager(pager: str, text: str) -> bool:
         with subprocess.Popen(argv, stdin=subprocess.PIPE, env=environ, preexec_fn=_restore_sigint) as child:
             assert child.stdin is not None
             with suppress(BrokenPipeError):
-                child.stdin.write((output if output.endswith("\n") else output + "\n").encode("utf-8", "replace"))
+                child.stdin.write((output if output.endswith("\n") else output + "\n").encode())
             with suppress(BrokenPipeError):
                 child.stdin.close()
             return child.wait() != _NOT_FOUND

@@ -10,6 +10,7 @@ from typing import IO, Any, TextIO
 from liza.cli.render.columns import cell_width, escape_json, strip_controls, strip_controls_but_colours, wrap_text
 from liza.crew.liza_path import qualify_command
 from liza.crew.result import Result
+from liza.rules.formatting.undecoded import encode_json
 
 MIN_WIDTH = 40
 """Minimum width in cells for which lines are broken."""
@@ -51,7 +52,7 @@ def print_json(value: Any) -> None:
     """Write a value as JSON to stdout: structs as mappings, times as RFC 3339."""
     import msgspec
 
-    print_text(escape_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
+    print_text(escape_json(msgspec.json.format(encode_json(value), indent=2).decode()))
 
 
 def print_result(result: Result, as_json: bool) -> None:
@@ -89,9 +90,7 @@ def discard_output(notice: str) -> None:
 
 def print_json_line(value: Any) -> None:
     """Write a value as one line of JSON, unbuffered."""
-    import msgspec
-
-    print_now(escape_json(msgspec.json.encode(value).decode()) + "\n")
+    print_now(escape_json(encode_json(value).decode()) + "\n")
 
 
 def print_now(text: str) -> None:

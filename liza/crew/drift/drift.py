@@ -24,6 +24,7 @@ from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.runner import COMMIT, Git
 from liza.repo.symbolic_refs import RefValue
 from liza.rules.errors import Missing, WriteFailed
+from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.merging import targets
 from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import State, Status, Task
@@ -281,7 +282,7 @@ def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str, tested: fro
 def _commits_between(crew: Crew, new: str, *old: str) -> dict[str, str]:
     """Return the commits of ``new`` that none of ``old`` contains, newest first, each with a line about it."""
     output = crew.git.out("log", "--no-color", "--format=%H %h %an: %s", new, *(f"^{commit_id}" for commit_id in old))
-    rows = (line.partition(" ")[::2] for line in output.split("\n") if line)
+    rows = (line.partition(" ")[::2] for line in escape_undecoded(output).split("\n") if line)
     return {commit: line[:80] for commit, line in rows}
 
 

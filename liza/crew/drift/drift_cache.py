@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from liza.rules.formatting.undecoded import encode_json
 from liza.rules.paths import Paths
 from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.value_classes import decodable
@@ -36,7 +37,7 @@ def read_cache(paths: Paths) -> CachedDrift:
 
 def write_cache(paths: Paths, result: CachedDrift) -> None:
     """Store a result. Raises OSError, WriteFailed."""
-    atomic.write(_cache_path(paths), msgspec.json.encode(result))
+    atomic.write(_cache_path(paths), encode_json(result))
 
 
 def _cache_path(paths: Paths) -> Path:

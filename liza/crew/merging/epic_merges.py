@@ -18,6 +18,7 @@ from liza.repo.merge import conflicts, merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import GitFailed, LizaError, MergeConflict, Refused
 from liza.rules.formatting.counts import count_noun
+from liza.rules.formatting.undecoded import list_names
 from liza.rules.merging import epic_rules, merge_rules, targets
 from liza.rules.merging.epic_rules import EpicJob
 from liza.rules.merging.merge_batches import Batch, Member
@@ -73,7 +74,7 @@ def _build(crew: Crew, by: str, job: EpicJob, expected: str) -> Batch | None:
         merge_commit = merges.build_candidate(crew.git, commit, expected, _message(state, job), _name(job.epic))
     except MergeConflict as conflict:
         hunks = conflicts.read_conflict_hunks(crew.git, expected, commit, conflict.files)
-        _add_mend(crew, by, job, f"conflict in {', '.join(conflict.files)}" + (f"\n{hunks}" if hunks else ""))
+        _add_mend(crew, by, job, f"conflict in {list_names(conflict.files)}" + (f"\n{hunks}" if hunks else ""))
         return None
     return _batch(job, commit, into, EpicMerge(step=job.step, candidate=merge_commit, expected=expected))
 
@@ -107,7 +108,7 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
     advance = merges.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
     crash_points.point("epic", "advanced")
     if advance.outcome is MoveOutcome.WAITING:
-        files = ", ".join(advance.files) or "files"
+        files = list_names(advance.files) or "files"
         step = merges.status_command(crew.git, advance.checkout)
         raise Refused(f"{batch.branch} is checked out, and changed files are in the way: {files}", step)
     if advance.outcome is MoveOutcome.LOST:

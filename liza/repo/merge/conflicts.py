@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from liza.repo.runner import Git
+from liza.rules.formatting.undecoded import escape_name
 
 MAX_LINES, MAX_WIDTH = 60, 200
 
@@ -17,13 +18,13 @@ def read_conflict_hunks(git: Git, base: str, commit: str, files: Sequence[str]) 
     """
     merging = git.with_environment(GIT_ATTR_SOURCE=base)
     result = merging.run("merge-tree", "--write-tree", "--no-messages", base, commit, codes=(0, 1))
-    tree = result.stdout.decode("utf-8", "replace").split("\n", 1)[0]
+    tree = result.stdout.decode("utf-8", "backslashreplace").split("\n", 1)[0]
     lines: list[str] = []
     for name in files:
         blob = git.run("cat-file", "blob", f"{tree}:{name}", codes=(0, 128))
         if blob.code == 0:
-            hunks = _conflict_lines(blob.stdout.decode("utf-8", "replace"))
-            lines += [f"--- {name}", *hunks] if hunks else []
+            hunks = _conflict_lines(blob.stdout.decode("utf-8", "backslashreplace"))
+            lines += [f"--- {escape_name(name)}", *hunks] if hunks else []
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines: git merge {base[:10]}"]
     return "\n".join(line[:MAX_WIDTH] for line in lines)

@@ -14,6 +14,7 @@ from liza.repo.merge.branch_moves import BranchMove, MoveOutcome
 from liza.repo.runner import Git, lock_removal_command, summarize_error
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import GitFailed, MergeConflict, Missing
+from liza.rules.formatting.undecoded import list_names
 from liza.rules.value_classes import Value
 
 
@@ -53,8 +54,7 @@ def build_candidate(git: Git, commit: str, expected: str, message: str, task: st
     merging = git.with_environment(GIT_ATTR_SOURCE=expected)
     tree, files = merge_trees(merging, expected, commit)
     if files:
-        shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
-        raise MergeConflict(f"{commit[:10]} conflicts with {expected[:10]} in {shown}", files)
+        raise MergeConflict(f"{commit[:10]} conflicts with {expected[:10]} in {list_names(files)}", files)
     args = ("commit-tree", tree, "-p", expected, "-p", commit, "-F", "-")
     merge_commit = git.with_identity().out(*args, stdin=message if message.endswith("\n") else message + "\n")
     git.out("update-ref", candidate_ref(task), merge_commit)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from liza.rules.formatting.undecoded import list_names
 from liza.rules.history_events import HistoryEvent
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Event, Task
@@ -23,7 +24,7 @@ def format_failure(what: str, log: str, end: str) -> str:
 
 def describe_conflict(branch: str, files: Sequence[str], hunks: str) -> str:
     """Return the text for a conflict with a branch."""
-    return f"{_CONFLICT}{branch} in {', '.join(files)}" + (f"\n{hunks}" if hunks else "")
+    return f"{_CONFLICT}{branch} in {list_names(files)}" + (f"\n{hunks}" if hunks else "")
 
 
 def find_cleared(task: Task) -> tuple[Event, ...]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from liza.rules import invariants
 from liza.rules.errors import Refused
+from liza.rules.formatting.undecoded import MAX_NAMES, escape_name
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import targets
 from liza.rules.model import Epic, MergeInProgress, MergeRetry, State, Status, Task
@@ -204,17 +205,24 @@ def begin_merge(state: State, task_id: str, merging: MergeInProgress) -> State:
 
 
 def wait_for_files(state: State, task_id: str, files: tuple[str, ...]) -> State:
-    """Record that changed files of a person's checkout block the tested candidate. Raises Refused."""
+    """Record that changed files of a person's checkout block the tested candidate, the first ones by name.
+
+    Raises Refused.
+    """
     task = get_approved_task(state, task_id)
     if task.merging is None:
         raise Refused(f"{task_id} has no candidate that could wait", f"liza merge {task_id}")
-    waits = replace(task.merging, waiting=files or (".",))
+    names = tuple(map(escape_name, files[:MAX_NAMES]))
+    waits = replace(task.merging, waiting=names or (".",))
     return state.with_task(replace(task, merging=waits, set_aside=None))
 
 
 def are_in_the_way(waiting: Sequence[str], changed: Iterable[str]) -> bool:
-    """Whether files that a merge waits for are still changed. ``.`` stands for every file of the checkout."""
-    names = set(changed)
+    """Whether files that a merge waits for are still changed. ``.`` stands for every file of the checkout.
+
+    The board has the names escaped; ``changed`` has them as git gives them.
+    """
+    names = set(map(escape_name, changed))
     return bool(names) if "." in waiting else not names.isdisjoint(waiting)
 
 

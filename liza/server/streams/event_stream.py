@@ -22,6 +22,7 @@ from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.messages.prompt_stream import PromptStream
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError
+from liza.rules.formatting.undecoded import encode_json
 from liza.rules.model import AwareDatetime
 from liza.rules.sessions.message_rules import Message
 from liza.rules.value_classes import Value
@@ -228,7 +229,7 @@ def _prompt_event(message: Message) -> PromptEvent:
 def _format_event(kind: str, data: msgspec.Struct, event_id: str | None = None) -> bytes:
     """Return an event. JSON has no line breaks, so the data is one line."""
     head = b"" if event_id is None else f"id: {event_id}\n".encode()
-    return head + f"event: {kind}\n".encode() + b"data: " + msgspec.json.encode(data) + b"\n\n"
+    return head + f"event: {kind}\n".encode() + b"data: " + encode_json(data) + b"\n\n"
 
 
 async def _send_block(send: Send, block: bytes) -> None:
