@@ -208,6 +208,7 @@ agents: {coder-1: {role: coder, status: IDLE}}
     ),
     "a block scalar at the very end": BOARD + "notes: |\n  - id: t9\n  agents:",
     "a keeping block scalar": BOARD.replace("description: |\n", "description: |+\n"),
+    "a key with a question mark": BOARD.replace("    status: DRAFT", "    ? status\n    : DRAFT"),
     "dash on a line of its own": BOARD.replace("  - id: t2\n", "  -\n    id: t2\n"),
     "an empty section": BOARD.replace("anomalies: []", "anomalies:\nhandoff: # none\ndiscovered: ~"),
 }

@@ -198,7 +198,9 @@ def _is_scalar_list(value: Any) -> bool:
 def _replace_value(editor: LineEditor, name: Node, value: Node, key: str, new: Any) -> None:
     """Replace all lines of a key and its value; the old or the new value has several lines."""
     line = editor.line_text(name.line)
-    colon = line.index(":", name.end_column)
+    colon = line.find(":", name.end_column)
+    if colon < 0:
+        raise NeedsSlowPath("a key that is marked with ? has its colon on another line")
     comments = find_comments(editor.lines, name.line, value.end_line, value)
     first, *rest = yaml_lines.value_lines(new, key, name.column, editor.style)
     own = comments.pop(name.line, None)
