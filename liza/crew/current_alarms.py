@@ -115,6 +115,7 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         merge_alarm = merge_blocker.find_merge_blocker(crew, state)
         if merge_alarm is not None:
             yield merge_alarm
+        yield from merge_blocker.find_unwritable(crew, state)
     yield from lost_worktrees.worktree_alarms(crew, state)
     # A board that was edited may count no archived tasks.
     if crew.paths.archive.exists() or crew.paths.archive_recorded.exists():

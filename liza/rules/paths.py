@@ -148,6 +148,11 @@ class Paths(Value):
         return self.tx / "archive.stamps"
 
     @property
+    def unwritable_tasks(self) -> Path:
+        """The tasks that the last merger could not set aside on the board, with the reasons."""
+        return self.tx / "unwritable"
+
+    @property
     def archive_compared(self) -> Path:
         """What archive files lost against the history; derived."""
         return self.tx / "archive.compared"

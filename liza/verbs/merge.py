@@ -23,6 +23,9 @@ from liza.rules.tasks import claims
 from liza.rules.tasks.task_groups import changed_tasks
 from liza.rules.value_classes import replace
 
+_MAX_UNWRITABLE = 5
+"""How many tasks a merger tries if the board cannot be written for them: then the cause is the board."""
+
 
 def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None, *, untested: bool = False) -> Result:
     """Merge the named APPROVED task, or the next batch, for a person or for the supervisor of that agent. ``epic/NAME``
@@ -86,7 +89,7 @@ def _merge(crew: Crew, by: str, subject: str | None, *, untested: bool) -> Resul
     task_id = subject if epic is None else None
     try:
         recover_dead_merger(crew, by)
-    except merge_outcomes.CAUGHT_ERRORS as error:
+    except Exception as error:
         if epic is None and _mark_next_task(crew, by, task_id, error):
             raise _named(error) from error
         raise
@@ -114,16 +117,42 @@ def _merge(crew: Crew, by: str, subject: str | None, *, untested: bool) -> Resul
         return _merge_result(start, before, task.id)
     try:
         proof_runner.require_proof(crew, by)
-    except merge_outcomes.CAUGHT_ERRORS as error:
+    except Exception as error:
         # Tests that are known to test another checkout stop every merge and have an alarm of their own.
         if test_proof.tested_instead(crew.board.read().config) is None and _mark_next_task(crew, by, task.id, error):
             raise _named(error) from error
         raise
     # A supervisor names the head of the queue that it has seen; a person names the only task to merge.
-    is_alone = task_id is not None and is_person(by)
-    tasks = (task,) if is_alone else merge_queue.choose_batch(before, task, crew.clock.now())
-    _attempt(crew, by, tasks, untested=untested)
+    if task_id is not None and is_person(by):
+        _attempt(crew, by, (task,), untested=untested)
+    else:
+        _attempt_next(crew, by, task, untested=untested)
     return _merge_result(before, crew.board.read(), task.id)
+
+
+def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
+    """Merge the batch of ``head``. If the board cannot be written for a task, merge the next one: if that succeeds, the
+    cause is the task, and not the board. Raises what ``_attempt`` raises."""
+    unwritable: dict[str, str] = {}
+    task: Task | None = head
+    try:
+        while task is not None:
+            chosen = merge_queue.choose_batch(crew.board.read(), task, crew.clock.now())
+            try:
+                _attempt(crew, by, [each for each in chosen if each.id not in unwritable], untested=untested)
+                return
+            except merge_outcomes.TaskNotWritable as error:
+                unwritable[error.task_id] = error.message
+                task = merge_rules.next_to_merge(crew.board.read(), crew.clock.now(), skipped=unwritable)
+                if task is None or len(unwritable) == _MAX_UNWRITABLE:
+                    raise
+    finally:
+        if unwritable or crew.paths.unwritable_tasks.exists():
+            from liza.crew.merging import merge_blocker  # few boards have such tasks
+
+            # Their alarms cannot be on the board. Without this record only the log of the merger names them.
+            with suppress(*merge_outcomes.CAUGHT_ERRORS):
+                merge_blocker.record_unwritable(crew, unwritable)
 
 
 def _merge_epic(crew: Crew, by: str, epic: str, job: EpicJob | None) -> Result:
@@ -175,18 +204,14 @@ def _merge_result(before: State, after: State, task_id: str) -> Result:
     return make_result(before, after, task_id, step, **details)
 
 
-def _mark_next_task(crew: Crew, by: str, task_id: str | None, error: LizaError | OSError) -> bool:
+def _mark_next_task(crew: Crew, by: str, task_id: str | None, error: Exception) -> bool:
     """Record an error that kept any merge from starting on the task that was next; return whether it was recorded."""
     state = crew.board.read()
     task = state.task(task_id) if task_id else merge_rules.next_to_merge(state, crew.clock.now())
-    if task is not None and merge_outcomes.is_task_error(crew, error):
-        with suppress(Refused):
-            merge_outcomes.record_failure(crew, by, task, merge_outcomes.classify_error(crew, task, error))
-            return True
-    return False
+    return task is not None and merge_outcomes.record_errors(crew, by, [task], error)
 
 
-def _named(error: LizaError | OSError) -> LizaError:
+def _named(error: Exception) -> Exception:
     return merge_outcomes.named(error, "liza status")
 
 
@@ -202,7 +227,7 @@ def retry_candidates(crew: Crew, by: str, task_id: str | None = None) -> None:
             continue
         try:
             batches.publish_batch(crew, by, batch)
-        except merge_outcomes.CAUGHT_ERRORS as error:
+        except Exception as error:
             if not merge_outcomes.record_errors(crew, by, batch.tasks, error):
                 raise
             if is_named:
@@ -214,7 +239,7 @@ def _attempt(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool) -> N
     is not the tasks'."""
     try:
         batches.merge_batch(crew, by, tasks, untested=untested)
-    except merge_outcomes.CAUGHT_ERRORS as error:
+    except Exception as error:
         state = crew.board.read()
         begun = [task for task in tasks if (current := state.task(task.id)) and current.merging] or tasks[:1]
         if not merge_outcomes.record_errors(crew, by, begun, error):

@@ -95,6 +95,12 @@ def _as_nothing(was: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
+def _only_with_text(was: Callable[..., Any]) -> Any:
+    from liza.crew.merging import merge_outcomes
+
+    return lambda crew, by, task, failure: merge_outcomes.record_failure(crew, by, task, failure)
+
+
 def _holds_nothing(was: Callable[..., Any]) -> Any:
     """Instead: no lock of a supervisor is held."""
     return lambda crew, agent: nullcontext()
@@ -1268,6 +1274,26 @@ TABLE: dict[str, Defence] = {
         "a move of integration that Liza records during a look for drift is no drift",
         {"liza.crew.drift.drift:is_last_tip": gives(True)},
         ("tests/edges/test_integration.py::test_no_sync_looks_like_a_move_from_outside[git.for-each-ref#3]",),
+    ),
+    "any bytes on the board": Defence(
+        "a name that is not UTF-8 can be recorded",
+        {"liza.rules.formatting.undecoded:escape_undecoded": _the_same},
+        ("tests/edges/test_odd_bytes.py::test_a_conflict_in_any_file_returns_its_task_and_merges_the_next[latin-1]",),
+    ),
+    "entries that cannot be changed": Defence(
+        "a task whose entry cannot be changed on the board stops no other",
+        {"liza.verbs.merge:_MAX_UNWRITABLE": lambda was: 1},
+        (f"{FAILURES}test_a_task_that_cannot_be_written_to_the_board_stops_no_other",),
+    ),
+    "texts that cannot be written": Defence(
+        "a failure that cannot be written is recorded without its text",
+        {"liza.crew.merging.merge_outcomes:_record_or_shorten": _only_with_text},
+        (f"{FAILURES}test_a_failure_that_cannot_be_written_is_recorded_without_its_text",),
+    ),
+    "evidence of a common cause": Defence(
+        "what is at fault for every merge blames no task",
+        {"liza.repo.merge.merges:require_movable": gives(None)},
+        (f"{FAILURES}test_what_is_at_fault_for_every_merge_blames_no_task[two-checkouts]",),
     ),
     "no link for a slot": Defence(
         "what tests put in the place of the merger's slot is removed, and never followed",

@@ -65,9 +65,9 @@ class Merges:
         """What the tests do from now on; HERE is the project, and they run in the merger's slot."""
         self.check.write_text(f'HERE="{self.root}"\n{script}\n')
 
-    def claimed(self, task: str, agent: str = "coder-1") -> Path:
+    def claimed(self, task: str, agent: str = "coder-1", target: str | None = None) -> Path:
         """A task with its file committed on its branch; its worktree."""
-        add(self.crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md")])
+        add(self.crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md", target=target)])
         claim(self.crew, agent, task)
         there = self.crew.paths.task_link(task).resolve()
         (there / f"{task}.txt").write_text(f"{task}\n")
@@ -79,11 +79,11 @@ class Merges:
         with chdir(there):
             submit(self.crew)
 
-    def approved(self, *tasks: str, work: Callable[[Path], None] | None = None) -> Path:
+    def approved(self, *tasks: str, work: Callable[[Path], None] | None = None, target: str | None = None) -> Path:
         """Approved tasks; the worktree of the last one. ``work`` is done there before it is submitted."""
         there = self.root
         for number, task in enumerate(tasks):
-            there = self.claimed(task, f"coder-{number + 1}")
+            there = self.claimed(task, f"coder-{number + 1}", target)
             if work is not None:
                 work(there)
             self.submitted(there)

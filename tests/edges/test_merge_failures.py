@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.board.text.values import to_plain
 from liza.cli.render import render_task
 from liza.crew import draft_specs
 from liza.crew.crew import Crew, find_crew
@@ -22,12 +24,14 @@ from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs, merges
 from liza.repo.runner import Git
 from liza.rules.alarm_kinds import Alarm, AlarmKind
-from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
+from liza.rules.errors import GitFailed, LizaError, LockTimeout, NotRegularFile, Refused, WriteFailed
 from liza.rules.merging import epic_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import State
 from liza.supervisor.alarm_log import check_alarms
+from liza.system import files
 from liza.system.file_lock import Lock
+from liza.system.files import MAX_BOARD_SIZE
 from liza.verbs import show_task
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
@@ -947,3 +951,131 @@ def test_a_failed_merge_is_recorded_although_its_alarm_cannot_be_logged(crew: Me
     crew.crew.paths.alerts.mkdir()
     _set_aside(crew.crew, "a")
     assert crew.task("a").set_aside is not None
+
+
+def typed_in_brackets(crew: Merges, task: str) -> None:
+    """What a person may type: an entry between brackets with a comment, which no change of the entry can keep."""
+    state = crew.crew.paths.state
+    entry = json.dumps(to_plain(crew.task(task)))
+    before, mark, rest = state.read_text().partition(f'  - id: "{task}"\n')
+    after = re.split(r"(?m)^(?=  - |\S)", rest, maxsplit=1)[1]
+    state.write_text(f"{before}  - {entry[0]} # {mark.strip()}\n     {entry[1:]}\n{after}")
+
+
+def test_a_task_that_cannot_be_written_to_the_board_stops_no_other(crew: Merges) -> None:
+    crew.approved("a")
+    typed_in_brackets(crew, "a")
+    assert "a cannot be changed on the board" in crew.merge()
+    assert "a cannot be changed on the board" in crew.alarms()["merge_set_aside"]
+    crew.approved("b")
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
+    assert re.search(r"a cannot be changed on the board: .* → liza edit", crew.alarms()["merge_set_aside"])
+    with pytest.raises(LizaError, match="a cannot be changed on the board") as refused:
+        merge(crew.crew, "a")
+    assert refused.value.hint == "liza edit"
+    state = crew.crew.paths.state
+    state.write_text(state.read_text().replace('# - id: "a"', ""))
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.alarms().get("merge_set_aside")) == ("MERGED", None)
+
+
+def _bug(*_: object) -> None:
+    raise TypeError("no such thing")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "liza.repo.merge.merges.build_candidate",
+        variant("liza.crew.merging.candidate.run_candidate_tests"),
+        variant("liza.repo.merge.merges.advance_branch"),
+    ],
+)
+def test_a_bug_in_one_merge_sets_its_task_aside_with_its_traceback(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    crew.approved("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(place, _bug)
+        with pytest.raises(TypeError):
+            merge(crew.crew)
+    assert "this is a bug in liza: TypeError: no such thing" in crew.alarms()["merge_set_aside"]
+    assert "→ liza bug-report && liza merge a" in crew.alarms()["merge_set_aside"]
+    assert "in _bug" in (crew.crew.paths.logs / "merge-bug.log").read_text()
+    crew.approved("b")
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
+    assert crew.merge("a") == ""
+
+
+def test_a_bug_with_one_task_of_a_batch_merges_the_others(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
+    crew.approved("a", "b", "c")
+    build = merges.build_candidate
+
+    def fails_for_b(git: Git, commit: str, expected: str, message: str, task: str) -> str:
+        if task == "b":
+            _bug()
+        return build(git, commit, expected, message, task)
+
+    monkeypatch.setattr(merges, "build_candidate", fails_for_b)
+    assert crew.merge() == ""
+    assert [crew.status(task) for task in ("a", "b", "c")] == ["MERGED", "APPROVED", "MERGED"]
+    assert "TypeError" in crew.alarms()["merge_set_aside"]
+
+
+def test_a_failure_that_cannot_be_written_is_recorded_without_its_text(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_long(*_: object) -> None:
+        raise GitFailed("it fails " + "x" * MAX_BOARD_SIZE, "git status")
+
+    crew.approved("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(merges, "build_candidate", too_long)
+        assert "it fails" in crew.merge()
+    assert "cannot be written to the board" in crew.alarms()["merge_set_aside"]
+    assert "merge_set_aside  a: it fails xxx" in crew.alerts()
+    crew.approved("b")
+    assert crew.merge() == ""
+    assert crew.status("b") == "MERGED"
+
+
+def test_a_target_branch_with_two_checkouts_stops_only_its_own_tasks(crew: Merges, tmp_path: Path) -> None:
+    git(crew.root, "branch", "release", "integration")
+    for name in ("one", "two"):
+        git(crew.root, "worktree", "add", "-q", "--force", str(tmp_path / name), "release")
+    crew.approved("a", target="release")
+    crew.approved("b")
+    assert "release is checked out in" in crew.merge()
+    assert "release is checked out in" in crew.alarms()["merge_set_aside"]
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
+
+
+@pytest.mark.parametrize("broken", ["two-checkouts", "full-disk", "lock"])
+def test_what_is_at_fault_for_every_merge_blames_no_task(
+    crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    crew.approved("a")
+    if broken == "two-checkouts":
+        for name in ("one", "two"):
+            git(crew.root, "worktree", "add", "-q", "--force", str(tmp_path / name), "integration")
+        assert "integration is checked out in" in crew.merge()
+    elif broken == "full-disk":
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "write_synced", _full)
+            assert "disk" in crew.merge()
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(merges, "build_candidate", _locked)
+            assert "is taken" in crew.merge()
+    assert (crew.status("a"), crew.task("a").set_aside) == ("APPROVED", None)
+
+
+def _full(*_: object) -> None:
+    raise WriteFailed("writing to disk failed: No space left on device", "df -h .")
+
+
+def _locked(*_: object) -> None:
+    raise LockTimeout("the lock is taken", "liza status")

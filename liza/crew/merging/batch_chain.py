@@ -19,16 +19,14 @@ def build_batch(crew: Crew, by: str, tasks: Sequence[Task], branch: str, base: s
     None if none is left.
 
     A task that conflicts with ``base`` goes back to its coder. One that only conflicts with another task of the batch
-    is left out and stays APPROVED. A failure of git is recorded on its task, and the others go on; with one task it is
+    is left out and stays APPROVED. Any failure is recorded on its task, and the others go on; with one task it is
     raised. Raises LizaError, OSError.
     """
     chain = _Chain(crew, branch, base, checks_files=len(tasks) > 1)
     for task in tasks:
         try:
-            chain.add(task)
-        except MergeConflict as conflict:
-            _resolve_conflict(crew, by, task, conflict, (branch, base), is_first=not chain.members)
-        except merge_outcomes.CAUGHT_ERRORS as error:
+            _add_or_return(crew, by, chain, task, (branch, base))
+        except Exception as error:
             if len(tasks) == 1 or not merge_outcomes.record_errors(crew, by, [task], error):
                 raise
         if chain.is_closed:
@@ -69,6 +67,14 @@ class _Chain:
         if self._checkout is None or not self._changed:
             return False
         return bool(merges.find_blocking_files(self._checkout, self._changed, commit, self._tip))
+
+
+def _add_or_return(crew: Crew, by: str, chain: _Chain, task: Task, onto: tuple[str, str]) -> None:
+    """Add the candidate of a task, or handle its conflict. Raises LizaError, OSError."""
+    try:
+        chain.add(task)
+    except MergeConflict as conflict:
+        _resolve_conflict(crew, by, task, conflict, onto, is_first=not chain.members)
 
 
 def _resolve_conflict(

@@ -110,7 +110,11 @@ def _carry_out(crew: Crew, by: str, batch: Batch, verdict: BatchResult) -> bool:
     if verdict.culprit is not None:
         if verdict.passed is None:
             _drop_candidates(crew, by, [task_id for task_id in batch.ids if task_id != verdict.culprit.id])
-        merge_outcomes.return_to_coder(crew, by, verdict.culprit, verdict.failure)
+        try:
+            merge_outcomes.return_to_coder(crew, by, verdict.culprit, verdict.failure)
+        except Exception as error:
+            if not merge_outcomes.record_errors(crew, by, [verdict.culprit], error):
+                raise
     return True
 
 

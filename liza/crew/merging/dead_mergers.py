@@ -27,7 +27,12 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
     candidates = merges.recover_merges(crew.git, targets.target_branches(state))
     _restore_integration(crew)
     for batch in merge_batches.find_batches(crew.board.read()):
-        _recover_batch(crew, by, batch)
+        try:
+            _recover_batch(crew, by, batch)
+        except Exception as error:
+            # Nothing may be merged onto a candidate that no test has passed.
+            if _is_untested_published(crew, batch) or not merge_outcomes.record_errors(crew, by, batch.tasks, error):
+                raise
     if state.epics:
         from liza.crew.merging import epic_merges  # few crews have epics
 
@@ -77,6 +82,15 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
         tx.state = merge_batches.drop_candidates(tx.state, batch.ids)
 
 
+def _is_untested_published(crew: Crew, batch: Batch) -> bool:
+    """Return whether the branch has a candidate of a batch that is not recorded as tested."""
+    return (
+        _has_branch(crew, batch)
+        and not _is_recorded_tested(crew, batch)
+        and merges.contains(crew.git, batch.branch, batch.members[0].merging.candidate)
+    )
+
+
 def _has_branch(crew: Crew, batch: Batch) -> bool:
     """Return whether the branch of the batch exists. A branch of an epic may have been deleted by hand."""
     return merges.branch_tip(crew.git, batch.branch) is not None
@@ -114,8 +128,18 @@ def _delete_unused_candidates(crew: Crew, by: str) -> None:
         if task is not None and task.merging is not None:
             continue
         if task is not None and task.status is Status.MERGED:
-            for slot in crew.worktrees.slot_names():
-                owner = crew.worktrees.owner(slot)
-                if owner is not None and owner[0] == name:
-                    crew.worktrees.release(slot, name, task.run or by)
+            _release_slots(crew, by, task)
         merges.delete_candidate(crew.git, name, closed=task is None or task.status in FINAL_STATUSES)
+
+
+def _release_slots(crew: Crew, by: str, task: Task) -> None:
+    """Release the worktrees of a merged task. A failure is reported, and stops no other merge."""
+    try:
+        for slot in crew.worktrees.slot_names():
+            owner = crew.worktrees.owner(slot)
+            if owner is not None and owner[0] == task.id:
+                crew.worktrees.release(slot, task.id, task.run or by)
+    except Exception as error:
+        if not merge_outcomes.is_task_error(crew, error):
+            raise
+        merge_outcomes.report_after_merge(crew, task.id, error)

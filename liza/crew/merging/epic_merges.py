@@ -16,7 +16,7 @@ from liza.crew.merging import batches, candidate, epic_branches, merge_outcomes,
 from liza.crew.merging.candidate import CandidateRun
 from liza.repo.merge import conflicts, merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
-from liza.rules.errors import GitFailed, LizaError, MergeConflict, Refused
+from liza.rules.errors import GitFailed, MergeConflict, Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.merging import epic_rules, merge_rules, targets
@@ -36,9 +36,8 @@ def run_job(crew: Crew, by: str, job: EpicJob) -> None:
     """Land or update an epic. A failure is recorded on the epic, and raised. Raises LizaError, OSError."""
     try:
         _merge(crew, by, job)
-    except merge_outcomes.CAUGHT_ERRORS as error:
-        if merge_outcomes.is_task_error(crew, error):
-            _record_failure(crew, by, job, _to_failure(error))
+    except Exception as error:
+        _record_error(crew, by, job, error)
         raise
     except (SystemExit, KeyboardInterrupt):
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
@@ -156,10 +155,29 @@ def recover_epics(crew: Crew, by: str) -> None:
     """Complete or undo the merges of epics whose merger died. The caller holds the merge lock. Raises GitFailed."""
     state = crew.board.read()
     for epic, entry in state.epics.items():
-        if entry.merging is not None:
-            _recover(crew, by, EpicJob(epic, entry.merging.step), entry.merging)
+        if entry.merging is None:
+            continue
+        job = EpicJob(epic, entry.merging.step)
+        try:
+            _recover(crew, by, job, entry.merging)
+        except Exception as error:
+            # Nothing may be merged onto a candidate that no test has passed.
+            if _is_untested_published(crew, job, entry.merging) or not _record_error(crew, by, job, error):
+                raise
     if merge_refs.refs_below(crew.git, merges.last_tip_ref(targets.EPIC_PREFIX)):
         epic_branches.delete_landed(crew)
+
+
+def _is_untested_published(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool:
+    """Return whether the branch has a candidate that is not recorded as tested."""
+    into = job.into(crew.board.read())
+    is_there = merges.branch_tip(crew.git, into) is not None and merges.contains(crew.git, into, merging.candidate)
+    return is_there and not _is_tested(crew, job, merging)
+
+
+def _is_tested(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool:
+    tested_ref = merge_refs.list_tested(crew.git).get(_name(job.epic))
+    return merging.tested is not None and tested_ref == merging.candidate
 
 
 def _recover(crew: Crew, by: str, job: EpicJob, merging: EpicMerge) -> None:
@@ -168,8 +186,7 @@ def _recover(crew: Crew, by: str, job: EpicJob, merging: EpicMerge) -> None:
     has_branch = merges.branch_tip(crew.git, job.into(state)) is not None
     if commit is not None and has_branch and _is_genuine(crew, state, job, merging, commit):
         batch = _batch(job, commit, job.into(state), merging)
-        tested_ref = merge_refs.list_tested(crew.git).get(_name(job.epic))
-        is_tested = merging.tested is not None and tested_ref == merging.candidate
+        is_tested = _is_tested(crew, job, merging)
         if is_tested and merges.contains(crew.git, batch.branch, batch.tip):
             _finish(crew, by, job, batch)
             return
@@ -245,6 +262,15 @@ def _add_mend(crew: Crew, by: str, job: EpicJob, failure: str) -> None:
     crew.append_alert_log([f"epic  {message}. Next: liza task show {task_id}"])
 
 
+def _record_error(crew: Crew, by: str, job: EpicJob, error: Exception) -> bool:
+    """Record a failure on the epic. Return whether it may be caused by the epic and was recorded."""
+    if not merge_outcomes.is_task_error(crew, error):
+        return False
+    merge_outcomes.log_bug(crew, error)
+    _record_failure(crew, by, job, merge_outcomes.to_failure(error))
+    return True
+
+
 def _record_failure(crew: Crew, by: str, job: EpicJob, failure: MergeFailure) -> None:
     with crew.change(merge_outcomes.merge_actor(by), "merge failed", None) as tx:
         tx.state = epic_rules.schedule_retry(tx.state, job.epic, failure, crew.clock.now())
@@ -256,11 +282,3 @@ def _drop(crew: Crew, by: str, epic: str) -> None:
     with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", None) as tx:
         tx.state = epic_rules.drop_candidate(tx.state, epic)
     merges.delete_candidate(crew.git, _name(epic))
-
-
-def _to_failure(error: LizaError | OSError) -> MergeFailure:
-    if isinstance(error, merge_outcomes.SharedFailure):
-        return error.merge_failure
-    if isinstance(error, LizaError):
-        return MergeFailure(MergeFailureKind.FAILED, error.message, error.hint)
-    return MergeFailure(MergeFailureKind.FAILED, f"{error}")

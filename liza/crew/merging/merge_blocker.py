@@ -1,16 +1,24 @@
-"""Find a process that is not Liza and holds a lock that a merge needs: then nothing is merged."""
+"""What keeps approved tasks from being merged and is not on the board: a process that is not Liza and holds a lock that
+a merge needs, and tasks whose entries cannot be changed on the board."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import msgspec
 
 from liza.crew.crew import Crew
 from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.errors import NotRegularFile
 from liza.rules.formatting.redaction import redact
+from liza.rules.formatting.undecoded import encode_json
 from liza.rules.merging import epic_rules
-from liza.rules.model import State
-from liza.system import lock_holders
+from liza.rules.model import State, Status
+from liza.rules.value_classes import decodable
+from liza.system import lock_holders, untrusted_files
+from liza.system.files import convert_os_errors, replace_unsynced
 
 _LIZA_COMMANDS = ("liza", "liza-agent")
 _COMMAND_WORDS = 4  # python -P -m liza
@@ -34,6 +42,30 @@ def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
                 message = f"nothing is merged: process {pid} holds {name}, and is not Liza: {text}"
                 return Alarm(AlarmKind.MERGE_LOCK_HELD, "merge", message, f"kill {pid}")
     return None
+
+
+def record_unwritable(crew: Crew, reasons: Mapping[str, str]) -> None:
+    """Record the tasks that the last merger could not set aside on the board, with the reasons. Raises WriteFailed."""
+    path = crew.paths.unwritable_tasks
+    if reasons:
+        replace_unsynced(path, encode_json(reasons))
+    else:
+        with convert_os_errors():
+            path.unlink(missing_ok=True)
+
+
+def find_unwritable(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield an alarm for each approved task that the last merger could not set aside on the board."""
+    try:
+        reasons = msgspec.json.decode(
+            untrusted_files.read_record(crew.paths.unwritable_tasks), type=decodable(dict[str, str])
+        )
+    except (FileNotFoundError, NotRegularFile, msgspec.DecodeError, RecursionError):
+        return  # the next merger writes it again
+    for task_id, reason in reasons.items():
+        task = state.task(task_id)
+        if task is not None and task.status is Status.APPROVED:
+            yield Alarm(AlarmKind.MERGE_SET_ASIDE, task_id, f"{reason}; it is not merged", "liza edit")
 
 
 def _is_liza(command: tuple[str, ...]) -> bool:

@@ -10,13 +10,13 @@ from liza.crew import draft_specs
 from liza.crew.crew import Crew
 from liza.crew.merging import logged_alarms, target_tips
 from liza.crew.merging.candidate import CandidateResult
+from liza.programs.session import log_file
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import (
     BoardInconsistent,
     LizaError,
     LockTimeout,
     Missing,
-    NotRegularFile,
     Refused,
     SharedPathBlocked,
     SystemRefused,
@@ -33,8 +33,9 @@ from liza.system import crash_points
 from liza.system.files import to_write_failed
 
 CAUGHT_ERRORS = (LizaError, OSError)
-_GENERAL_ERRORS = (BoardInconsistent, LockTimeout, Missing, SharedPathBlocked)
-"""Errors that affect every merge and are reported elsewhere: the board, its lock, the disk, git itself."""
+_OTHERS_ERRORS = (LockTimeout, SharedPathBlocked)
+"""Errors that another process or a path that every merge needs causes. They are reported elsewhere."""
+_BUG_LOG = "merge-bug.log"
 
 
 def merge_actor(by: str) -> str:
@@ -66,10 +67,15 @@ def finish_batch(crew: Crew, by: str, batch: Batch) -> None:
     for step in steps:
         try:
             step()
-        except CAUGHT_ERRORS as error:
-            crew.append_alert_log(
-                [f"after_merge  {batch.title} is merged; {_error_text(error)}. Next: liza doctor --fix"]
-            )
+        except Exception as error:  # noqa: BLE001 - the batch is merged, and a bug here must not stop the next one
+            report_after_merge(crew, batch.title, error)
+
+
+def report_after_merge(crew: Crew, title: str, error: Exception) -> None:
+    """Log that the clean-up after a merge failed."""
+    log_bug(crew, error)
+    step = _error_hint(error) if not isinstance(error, CAUGHT_ERRORS) else "liza doctor --fix"
+    crew.append_alert_log([f"after_merge  {title} is merged; {_error_text(error)}. Next: {step}"])
 
 
 def _release_slot(crew: Crew, by: str, task: Task) -> None:
@@ -91,9 +97,10 @@ def reconsidered(crew: Crew, what: str) -> tuple[tuple[str, ...], tuple[str, ...
         return (), (message,)
 
 
-def named(error: LizaError | OSError, hint: str) -> LizaError:
-    """Return a failure as a LizaError. An OSError becomes WriteFailed or SystemRefused: it is not a bug of Liza."""
-    if isinstance(error, LizaError):
+def named(error: Exception, hint: str) -> Exception:
+    """Return a failure as a LizaError. An OSError becomes WriteFailed or SystemRefused: it is not a bug of Liza. A bug
+    stays what it is."""
+    if not isinstance(error, OSError):
         return error
     return to_write_failed(error) or SystemRefused(f"the merge could not be carried out: {error}", hint)
 
@@ -106,26 +113,72 @@ class SharedFailure(Refused):
         self.merge_failure = failure
 
 
-def record_errors(crew: Crew, by: str, tasks: Sequence[Task], error: LizaError | OSError) -> bool:
+class TaskNotWritable(BoardInconsistent):
+    """The entry of one task cannot be changed on the board, not even to set the task aside. Exit code 4."""
+
+    code = "task-not-writable"
+
+    def __init__(self, task_id: str, error: Exception) -> None:
+        super().__init__(f"{task_id} cannot be changed on the board: {_error_text(error)}", "liza edit")
+        self.task_id = task_id
+
+
+def record_errors(crew: Crew, by: str, tasks: Sequence[Task], error: Exception) -> bool:
     """Record a failed merge on each of its tasks. Return whether the error may be caused by them and was recorded.
 
-    Which of several tasks caused it is unknown: each is then merged alone.
+    Which of several tasks caused it is unknown: each is then merged alone. Raises TaskNotWritable if the board cannot
+    be written for one of them.
     """
     if not is_task_error(crew, error):
         return False
-    is_recorded = False
+    log_bug(crew, error)
+    is_recorded, unwritable = False, None
     for task in tasks:
         if isinstance(error, SharedFailure):
             failure = error.merge_failure
         elif len(tasks) > 1:
-            hint = error.hint if isinstance(error, LizaError) else ""
-            failure = MergeFailure(MergeFailureKind.BATCH, _error_text(error), hint)
+            failure = MergeFailure(MergeFailureKind.BATCH, _error_text(error), _error_hint(error))
         else:
             failure = classify_error(crew, task, error)
-        with suppress(Refused):
-            record_failure(crew, by, task, failure)
+        try:
+            _record_or_shorten(crew, by, task, failure)
             is_recorded = True
+        except Refused:
+            continue
+        except TaskNotWritable as refused:
+            unwritable = refused
+    if unwritable is not None:
+        raise unwritable
     return is_recorded
+
+
+def _record_or_shorten(crew: Crew, by: str, task: Task, failure: MergeFailure) -> None:
+    """Record a failure on its task; without its text if the board cannot be written with it. Raises Refused,
+    LockTimeout, Missing, TaskNotWritable."""
+    try:
+        record_failure(crew, by, task, failure)
+    except (Refused, LockTimeout, Missing):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the text breaks, its task must not stop the others
+        crew.append_alert_log([f"merge_set_aside  {task.id}: {failure.message[:400]}. Next: liza merge {task.id}"])
+        plain = f"its failure cannot be written to the board ({type(error).__name__}); .liza/alerts.log has it"
+        try:
+            record_failure(crew, by, task, MergeFailure(failure.kind, plain))
+        except (Refused, LockTimeout, Missing):
+            raise
+        except Exception as again:
+            log_bug(crew, again)
+            raise TaskNotWritable(task.id, again) from again
+
+
+def log_bug(crew: Crew, error: Exception) -> None:
+    """Write the traceback of a bug to a log that `liza bug-report` collects. Other errors are not logged."""
+    if isinstance(error, CAUGHT_ERRORS):
+        return
+    import traceback
+
+    with suppress(*CAUGHT_ERRORS), log_file.open_empty(crew.paths.logs / _BUG_LOG) as log:
+        log.write("".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
 
 
 def return_to_coder(crew: Crew, by: str, task: Task, detail: str) -> None:
@@ -139,14 +192,16 @@ def return_to_coder(crew: Crew, by: str, task: Task, detail: str) -> None:
 def is_task_error(crew: Crew, error: BaseException) -> bool:
     """Return whether a failure may be caused by this task, so that other merges may succeed.
 
-    False if git cannot read the repository.
+    The class of an error does not tell: a disk that is full for one file, or a board that cannot be written with one
+    text, are errors of a task. False if what every merge needs is at fault now: the board or the repository cannot be
+    read, or integration cannot be moved. That the board can be written is seen when the failure is recorded.
     """
-    # A path that is not a regular file is Missing, but may be that of one task, as its log.
-    is_general = isinstance(error, _GENERAL_ERRORS) and not isinstance(error, NotRegularFile)
-    if not isinstance(error, CAUGHT_ERRORS) or is_general:
+    if not isinstance(error, Exception) or isinstance(error, _OTHERS_ERRORS):
         return False
     try:
-        return merge_refs.is_readable(crew.git, crew.board.read().config.integration_branch)
+        branch = crew.board.read().config.integration_branch
+        merges.require_movable(crew.git, branch)
+        return merge_refs.is_readable(crew.git, branch)
     except CAUGHT_ERRORS:
         return False
 
@@ -170,10 +225,16 @@ def record_failure(crew: Crew, by: str, task: Task, failure: MergeFailure) -> bo
     return False
 
 
-def classify_error(crew: Crew, task: Task, error: BaseException) -> MergeFailure:
+def to_failure(error: Exception) -> MergeFailure:
+    """Return an error as the failure that the board records."""
+    if isinstance(error, SharedFailure):
+        return error.merge_failure
+    return MergeFailure(MergeFailureKind.FAILED, _error_text(error), _error_hint(error))
+
+
+def classify_error(crew: Crew, task: Task, error: Exception) -> MergeFailure:
     """Return the kind of a failure, from the current state of the reviewed commit."""
-    commit, text = task.review_commit, _error_text(error)
-    hint = error.hint if isinstance(error, LizaError) else ""
+    commit, text, hint = task.review_commit, _error_text(error), _error_hint(error)
     try:
         branch = targets.target_branch(crew.board.read(), task)
         commit_exists = commit is not None and merge_refs.has_commit(crew.git, commit)
@@ -229,5 +290,13 @@ def undo_untested_move(crew: Crew, batch: Batch) -> str:
     return message
 
 
-def _error_text(error: BaseException) -> str:
-    return error.message if isinstance(error, LizaError) else f"{error}"
+def _error_text(error: Exception) -> str:
+    if isinstance(error, CAUGHT_ERRORS):
+        return error.message if isinstance(error, LizaError) else f"{error}"
+    return f"this is a bug in liza: {type(error).__name__}: {error}"
+
+
+def _error_hint(error: Exception) -> str:
+    if isinstance(error, CAUGHT_ERRORS):
+        return error.hint if isinstance(error, LizaError) else ""
+    return "liza bug-report"

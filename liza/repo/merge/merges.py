@@ -172,6 +172,17 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     return sync_checkout(git, branch, candidate, expected)
 
 
+def require_movable(git: Git, branch: str) -> None:
+    """Raise Missing if ``branch`` cannot be moved: it is gone or symbolic, or has two checkouts. Raises GitFailed."""
+    ref = f"refs/heads/{branch}"
+    tip = symbolic_refs.read_refs(git, ref)[0]
+    if tip.target is not None:
+        raise Missing(symbolic_refs.describe_symbolic(ref, tip.target), symbolic_refs.delete_command(ref))
+    if tip.commit is None:
+        raise Missing(f"the branch {branch} is gone", "liza doctor")
+    _find_only_checkout(git, branch)
+
+
 def sync_checkout(git: Git, branch: str, candidate: str, expected: str) -> AdvanceResult:
     """Update a checkout that was made while ``branch`` moved from ``expected`` to ``candidate``.
 

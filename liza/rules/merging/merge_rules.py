@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -76,8 +76,9 @@ def retry_delay(kind: MergeFailureKind, tries: int, first: float) -> float:
     return 0.0 if tries < 1 else min(max(first, SHORTEST_PAUSE) * 2.0 ** min(tries - 1, 60), MAX_RETRY_DELAY)
 
 
-def next_to_merge(state: State, now: datetime) -> Task | None:
-    """Return the APPROVED task to merge next, the head of the queue; None if no task may be merged.
+def next_to_merge(state: State, now: datetime, skipped: Container[str] = ()) -> Task | None:
+    """Return the APPROVED task to merge next, the head of the queue without the tasks ``skipped``; None if no task may
+    be merged.
 
     It is not held, its dependencies are met, it waits for no files of a person, and the retries of it and its branch
     are due. None also while the tests are known to test another checkout: the candidate would not be tested.
@@ -88,6 +89,7 @@ def next_to_merge(state: State, now: datetime) -> Task | None:
         task
         for task in tasks_with(state, S.APPROVED)
         if task.history
+        and task.id not in skipped
         and task.merge_hold is None
         and not (task.merging and task.merging.waiting)
         and not is_paused(task, now)
