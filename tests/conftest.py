@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
+
+from tests.tools import Tools
 
 settings.register_profile(
     "liza",
@@ -55,6 +58,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Save how many tests of which file were skipped, and why: bin/test prints it at its end."""
+    cache = getattr(config, "cache", None)
+    if cache is not None:
+        skipped = terminalreporter.stats.get("skipped", [])
+        counts = Counter((report.nodeid.partition("::")[0], report.longrepr[2]) for report in skipped)
+        lines = [f"  skipped {number:3}  {file}: {why}\n" for (file, why), number in sorted(counts.items())]
+        (cache.mkdir("liza") / "skipped").write_text("".join(lines).replace(": Skipped: ", ": "))
+
+
 class RealHomeTouched(AssertionError):
     """A test reached for the HOME of the person who runs it."""
 
@@ -83,9 +96,32 @@ def _real_home_explodes() -> None:
 _CACHES = {".cache", ".pyenv", ".local", ".venv"}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
+    """The programs of the tests. Fixtures of modules have the PATH of a test that names none."""
+    tools = Tools(tmp_path_factory.mktemp("tools"), os.environ)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", tools.require([]))
+        yield tools
+
+
+@pytest.fixture
+def usual_path(_tools: Tools) -> str:
+    """A PATH without the programs of the environment: ``liza`` is not found."""
+    return str(_tools.usual)
+
+
 @pytest.fixture(autouse=True)
-def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The world of a test."""
+def _own_world(
+    request: pytest.FixtureRequest,
+    _tools: Tools,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The world of a test. A test with real agent programs keeps the PATH of the person."""
+    names = [name for mark in request.node.iter_markers("needs") for name in mark.args]
+    real = request.node.get_closest_marker("real") is not None
+    monkeypatch.setenv("PATH", _tools.path if real else _tools.require(names))
     set_world(tmp_path_factory.mktemp("home"), monkeypatch)
 
 

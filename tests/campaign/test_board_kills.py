@@ -372,6 +372,7 @@ print("done")
 """
 
 
+@pytest.mark.needs("unshare")
 def test_on_a_full_and_on_a_read_only_disk_a_change_is_refused_by_name_and_works_when_there_is_room(
     tmp_path: Path,
 ) -> None:

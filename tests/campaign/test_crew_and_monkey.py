@@ -24,6 +24,7 @@ long = pytest.mark.campaign
     ("seed", "faults", "pause", "tasks", "lease"),
     [(SEED, FAULTS, 0.2, 2, 2), *(pytest.param(SEED + number, 250, 1.0, 5, 3, marks=long) for number in range(1, 5))],
 )
+@pytest.mark.needs("yq")
 @pytest.mark.campaign
 def test_nothing_is_lost_of_a_crew_that_a_monkey_kills_freezes_fills_edits_and_destroys(
     tmp_path: Path, seed: int, faults: int, pause: float, tasks: int, lease: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import time
 from collections import Counter
@@ -199,7 +198,7 @@ STEPS = "write,rename,unlink,unlinkat,mkdir,rmdir,symlink,link,close"
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize(("verb", "nth", "name"), [("update-ref", 4, "clean"), ("read-tree", 1, "elsewhere")])
 def test_a_git_of_a_merge_killed_at_each_of_its_own_steps_leaves_no_lock_and_no_half_moved_checkout(
     tmp_path: Path, verb: str, nth: int, name: str

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +64,7 @@ ORDER = (
 )
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize("which", [variant("first"), "next"])
 def test_journal_then_seal_then_spool_then_the_new_bytes_then_the_rename_then_the_directory_then_the_answer(
     tmp_path: Path, which: str

@@ -241,9 +241,8 @@ def unprivileged(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*drop, str(liza), *words], cwd=root, capture_output=True, text=True, check=False, timeout=90)
 
 
-needs_setpriv = pytest.mark.skipif(
-    os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root, and no setpriv: permissions do not count"
-)
+needs_setpriv = pytest.mark.needs(*(["setpriv"] if os.geteuid() == 0 else []))
+"""For root permissions do not count: setpriv gives that up."""
 
 
 @pytest.mark.campaign
@@ -260,7 +259,8 @@ def test_directories_without_write_permission_that_tests_left_are_removed_before
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can make another's files")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another's files")
+@needs_setpriv
 @pytest.mark.parametrize("slot", ["merge", variant("s1")])
 def test_a_slot_with_files_of_another_user_is_set_aside_and_replaced(crew: Merges, slot: str) -> None:
     crew.approved("a", "b")

@@ -51,10 +51,8 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     shutil.rmtree(sockets)
 
 
-@pytest.fixture(params=["plain", "terminal"])
+@pytest.fixture(params=["plain", pytest.param("terminal", marks=pytest.mark.needs("tmux"))])
 def kind(request: pytest.FixtureRequest) -> str:
-    if request.param == "terminal" and not tmux.is_installed():
-        pytest.skip("there is no tmux here")
     return request.param
 
 

@@ -199,6 +199,7 @@ def test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_t
     assert proof(find_crew(package)) == ("unproved", why)
 
 
+@pytest.mark.needs("node")
 def test_node_modules_above_that_lead_to_the_persons_checkout_leave_it_unproved(package: Path) -> None:
     (package / "add.mjs").write_text("export const add = (a, b) => a + b;\n")
     (package / "tests" / "add.mjs").write_text('import { add } from "invo/add.mjs";\nif (add(1, 2) !== 3) throw 1;\n')

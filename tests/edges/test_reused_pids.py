@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.namespaces import unshared
 
 CONNECT = """
@@ -48,6 +50,7 @@ end(second)
 """
 
 
+@pytest.mark.needs("unshare")
 def test_a_process_that_got_the_pid_of_the_one_that_connected_does_not_speak_for_it(tmp_path: Path) -> None:
     words = [*unshared(), sys.executable, "-c", CONNECT, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)

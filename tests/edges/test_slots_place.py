@@ -75,7 +75,7 @@ def test_git_clean_takes_nothing_of_a_worktree(repo: Path) -> None:
     assert (there / "draft.txt").read_text() == "half\n"
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.needs("node")
 def test_a_module_that_only_the_persons_checkout_has_does_not_make_a_merge_green(repo: Path) -> None:
     (repo / ".gitignore").write_text("node_modules/\n")
     (repo / "index.js").write_text("")

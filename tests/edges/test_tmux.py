@@ -48,7 +48,7 @@ from liza.verbs.attach import attach
 from tests.campaign.small_board import FIRST
 from tests.conftest import LONG, FakeClock, until
 
-pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
+pytestmark = pytest.mark.needs("tmux")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TUI = Preset(name="tui", ready_prompt="❯ ", dialogs=(Dialog(kind="trust", match="Do you trust the files"),))
 LINES = Preset(name="lines")

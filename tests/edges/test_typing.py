@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 
 import pytest
@@ -14,7 +13,7 @@ from tests.conftest import until
 from tests.edges.test_tmux import LINES, PROGRAM, TUI, Clock, Crew, crew, seated
 
 __all__ = ["crew"]
-pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
+pytestmark = pytest.mark.needs("tmux")
 SOON = 4.0  # seconds within which a program that may be typed into is
 
 
@@ -71,15 +70,13 @@ ASKS = [
     'read -r -s -p "> " a',
     "stty -echo; read -r a",
     'read -r -p "$(printf %0195d 0) Overwrite (yes/no)? " a',
-    "seq 200 > many; LESS= less many",
-    "seq 200 > many; more many",
+    pytest.param("seq 200 > many; LESS= less many", marks=pytest.mark.needs("less")),
+    pytest.param("seq 200 > many; more many", marks=pytest.mark.needs("more")),
 ]
 
 
 @pytest.mark.parametrize("line", ASKS)
 def test_an_agent_that_asks_a_person_gets_no_message_for_an_answer(crew: Crew, line: str) -> None:
-    if line.endswith("many") and not shutil.which(line.split()[-2]):
-        pytest.skip("there is no such pager here")
     told = f'trap "echo ended >> {crew.told.name}" EXIT\n{line}\necho "got $a" >> {crew.told.name}\n'
     _, pane = crew.start(["bash", script(crew, told)], TERM="screen")
     until(lambda: pane.screen(0.0).idle_confidence > 0.5, "it waits")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -95,8 +94,7 @@ def show(crew: Crew) -> dict[str, dict[str, object]]:
     return {row["id"]: row for row in json.loads(crew.run("programs", "accounts", "--json").stdout)["accounts"]}
 
 
-NO_TMUX = pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
-TERMINAL = pytest.param(("--tmux",), marks=[NO_TMUX, pytest.mark.campaign])
+TERMINAL = pytest.param(("--tmux",), marks=[pytest.mark.needs("tmux"), pytest.mark.campaign])
 
 
 @pytest.mark.campaign

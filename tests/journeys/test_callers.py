@@ -243,6 +243,7 @@ def watched(crew: Crew) -> Crew:
 
 
 @pytest.mark.campaign
+@pytest.mark.needs("unshare")
 def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
     judge = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root} && liza verdict approve me --task task-1"]
     done = session_of(watched, judge)
@@ -257,6 +258,7 @@ def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
 
 
 @pytest.mark.campaign
+@pytest.mark.needs("unshare")
 def test_a_person_in_another_pid_namespace_says_so_at_a_terminal_and_everybody_is_told(watched: Crew) -> None:
     words = [*unshared(), *bare(), "LIZA_PERSON=yes", "liza", "verdict", "approve", "mine", "--task", "task-1"]
     ours, theirs = pty.openpty()
@@ -270,6 +272,7 @@ def test_a_person_in_another_pid_namespace_says_so_at_a_terminal_and_everybody_i
     assert "another_namespace" in watched.paths.alerts.read_text()
 
 
+@pytest.mark.needs("unshare")
 def test_a_crew_with_nobody_at_work_is_a_persons_from_any_namespace(crew: Crew) -> None:
     """As in a container that was made for one command."""
     done = subprocess.run(

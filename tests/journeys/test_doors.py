@@ -715,7 +715,7 @@ HELD_UP = [
 @pytest.mark.parametrize(("error", "code", "noted"), HELD_UP, ids=[type(case[0]).__name__ for case in HELD_UP])
 def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_say_it_again_and_is_not_blamed(
     error: Exception, code: int, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], usual_path: str,
 ) -> None:  # fmt: skip
     run = RunDir(Paths(tmp_path), "coder-1.1")
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=datetime.now(UTC)))
@@ -729,7 +729,7 @@ def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_s
     words = ["block", "why not", "--ask", "what?"]
     monkeypatch.setenv("LIZA_RUN", "coder-1.1")
     monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
-    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.setenv("PATH", usual_path)
     assert entry_points.run_reporting_errors(refused, words, "liza") == code
     hint = capsys.readouterr().err.rstrip().rpartition("\n")[2]
     assert (hint == f"  next: sleep 20; {liza_path()} block 'why not' --ask 'what?'") is noted
@@ -741,14 +741,14 @@ def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_s
 
 @pytest.mark.parametrize("run", ["", "merge", "coder-1.9", "../../x"])
 def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused(
-    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], usual_path: str
 ) -> None:
     def refused(words: Sequence[str]) -> int:
         raise LockTimeout("the lock was not free", "liza status")
 
     monkeypatch.setenv("LIZA_RUN", run)
     monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
-    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.setenv("PATH", usual_path)
     long = ["handoff", "x" * 300]
     assert entry_points.run_reporting_errors(refused, long, "liza") == 75
     told = capsys.readouterr().err

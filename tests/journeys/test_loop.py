@@ -130,10 +130,10 @@ def test_a_sentinel_of_a_hook_is_reported_at_once_and_with_its_own_time(crew: Cr
 
 
 @pytest.mark.campaign
-def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(crew: Crew) -> None:
+def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(crew: Crew, usual_path: str) -> None:
     # As a login shell does: /etc/profile sets PATH anew, and what a session was given there is gone.
-    words = """
-        PATH=/usr/bin:/bin; export PATH
+    words = f"""
+        PATH={usual_path}; export PATH
         command -v liza && exit 9
         eval "$(sed -n 's/^.*FIRST run:  *//p' AGENTS.md)" > "$NOTES/ready"
         submit=$(sed -n 's/.*commit everything, then  *//p' AGENTS.md)

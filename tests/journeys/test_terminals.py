@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import sys
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from liza.programs.terminal import tmux
 from liza.system import processes
 from tests.journeys.crews import WORK, Crew, started
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed here")
+pytestmark = pytest.mark.needs("tmux")
 
 READER = """\
 import subprocess
