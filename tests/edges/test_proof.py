@@ -348,6 +348,12 @@ def test_the_doctor_says_whether_the_commands_can_start_and_what_worktrees_lack(
     assert not about(repo, "lfs").ok
 
 
+@pytest.mark.needs("git-lfs")
+def test_the_doctor_does_not_ask_for_a_git_lfs_that_is_installed(repo: Path) -> None:
+    (repo / ".gitattributes").write_text("*.psd filter=lfs diff=lfs\n")
+    assert [finding for finding in doctor(repo).findings if finding.about == "lfs"] == []
+
+
 def test_before_init_the_doctor_judges_by_what_init_will_choose(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (repo / ".gitmodules").write_text('[submodule "lib"]\n\tpath = lib\n\turl = ../lib\n')
     git(repo, "update-index", "--add", "--cacheinfo", f"160000,{git(repo, 'rev-parse', 'HEAD')},lib")

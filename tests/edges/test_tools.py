@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.tools import OPTIONAL, Tools
+from tests.tools import OPTIONAL, Tools, need_variable
 
 UNNAMED = ("gh", "glab", "docker", "poetry", "pnpm", "claude", "codex")
 
@@ -48,3 +49,9 @@ def test_a_missing_program_skips_its_tests_by_name_or_fails_them(tmp_path: Path)
         make_tools(tmp_path / "first", PATH=str(tmp_path)).require(["tmux"])
     with pytest.raises(pytest.fail.Exception, match="needs git-lfs: LIZA_NEED_GIT_LFS is set"):
         make_tools(tmp_path / "second", PATH=str(tmp_path), LIZA_NEED_GIT_LFS="yes").require(["git-lfs"])
+
+
+def test_the_build_server_skips_no_test_for_a_missing_program() -> None:
+    text = (Path(__file__).parents[2] / ".ci" / "run").read_text()
+    (names,) = re.findall(r"^for program in (.*); do$", text, re.M)
+    assert {f"LIZA_NEED_{name}" for name in names.split()} == set(map(need_variable, OPTIONAL))
