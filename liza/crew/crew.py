@@ -208,6 +208,7 @@ class Crew(Value, dict=True):
             offline=LazySet({task.assigned_to for task in tasks}, lambda agent: not self.is_supervised(agent)),
             dead=LazySet({task.run for task in tasks}, self._is_over),
             abandoned=LazySet(lapsed, lambda run: not self.is_supervised(agent_of(run)) and self._is_over(run)),
+            online=LazySet(state.agents, self.is_supervised),
             **self._routing_evidence(state),
         )
 
@@ -217,7 +218,7 @@ class Crew(Value, dict=True):
             return {}
         from liza.crew.archive.routing_records import LazyRecords
 
-        return {"online": LazySet(state.agents, self.is_supervised), "records": LazyRecords(self, state)}
+        return {"records": LazyRecords(self, state)}
 
     def _is_over(self, run: str) -> bool:
         """Whether a session is proved over. An unreadable file proves nothing; it must not stop other agents."""

@@ -79,7 +79,13 @@ TRANSITIONS: tuple[Transition, ...] = (
     _transition(E.UNBLOCK, {S.BLOCKED}, S.UNCLAIMED, "planner, human", "its questions are answered"),
     _transition(E.SUPERSEDE, OPEN_STATUSES, S.SUPERSEDED, "planner, human", "other tasks take its place"),
     _transition(E.DROP, OPEN_STATUSES, S.ABANDONED, "planner, human", "not wanted any more"),
-    _transition(E.RELEASE, {S.CLAIMED}, S.UNCLAIMED, "human", "taken away from its coder, the work saved"),
+    _transition(
+        E.RELEASE,
+        {S.CLAIMED},
+        S.UNCLAIMED,
+        "human, its supervisor",
+        "taken away from its coder, the work saved; by its supervisor after two crashes in a row",
+    ),
 )
 
 _BY_VERB = {(transition.verb, source): transition for transition in TRANSITIONS for source in transition.sources}

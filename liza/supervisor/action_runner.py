@@ -226,23 +226,28 @@ class ActionRunner:
         # Planning has no limit of tries of its own, so a planning session without progress counts as a crash.
         has_looped = result.outcome is SessionOutcome.LOOPED and work is not None and work.kind == WorkKind.PLANNING
         if rule.fault is Fault.CRASH or has_looped:
-            self.memory.streak = self.memory.streak.crashed(self.crew.clock.monotonic())
+            task = work.task if work is not None else None
+            self.memory.streak = self.memory.streak.crashed(self.crew.clock.monotonic(), task)
         with suppress(OSError, LizaError):
             start_export(self.crew, self.launcher.environ)
         # With an obstacle this agent rests only if no other account can be used: `situation.find_account_wait`.
         if not note_account_obstacle(self.crew, directory, result, self.launcher.environ, self.notify):
-            self._rest_after(result)
-            self._report_end(run, result, rule)
+            self._rest_after(result, work)
+            self._report_end(run, result, rule, work)
         wake_up.wake_watchers(self.crew.paths, self.agent)
 
-    def _rest_after(self, result: SessionEnd) -> None:
-        """Set the rest before the next session."""
+    def _rest_after(self, result: SessionEnd, work: CurrentWork | None) -> None:
+        """Set the rest before the next session. ``work``: what the agent held before the session was concluded."""
         clock, config = self.crew.clock, self.crew.board.read().config
         limit = None if result.retry_at is None else (result.retry_at - clock.now()).total_seconds()
-        self.memory.streak = self.memory.streak.saw(result.outcome, clock.monotonic(), config, limit)
+        task = work.task if work is not None else None
+        self.memory.streak = self.memory.streak.saw(result.outcome, clock.monotonic(), config, limit, task)
 
-    def _report_end(self, run: str, result: SessionEnd, rule: OutcomeRule) -> None:
-        """Tell the person why the agent rests or cannot work, and of an end that no task's history shows."""
+    def _report_end(self, run: str, result: SessionEnd, rule: OutcomeRule, work: CurrentWork | None) -> None:
+        """Tell the person why the agent rests or cannot work, and of an end that no task's history shows.
+
+        ``work``: what the agent held before the session was concluded.
+        """
         match rule.rest:
             case RestKind.USAGE_LIMIT:
                 self._note_rest(result.reason)
@@ -250,7 +255,8 @@ class ActionRunner:
                 self._report_no_answer(run, result.reason)
             case RestKind.UNTIL_PERSON_ACTS:
                 self.memory.unusable = UnusableProgram(result.reason, result.needs_person)
-        if rule.reported and find_current_work(self.crew.board.read(), self.agent) is None:
+        is_in_history = work is not None and work.kind == WorkKind.WORK
+        if rule.reported and not is_in_history and find_current_work(self.crew.board.read(), self.agent) is None:
             self.notify(f"{run} {result.outcome}: {result.reason}")
 
     def _report_no_answer(self, run: str, reason: str) -> None:
@@ -301,9 +307,12 @@ class ActionRunner:
                 )
 
     def _count_crash(self) -> None:
-        """Count a crash of this supervisor's sessions and back off."""
-        now, config = self.crew.clock.monotonic(), self.crew.board.read().config
-        self.memory.streak = self.memory.streak.crashed(now).saw(SessionOutcome.CRASHED, now, config)
+        """Count a crash of a session that did not start, and back off."""
+        now, state = self.crew.clock.monotonic(), self.crew.board.read()
+        work = find_current_work(state, self.agent)
+        task = work.task if work is not None else None
+        streak = self.memory.streak.crashed(now, task, started=False)
+        self.memory.streak = streak.saw(SessionOutcome.CRASHED, now, state.config, task=task)
 
     def _renew_lease(self, run: str) -> None:
         """Renew the lease of the run on the board. A heartbeat adds no revision."""

@@ -82,8 +82,9 @@ def gather_situation(
         supervisor=SupervisorFacts(
             leaving=memory.leaving,
             retiring=memory.retiring,
-            crashes=memory.streak.crash_ages(monotonic_time),
+            crash_loop=memory.streak.crash_loop(monotonic_time),
             rest_seconds=max(memory.streak.rest_seconds(monotonic_time), account_rest),
+            resting_task=memory.streak.failed_task if account_rest <= 0 else None,
             unusable_reason=_unusable_reason(memory, preset, wait),
             failed_set_up=memory.failed_set_up.reason if memory.failed_set_up else None,
             since_clock_gap=memory.clock.seconds_since_sleep(monotonic_time),

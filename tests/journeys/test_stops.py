@@ -19,27 +19,56 @@ def test_two_sessions_that_end_well_and_move_nothing_block_the_task_with_their_l
     assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
-def test_three_crashes_stop_the_supervisor_and_five_block_the_task(crew: Crew) -> None:
-    crew.add("task-1")
-    program = crew.script("coder", 'echo "cannot import name shop" >&2; exit 3\n')
-    first = crew.agent("coder-1", program)
-    assert first.wait_gone() == 1
-    assert "3 sessions crashed within 5 minutes" in first.said()
-    assert (crew.status("task-1"), crew.heard("task-1").count("crash")) == ("CLAIMED", 3)
-    told = crew.json("status")
-    assert told["agents"][0]["why"] == "its supervisor left: 3 sessions crashed within 5 minutes"
-    step = f"liza logs coder-1; liza up --planners 0 --reviewers 0 --program {program}"
-    assert [one["next"] for one in told["alerts"] if one["kind"] == "supervisor_left"] == [step]
-    assert crew.paths.alerts.read_text().count("supervisor_left") == 1
+POISON = 'if [ "$LIZA_TASK" = poison ]; then echo "cannot import name shop" >&2; exit 3; fi\n'
 
-    second = crew.agent("coder-1", program)
-    task = crew.wait_status("task-1", "BLOCKED")
+
+def test_a_task_whose_sessions_crash_is_blocked_and_stops_no_other(crew: Crew) -> None:
+    crew.add("poison", "task-1", "task-2")
+    supervisor = crew.agent("coder-1", crew.script("coder", POISON + WORK))
+    task = crew.wait_status("poison", "BLOCKED")
     assert "5 sessions crashed" in (task.blocked_reason or "")
     assert "exit 3" in (task.blocked_reason or "")
     assert "cannot import name shop" in (task.blocked_reason or "")
-    assert second.stop() == 0
-    assert "supervisor_left" not in str(crew.json("status")["alerts"])
+    assert task.failed_by == ("coder-1",)
+    # The healthy tasks came between the second crash and the third.
+    claims = [event.run for event in task.history if event.event == "claim"]
+    runs = [crew.task(name).run for name in ("task-1", "task-2")]
+    assert [crew.status("task-1"), crew.status("task-2")] == ["READY_FOR_REVIEW"] * 2
+    assert [claims[0], *runs, claims[1]] == [f"coder-1.{number}" for number in (1, 3, 4, 5)]
+    assert supervisor.process.poll() is None
+    assert supervisor.wait_said("poison blocked").count("poison crashed") == 5
+    assert "coder-1.1 crashed" not in supervisor.said()
+    assert supervisor.stop() == 0
+
+
+def test_crashes_of_different_tasks_stop_the_supervisor(crew: Crew) -> None:
+    crew.add("task-1", "task-2", "task-3")
+    program = crew.script("coder", 'echo "cannot import name shop" >&2; exit 3\n')
+    supervisor = crew.agent("coder-1", program)
+    assert supervisor.wait_gone() == 1
+    reason = "5 sessions of 3 tasks crashed within 5 minutes"
+    assert reason in supervisor.said()
+    told = crew.json("status")
+    assert told["agents"][0]["why"] == f"its supervisor left: {reason}"
+    step = f"liza logs coder-1; liza up --planners 0 --reviewers 0 --program {program}"
+    assert [one["next"] for one in told["alerts"] if one["kind"] == "supervisor_left"] == [step]
+    assert crew.paths.alerts.read_text().count("supervisor_left") == 1
+    assert "BLOCKED" not in [task.status for task in crew.state().tasks]
+
+
+@pytest.mark.campaign
+def test_another_coder_tries_a_task_that_crashed_twice(crew: Crew) -> None:
+    crew.add("task-1")
+    crew.gate("gate")
+    wait = '[ "$LIZA_TASK" = task-2 ] || { echo "$$" > "$NOTES/at-$LIZA_RUN"; read line < "$NOTES/gate"; }\n'
+    crew.agent("coder-2", crew.script("works", wait + WORK))
+    crew.wait_note("at-coder-2.1")
+    crew.add("task-2")
+    crew.agent("coder-1", crew.script("crashes", "exit 3\n"))
+    crew.wait(lambda state: "release" in [event.event for event in state.tasks[1].history], "the release of task-2")
+    crew.open_gate("gate")
+    task = crew.wait_status("task-2", "READY_FOR_REVIEW")
+    assert (task.assigned_to, crew.heard("task-2").count("crash")) == ("coder-2", 2)
 
 
 @pytest.mark.campaign

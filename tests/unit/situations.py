@@ -33,7 +33,15 @@ OF_SESSION = {
 OF_SITUATION = {
     **{
         name: ("supervisor", name)
-        for name in ("leaving", "retiring", "crashes", "rest_seconds", "unusable_reason", "since_clock_gap")
+        for name in (
+            "leaving",
+            "retiring",
+            "crash_loop",
+            "rest_seconds",
+            "resting_task",
+            "unusable_reason",
+            "since_clock_gap",
+        )
     },
     "over_budget": ("budget", "over_budget"),
     "seconds_left": ("budget", "seconds_left"),

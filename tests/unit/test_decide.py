@@ -158,11 +158,17 @@ def test_a_pause_starts_nothing_new_and_leaves_a_living_session_alone(signal: st
     assert isinstance(at(state, signals=(signal,), session=living(run)), actions.Wait)
 
 
-def test_three_crashes_within_five_minutes_stop_the_supervisor() -> None:
-    state = board(task())
-    assert at(state, crashes=(1.0, 2.0)) == actions.Claim("task-1")
-    assert at(state, crashes=(1.0, 2.0, 400.0)) == actions.Claim("task-1")
-    assert isinstance(at(state, crashes=(1.0, 2.0, 3.0)), actions.Exit)
+def test_a_crash_loop_stops_the_supervisor() -> None:
+    assert at(board(task()), crash_loop="they crash") == actions.Exit(1, "they crash")
+
+
+def test_a_rest_after_crashes_of_one_task_delays_no_other() -> None:
+    resting = {"rest_seconds": 4.0, "resting_task": "task-1"}
+    assert at(board(task()), **resting) == actions.Wait("resting before the next session of task-1", 4.0)
+    assert at(board(task(), task("task-2")), **{**resting, "resting_task": "task-2"}) == actions.Claim("task-1")
+    state, run = claimed(board(task()))
+    assert at(state, **resting) == actions.Wait("resting before the next session", 4.0)
+    assert at(state, **{**resting, "resting_task": "task-2"}) == actions.Resume("task-1", run)
 
 
 def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
@@ -253,9 +259,9 @@ def test_a_review_and_the_planning_that_were_abandoned_are_taken_over() -> None:
 
 def test_a_supervisor_that_leaves_after_crashes_gives_back_what_it_holds_first() -> None:
     state, run = claimed(board(task()))
-    assert at(state, crashes=(1.0, 2.0, 3.0)) == actions.GiveBack(run)
+    assert at(state, crash_loop="they crash") == actions.GiveBack(run)
     stopped = claims.stop(state, "task-1", run, NOW)
-    assert isinstance(at(stopped, crashes=(1.0, 2.0, 3.0)), actions.Exit)
+    assert isinstance(at(stopped, crash_loop="they crash"), actions.Exit)
 
 
 def test_only_one_planner_plans_and_a_planner_that_adds_nothing_completes_the_goal() -> None:

@@ -190,9 +190,8 @@ REVIEWED = under_review(board(task()))[0]
         (board(), {"signals": ("ABORT",)}, Exit(0, "stopped")),
         (STATE, {"unusable_reason": "no login"}, GiveBack(RUN)),
         (STOPPED, {"unusable_reason": "no login"}, Exit(5, "no login")),
-        (STATE, {"crashes": (1.0, 2.0, 3.0)}, GiveBack(RUN)),
-        (board(), {"crashes": (1.0, 2.0, 300.0)}, Exit(1, "3 sessions crashed within 5 minutes")),
-        (board(task()), {"crashes": (1.0, 2.0, 301.0)}, Claim("task-1")),
+        (STATE, {"crash_loop": "they crash"}, GiveBack(RUN)),
+        (board(), {"crash_loop": "they crash"}, Exit(1, "they crash")),
         (STATE, {"over_budget": "too much"}, PauseCrew("too much")),
         (STATE, {"over_budget": "too much", "signals": ("PAUSE",)}, Wait("PAUSE is set; liza resume removes it")),
         (STATE, {"job": "the set-up runs"}, Wait("the set-up runs")),
@@ -226,9 +225,9 @@ def test_a_supervisor_without_a_session_does_one_thing(
 
 
 def test_a_supervisor_that_leaves_after_crashes_names_the_set_up_that_failed() -> None:
-    crashed = SupervisorFacts(crashes=(1.0, 2.0, 3.0, 4.0), failed_set_up="no npm")
+    crashed = SupervisorFacts(crash_loop="they crash", failed_set_up="no npm")
     leaving = decide.decide(replace(situation(board()), supervisor=crashed))
-    assert leaving == Exit(1, "4 sessions crashed within 5 minutes; the last: no npm")
+    assert leaving == Exit(1, "they crash; the last: no npm")
 
 
 def test_a_review_without_its_session_is_given_back_and_planning_too() -> None:
@@ -552,20 +551,18 @@ def test_a_rest_is_doubled_with_each_failure_up_to_its_limit() -> None:
     assert [rests.backoff(failed, 5.0) for failed in (0, 1, 2, 3, 7, 1000)] == [5.0, 5.0, 10.0, 20.0, 300.0, 300.0]
     assert rests.backoff(2, 5.0, 7.0) == 7.0
     config = board().config
-    streak = rests.FailureStreak(failed=1, limited=2, unanswered=3, crashes=(1.0,), rest_until=4.0)
+    streak = rests.FailureStreak(failed=1, limited=2, unanswered=3, rest_until=4.0)
     seen = {outcome: streak.saw(outcome, 100.0, config) for outcome in SessionOutcome}
     assert seen[SessionOutcome.CRASHED] == replace(streak, failed=2, rest_until=110.0)
     assert seen[SessionOutcome.UNANSWERED] == replace(streak, unanswered=4, rest_until=140.0)
     assert seen[SessionOutcome.QUOTA] == replace(streak, limited=3, rest_until=340.0)
     assert seen[SessionOutcome.CONTEXT_FULL] == replace(streak, rest_until=102.0)
     assert seen[SessionOutcome.STOPPED] == streak
-    assert seen[SessionOutcome.FINISHED] == rests.FailureStreak(crashes=(1.0,), rest_until=4.0)
-    assert seen[SessionOutcome.HANDED_OFF] == rests.FailureStreak(crashes=(1.0,), rest_until=102.0)
+    assert seen[SessionOutcome.FINISHED] == rests.FailureStreak(rest_until=4.0)
+    assert seen[SessionOutcome.HANDED_OFF] == rests.FailureStreak(rest_until=102.0)
     assert streak.saw(SessionOutcome.QUOTA, 100.0, config, 60.0).rest_until == 161.0
     assert streak.saw(SessionOutcome.QUOTA, 100.0, config, -60.0).rest_until == 105.0
-    assert (streak.rest_seconds(3.0), streak.rest_seconds(9.0), streak.crash_ages(3.0)) == (1.0, 0.0, (2.0,))
-    assert streak.crashed(301.0).crashes == (1.0, 301.0)
-    assert streak.crashed(302.0).crashes == (302.0,)
+    assert (streak.rest_seconds(3.0), streak.rest_seconds(9.0)) == (1.0, 0.0)
 
 
 def test_a_merger_is_not_started_twice_for_one_revision_unless_it_failed() -> None:

@@ -7,27 +7,28 @@ from datetime import timedelta
 import pytest
 
 from liza.rules.model import Config
-from liza.rules.sessions.rests import CRASH_WINDOW, ClockWatch, FailureStreak, MergeTries
+from liza.rules.sessions.rests import CRASH_WINDOW, ClockWatch, CrashRecord, FailureStreak, MergeTries
 from liza.rules.sessions.session_ends import SessionOutcome
 from tests.unit.boards import NOW
 
 CONFIG = Config(restart_after_crash=5.0, restart_after_handoff=2.0)
-BEFORE = FailureStreak(1, 1, 1, (50.0,), 90.0)
+CRASHES = (CrashRecord(50.0, "t1"),)
+BEFORE = FailureStreak(1, 1, 1, CRASHES, 90.0)
 
 
 @pytest.mark.parametrize(
     ("outcome", "limit_seconds", "after"),
     [
-        (SessionOutcome.CRASHED, None, FailureStreak(2, 1, 1, (50.0,), 110.0)),
-        (SessionOutcome.LOOPED, None, FailureStreak(2, 1, 1, (50.0,), 110.0)),
-        (SessionOutcome.HELD_UP, None, FailureStreak(2, 1, 1, (50.0,), 110.0)),
-        (SessionOutcome.UNANSWERED, None, FailureStreak(1, 1, 2, (50.0,), 110.0)),
-        (SessionOutcome.QUOTA, None, FailureStreak(1, 2, 1, (50.0,), 220.0)),
-        (SessionOutcome.QUOTA, 600.0, FailureStreak(1, 2, 1, (50.0,), 701.0)),
-        (SessionOutcome.QUOTA, 1.0, FailureStreak(1, 2, 1, (50.0,), 105.0)),
-        (SessionOutcome.QUOTA, -3.0, FailureStreak(1, 2, 1, (50.0,), 105.0)),
-        (SessionOutcome.HANDED_OFF, None, FailureStreak(0, 0, 0, (50.0,), 102.0)),
-        (SessionOutcome.FINISHED, None, FailureStreak(0, 0, 0, (50.0,), 90.0)),
+        (SessionOutcome.CRASHED, None, FailureStreak(2, 1, 1, CRASHES, 110.0)),
+        (SessionOutcome.LOOPED, None, FailureStreak(2, 1, 1, CRASHES, 110.0)),
+        (SessionOutcome.HELD_UP, None, FailureStreak(2, 1, 1, CRASHES, 110.0)),
+        (SessionOutcome.UNANSWERED, None, FailureStreak(1, 1, 2, CRASHES, 110.0)),
+        (SessionOutcome.QUOTA, None, FailureStreak(1, 2, 1, CRASHES, 220.0)),
+        (SessionOutcome.QUOTA, 600.0, FailureStreak(1, 2, 1, CRASHES, 701.0)),
+        (SessionOutcome.QUOTA, 1.0, FailureStreak(1, 2, 1, CRASHES, 105.0)),
+        (SessionOutcome.QUOTA, -3.0, FailureStreak(1, 2, 1, CRASHES, 105.0)),
+        (SessionOutcome.HANDED_OFF, None, FailureStreak(0, 0, 0, (), 102.0)),
+        (SessionOutcome.FINISHED, None, FailureStreak(0, 0, 0, (), 90.0)),
         (SessionOutcome.STOPPED, None, BEFORE),
         (SessionOutcome.UNUSABLE, None, BEFORE),
     ],
@@ -46,10 +47,63 @@ def test_a_usage_limit_of_unknown_end_is_waited_for_up_to_an_hour() -> None:
     assert rests == [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 3600.0]
 
 
-def test_crashes_are_counted_within_their_window() -> None:
-    streak = FailureStreak().crashed(10.0).crashed(20.0)
-    assert streak.crash_ages(30.0) == (20.0, 10.0)
-    assert streak.crashed(15.0 + CRASH_WINDOW).crashes == (20.0, 15.0 + CRASH_WINDOW)
+def streak_of(*crashes: tuple[float, str | None] | tuple[float, str | None, bool]) -> FailureStreak:
+    streak = FailureStreak()
+    for time, task, *started in crashes:
+        streak = streak.crashed(time, task, started=started != [False])
+    return streak
+
+
+@pytest.mark.parametrize(
+    ("crashes", "reason"),
+    [
+        ([(1.0, "a"), (2.0, "a"), (3.0, "a"), (4.0, "a")], None),
+        ([(1.0, "a"), (2.0, "b"), (3.0, "a"), (4.0, "b")], None),
+        ([(1.0, "a"), (2.0, "b"), (3.0, "c")], "3 sessions of 3 tasks crashed within 5 minutes"),
+        ([(1.0, "a"), (2.0, "a"), (3.0, "b"), (4.0, "c")], "4 sessions of 3 tasks crashed within 5 minutes"),
+        ([(1.0, None), (2.0, None), (3.0, None)], "3 sessions crashed within 5 minutes"),
+        ([(1.0, "a", False), (2.0, "a", False), (3.0, "a", False)], "3 sessions crashed within 5 minutes"),
+        ([(1.0, "a", False), (2.0, "a", True), (3.0, "a", False), (4.0, "a", False)], None),
+        ([(1.0, "a"), (2.0, "b"), (301.0, "c")], "3 sessions of 3 tasks crashed within 5 minutes"),
+        ([(1.0, "a"), (2.0, "b"), (301.5, "c")], None),
+    ],
+)
+def test_only_crashes_of_different_tasks_or_of_every_start_stop_a_supervisor(
+    crashes: list[tuple[float, str | None]], reason: str | None
+) -> None:
+    assert streak_of(*crashes).crash_loop(crashes[-1][0]) == reason
+
+
+def test_a_session_that_ended_well_clears_the_crashes_before_it() -> None:
+    streak = streak_of((1.0, "a"), (2.0, "b")).saw(SessionOutcome.FINISHED, 3.0, CONFIG).crashed(4.0, "c")
+    assert streak.crash_loop(4.0) is None
+
+
+def test_crashes_are_forgotten_after_their_window() -> None:
+    assert streak_of((1.0, "a"), (2.0 + CRASH_WINDOW, "b")).crashes == (CrashRecord(2.0 + CRASH_WINDOW, "b"),)
+
+
+@pytest.mark.parametrize(
+    ("ends", "task"),
+    [
+        ([(SessionOutcome.CRASHED, "a")], "a"),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.CRASHED, "a")], "a"),
+        ([(SessionOutcome.LOOPED, "a"), (SessionOutcome.CRASHED, "a")], "a"),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.CRASHED, "b")], None),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.CRASHED, "b"), (SessionOutcome.CRASHED, "b")], None),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.FINISHED, "b"), (SessionOutcome.CRASHED, "b")], "b"),
+        ([(SessionOutcome.HELD_UP, "a")], None),
+        ([(SessionOutcome.QUOTA, "a"), (SessionOutcome.CRASHED, "a")], None),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.UNANSWERED, "a")], None),
+    ],
+)
+def test_a_rest_is_for_one_task_only_if_no_other_failed(
+    ends: list[tuple[SessionOutcome, str]], task: str | None
+) -> None:
+    streak = FailureStreak()
+    for outcome, of_task in ends:
+        streak = streak.saw(outcome, 1.0, CONFIG, task=of_task)
+    assert streak.failed_task == task
 
 
 def test_a_merger_that_fails_is_tried_again_on_the_same_revision_after_a_growing_rest() -> None:

@@ -216,12 +216,35 @@ def test_two_sessions_in_a_row_that_move_nothing_block_the_task() -> None:
 
 def test_five_crashes_on_one_task_block_it() -> None:
     state, run = claimed(board(task()))
-    for _ in range(4):
-        state = _session(state, run, SessionOutcome.CRASHED)
-        state, run = claims.resume(state, "task-1", run, NOW)
+    state = _session(state, run, SessionOutcome.CRASHED)
     assert state.tasks[0].status is S.CLAIMED
+    state, run = claims.resume(state, "task-1", run, NOW)
+    for _ in range(3):
+        state = _session(state, run, SessionOutcome.CRASHED)
+        assert (state.tasks[0].status, state.tasks[0].assigned_to, state.tasks[0].run) == (S.UNCLAIMED, None, None)
+        state, run = claimed(state)
     state = _session(state, run, SessionOutcome.CRASHED)
     assert (state.tasks[0].status, state.tasks[0].failed_by) == (S.BLOCKED, ("coder-1",))
+
+
+@pytest.mark.parametrize(
+    ("between", "status"),
+    [
+        (SessionOutcome.STOPPED, S.UNCLAIMED),
+        (SessionOutcome.QUOTA, S.UNCLAIMED),
+        (SessionOutcome.HELD_UP, S.UNCLAIMED),
+        (SessionOutcome.FINISHED, S.CLAIMED),
+        (SessionOutcome.CONTEXT_FULL, S.CLAIMED),
+    ],
+)
+def test_a_task_is_released_after_two_crashes_in_a_row(between: SessionOutcome, status: S) -> None:
+    state, run = claimed(board(task()))
+    state = _session(state, run, SessionOutcome.CRASHED)
+    state, run = claims.resume(state, "task-1", run, NOW)
+    state = _session(state, run, between)
+    state, run = claims.resume(state, "task-1", run, NOW)
+    state = _session(state, run, SessionOutcome.CRASHED)
+    assert state.tasks[0].status is status
 
 
 def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_further_try() -> None:

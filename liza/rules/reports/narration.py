@@ -154,5 +154,5 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.UNBLOCK: lambda event, task: "unblocked",
     E.SUPERSEDE: lambda event, task: f"superseded by {', '.join(task.superseded_by)}",
     E.DROP: lambda event, task: f"dropped{': ' + _short(event.detail) if event.detail else ''}",
-    E.RELEASE: lambda event, task: "released",
+    E.RELEASE: lambda event, task: f"released{': ' + _short(event.detail) if event.detail else ''}",
 }

@@ -39,7 +39,6 @@ from liza.rules.sessions.actions import (
     Wait,
     Warn,
 )
-from liza.rules.sessions.rests import CRASH_WINDOW, MAX_CRASHES_IN_WINDOW
 from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of
 from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situation
 from liza.rules.statuses import WakeTrigger
@@ -56,6 +55,7 @@ S = Status
 START_POLL_SECONDS = 1.0  # until the program is ready
 RUNNING_POLL_SECONDS = 10.0  # afterwards
 MAX_REMINDERS = 2  # reminders to an idle session, before it is ended
+RESTING = "resting before the next session"
 EXIT_UNUSABLE = 5
 """Exit status of a supervisor whose program cannot work until a person acts, such as a login."""
 
@@ -242,26 +242,32 @@ def _seconds_to_end_by_age(at: Situation, session: SessionFacts) -> float | None
 
 
 def _crash_loop(at: Situation) -> Action | None:
-    recent = [age for age in at.supervisor.crashes if age <= CRASH_WINDOW]
-    if len(recent) >= MAX_CRASHES_IN_WINDOW:
-        # A set-up has no session whose log would tell the reason.
-        last = f"; the last: {at.supervisor.failed_set_up}" if at.supervisor.failed_set_up else ""
-        return Exit(1, f"{len(recent)} sessions crashed within {CRASH_WINDOW / 60:.0f} minutes{last}")
-    return None
+    if at.supervisor.crash_loop is None:
+        return None
+    # A set-up has no session whose log would tell the reason.
+    last = f"; the last: {at.supervisor.failed_set_up}" if at.supervisor.failed_set_up else ""
+    return Exit(1, f"{at.supervisor.crash_loop}{last}")
+
+
+def _rest_seconds(at: Situation, task: str | None) -> float:
+    """Return the seconds until a session of ``task`` may start. A rest after crashes of one task is for that task."""
+    resting = at.supervisor.resting_task
+    return at.supervisor.rest_seconds if resting is None or resting == task else 0.0
 
 
 def _continue_work(at: Situation, work: CurrentWork) -> Action:
     halted = _wait_for_signal(at)
     if halted and not (work.kind == WorkKind.PLANNING and _may_plan_at_checkpoint(at, at.state.planning.trigger)):
         return halted
-    if at.supervisor.rest_seconds > 0:
+    rest = _rest_seconds(at, work.task)
+    if rest > 0:
         left = _lease_left(at, work)
         half = at.state.config.lease_duration / 2
         if left is not None and left < half:
             return RenewLease(work.run)
         return Wait(
-            "resting before the next session",
-            at.supervisor.rest_seconds if left is None else min(at.supervisor.rest_seconds, left - half + 0.01),
+            RESTING,
+            rest if left is None else min(rest, left - half + 0.01),
         )
     if at.session is not None and at.session.run == work.run and not _is_given_back(at, work):
         return StartSession(work.run)
@@ -318,8 +324,8 @@ def _look_for_work(at: Situation) -> Action:
     merge = _merge(at)
     if merge is not None:
         return merge
-    if at.supervisor.rest_seconds > 0:
-        return Wait("resting before the next session", at.supervisor.rest_seconds)
+    if at.supervisor.rest_seconds > 0 and at.supervisor.resting_task is None:
+        return Wait(RESTING, at.supervisor.rest_seconds)
     role = role_of(at.agent)
     if role == "planner":
         trigger, checkpoint = planning.next_trigger(at.state, at.evidence), planning.checkpoint_reason(at.state)
@@ -328,7 +334,7 @@ def _look_for_work(at: Situation) -> Action:
         return ClaimPlanning(trigger.name)
     if role == "code-reviewer":
         review = picking.pick_review(at.state, at.agent, at.evidence)
-        return Wait(review.why) if isinstance(review, NoTask) else ClaimReview(review.task.id)
+        return Wait(review.why) if isinstance(review, NoTask) else _rest_or(at, ClaimReview(review.task.id))
     return _find_coding_work(at)
 
 
@@ -350,7 +356,13 @@ def _find_coding_work(at: Situation) -> Action:
         held_back = at.state.config.lease_duration - at.supervisor.since_clock_gap
         if held_back > 0:
             return Wait("the machine slept: no expired claim is taken over for one lease duration", held_back)
-    return Claim(pick.task.id)
+    return _rest_or(at, Claim(pick.task.id))
+
+
+def _rest_or(at: Situation, claim: Claim | ClaimReview) -> Action:
+    """Return the claim; a wait if this agent's last sessions of that task failed. No other task can be taken then."""
+    rest = _rest_seconds(at, claim.task)
+    return Wait(f"{RESTING} of {claim.task}", rest) if rest > 0 else claim
 
 
 def _seconds_to_lapse(at: Situation) -> float | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from liza.rules.model import Config
-from liza.rules.sessions.session_ends import OUTCOME_RULES, RestKind, SessionOutcome
+from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, RestKind, SessionOutcome
 from liza.rules.value_classes import Value, replace
 
 CRASH_WINDOW = 300.0  # seconds
-MAX_CRASHES_IN_WINDOW = 3  # crashed sessions of a supervisor within CRASH_WINDOW, before it exits
+MAX_CRASHES_IN_WINDOW = 3  # tasks whose sessions crashed within CRASH_WINDOW, before the supervisor exits
 MAX_BACKOFF = 300.0  # seconds
 MAX_QUOTA_REST = 3600.0  # seconds
 MIN_QUOTA_REST = 5.0  # seconds: programs round the time at which a usage limit ends
@@ -25,55 +25,95 @@ def backoff(failed_sessions: int, first: float, longest: float = MAX_BACKOFF) ->
     return float(min(first * 2.0 ** min(max(failed_sessions - 1, 0), 60), longest))
 
 
+class CrashRecord(Value):
+    """A crash of a session. ``task``: None for the planning. ``started``: whether its program was started."""
+
+    time: float
+    task: str | None = None
+    started: bool = True
+
+
 class FailureStreak(Value):
     """Failed sessions of one supervisor in a row, by cause, and the rest before the next session.
 
     ``failed``: sessions that crashed, made no progress or were held up. ``limited``: sessions that a usage limit ended.
-    ``unanswered``: sessions whose model gave no usable answer. ``crashes``: times of the crashes in the last
-    CRASH_WINDOW.
+    ``unanswered``: sessions whose model gave no usable answer. ``crashes``: the crashes in the last CRASH_WINDOW since
+    a session ended well. ``failed_task``: the task of all failed sessions; None if they had several, or none.
     """
 
     failed: int = 0
     limited: int = 0
     unanswered: int = 0
-    crashes: tuple[float, ...] = ()
+    crashes: tuple[CrashRecord, ...] = ()
     rest_until: float = 0.0
+    failed_task: str | None = None
 
     def saw(
-        self, outcome: SessionOutcome, now: float, config: Config, limit_seconds: float | None = None
+        self,
+        outcome: SessionOutcome,
+        now: float,
+        config: Config,
+        limit_seconds: float | None = None,
+        task: str | None = None,
     ) -> FailureStreak:
-        """Return the state after the end of a session. ``limit_seconds``: until its usage limit ends, if known."""
+        """Return the state after the end of a session of ``task``. ``limit_seconds``: until its usage limit ends, if
+        known."""
         rule, first = OUTCOME_RULES[outcome], config.restart_after_crash
+        is_of_task = rule.fault is not Fault.NONE and (not self.has_failed or task == self.failed_task)
+        failed_task = task if is_of_task else None
         match rule.rest:
             case RestKind.BACKOFF:
                 count = self.failed + 1
-                streak = replace(self, failed=count, rest_until=now + backoff(count, first))
+                rest_until = now + backoff(count, first)
+                streak = replace(self, failed=count, rest_until=rest_until, failed_task=failed_task)
             case RestKind.NO_ANSWER:
                 count = self.unanswered + 1
-                streak = replace(self, unanswered=count, rest_until=now + backoff(count, first))
+                streak = replace(self, unanswered=count, rest_until=now + backoff(count, first), failed_task=None)
             case RestKind.USAGE_LIMIT:
                 count = self.limited + 1
                 rest = backoff(count, first * QUOTA_FACTOR, MAX_QUOTA_REST)
                 if limit_seconds is not None:
                     rest = max(0.0, limit_seconds) + 1.0
-                streak = replace(self, limited=count, rest_until=now + max(rest, MIN_QUOTA_REST))
+                streak = replace(self, limited=count, rest_until=now + max(rest, MIN_QUOTA_REST), failed_task=None)
             case RestKind.AFTER_HANDOFF:
-                streak = replace(self, rest_until=now + config.restart_after_handoff)
+                streak = replace(self, rest_until=now + config.restart_after_handoff, failed_task=None)
             case _:
                 streak = self
-        return replace(streak, failed=0, limited=0, unanswered=0) if rule.ends_failures else streak
+        return replace(streak, failed=0, limited=0, unanswered=0, crashes=()) if rule.ends_failures else streak
 
-    def crashed(self, now: float) -> FailureStreak:
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last session failed."""
+        return bool(self.failed or self.limited or self.unanswered)
+
+    def crashed(self, now: float, task: str | None, *, started: bool = True) -> FailureStreak:
         """Return the state with one more crash, without those older than CRASH_WINDOW."""
-        return replace(self, crashes=(*(time for time in self.crashes if now - time <= CRASH_WINDOW), now))
+        return replace(self, crashes=(*self._recent(now), CrashRecord(now, task, started)))
 
     def rest_seconds(self, now: float) -> float:
         """Return the seconds until the next session may start."""
         return max(0.0, self.rest_until - now)
 
-    def crash_ages(self, now: float) -> tuple[float, ...]:
-        """Return the seconds since each crash."""
-        return tuple(now - time for time in self.crashes)
+    def crash_loop(self, now: float) -> str | None:
+        """Return why the supervisor is to exit: its sessions crash whatever the task, or none starts. None: go on.
+
+        Crashes of one task count against that task, which has a limit of its own. The planning has none, so each of
+        its crashes counts.
+        """
+        recent = self._recent(now)
+        minutes = f"within {CRASH_WINDOW / 60:.0f} minutes"
+        tasks = {crash.task for crash in recent if crash.task is not None}
+        planned = sum(crash.task is None for crash in recent)
+        last = recent[-MAX_CRASHES_IN_WINDOW:]
+        if len(last) == MAX_CRASHES_IN_WINDOW and not any(crash.started for crash in last):
+            return f"{len(recent)} sessions crashed {minutes}"
+        if len(tasks) + planned < MAX_CRASHES_IN_WINDOW:
+            return None
+        which = f" of {len(tasks)} tasks" if tasks else ""
+        return f"{len(recent)} sessions{which} crashed {minutes}"
+
+    def _recent(self, now: float) -> tuple[CrashRecord, ...]:
+        return tuple(crash for crash in self.crashes if now - crash.time <= CRASH_WINDOW)
 
 
 class MergeTries(Value):

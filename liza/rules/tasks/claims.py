@@ -277,7 +277,7 @@ def fence(state: State, task_id: str, now: datetime) -> State:
     return state.with_task(replace(task, run=None, lease_expires=now))
 
 
-def release(state: State, task_id: str, run: str | None, now: datetime, by: str) -> State:
+def release(state: State, task_id: str, run: str | None, now: datetime, by: str, why: str | None = None) -> State:
     """Make the task UNCLAIMED. Call it when the session is over and the work is saved. Branch and counters stay.
 
     ``run``: the run that loses the task; None: it was fenced. Raises Refused if the task is not claimed by it: it was
@@ -292,7 +292,7 @@ def release(state: State, task_id: str, run: str | None, now: datetime, by: str)
     freed = apply_verb(
         task,
         HistoryEvent.RELEASE,
-        Invocation(now=now, by=by),
+        Invocation(now=now, by=by, detail=why),
         assigned_to=None,
         run=None,
         lease_expires=None,

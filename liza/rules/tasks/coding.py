@@ -10,7 +10,8 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.model import FailedCheck, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
-from liza.rules.tasks.claims import get_owned_task, get_task, is_held_by
+from liza.rules.tasks.claims import get_owned_task, get_task, is_held_by, release
+from liza.rules.tasks.picking import CRASHES_BEFORE_OTHERS, crashes_in_a_row
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 from liza.rules.value_classes import Value, replace
 
@@ -214,7 +215,8 @@ def record_session_end(
     """Record that a session of this run ended while the run still owns the task.
 
     ``moved``: the session made a commit. The task is blocked after MAX_CRASHES crashes since the last
-    unblock, or after MAX_IDLE_SESSIONS sessions in a row without progress. An end without fault is only recorded.
+    unblock, or after MAX_IDLE_SESSIONS sessions in a row without progress. After CRASHES_BEFORE_OTHERS crashes in a
+    row it is UNCLAIMED: its coder takes a healthy task first. An end without fault is only recorded.
     """
     task = state.task(task_id)
     event, fault = OUTCOME_RULES[outcome].event, OUTCOME_RULES[outcome].fault
@@ -229,7 +231,11 @@ def record_session_end(
             return block_by_supervisor(
                 state.with_task(noted), task_id, f"{crashes} sessions crashed; the last: {detail}", now
             )
-        return state.with_task(noted)
+        in_a_row = crashes_in_a_row(noted)
+        if in_a_row < CRASHES_BEFORE_OTHERS:
+            return state.with_task(noted)
+        why = f"{in_a_row} sessions in a row crashed: healthy tasks come first"
+        return release(state.with_task(noted), task_id, run, now, agent_of(run), why)
     if fault is Fault.NONE:
         return state.with_task(noted)
     idle = 0 if moved else task.idle_sessions + 1

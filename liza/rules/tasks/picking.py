@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
 _RETURNED_STATUSES = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
+CRASHES_BEFORE_OTHERS = 2  # crashed sessions of a task in a row, before healthy tasks and other coders come first
+_CRASH_ROW_ENDS = frozenset(
+    {
+        HistoryEvent.ENDED,
+        HistoryEvent.HANDOFF,
+        HistoryEvent.SUBMIT,
+        HistoryEvent.BLOCK,
+        HistoryEvent.UNBLOCK,
+        HistoryEvent.CONTEXT_FULL,
+        HistoryEvent.TOO_OLD,
+    }
+)
+"""Events that show a session which did not crash, or a person's decision to try again."""
 _TASK_SLOT = lazy_pattern(r"s[1-9][0-9]*")
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for a time that the board does not have."""
@@ -35,8 +48,8 @@ class Evidence(Value):
 
     ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over. ``abandoned``: runs
     that hold a review or the planning with an expired lease, whose agent is offline and whose session is over.
-    ``online``: agents whose supervisor runs. ``records``: work records by agent, for `config.routing: record`; both
-    are empty for the routing ``first``.
+    ``online``: agents whose supervisor runs. ``records``: work records by agent, for `config.routing: record`; empty
+    for the routing ``first``.
     """
 
     offline: Container[str] = frozenset()
@@ -59,6 +72,13 @@ class LimitReached(Value):
     reason: str
 
 
+class OtherFirst(Value):
+    """A claimable task that is kept for another agent: ``why``, and for how many ``seconds`` more."""
+
+    why: str
+    seconds: float
+
+
 class NoTask(Value):
     """No task. ``why`` is the reason that `liza status` shows.
 
@@ -70,7 +90,10 @@ class NoTask(Value):
 
 
 def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pick | LimitReached | NoTask:
-    """Return the next task for a coder: its own returned tasks first, then by priority, age and id."""
+    """Return the next task for a coder: its own returned tasks first, then by priority, age and id.
+
+    A task whose last sessions crashed comes after the others, and is first kept for another coder.
+    """
     busy = occupation(state, agent)
     if busy:
         return NoTask(f"{agent} is busy with {busy}")
@@ -86,7 +109,9 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
         if limit:
             return LimitReached(task, f"{limit}{_why_it_came_back(task)}")
         if why is None:
-            better = _better_agent(state, task, agent, now, evidence)
+            better = _other_after_crashes(state, task, agent, now, evidence) or _better_agent(
+                state, task, agent, now, evidence
+            )
             if better is None:
                 return Pick(task)
             kept.append(better.seconds)
@@ -130,13 +155,52 @@ def _better_agent(state: State, task: Task, agent: str, now: datetime, evidence:
     return None if best is None or best.fits[best.agent] <= best.fits.get(agent, 0.0) else best
 
 
+def crashes_in_a_row(task: Task) -> int:
+    """Return how many of the task's last sessions crashed, one after the other. Ends without fault do not count."""
+    count = 0
+    for event in reversed(task.history):
+        if event.event in _CRASH_ROW_ENDS:
+            break
+        count += event.event == HistoryEvent.CRASH
+    return count
+
+
+def _other_after_crashes(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> OtherFirst | None:
+    """Return that the task is kept for another coder, because its last sessions crashed, the last one under ``agent``.
+
+    None if there is no other coder that may take it, or after a bounded time.
+    """
+    count = crashes_in_a_row(task)
+    if count < CRASHES_BEFORE_OTHERS or agent != _last_crashed(task):
+        return None
+    from liza.rules.tasks import routing  # every command loads this module, and few tasks crash
+
+    seconds = routing.preference_seconds(state, task, now)
+    others = [
+        name
+        for name in state.agents
+        if name != agent and name in evidence.online and claim_obstacle(state, task, name, now, evidence) is None
+    ]
+    if not seconds or not others:
+        return None
+    return OtherFirst(f"its last {count} sessions crashed: {others[0]} tries it before {agent}", seconds)
+
+
+def _last_crashed(task: Task) -> str | None:
+    crashes = [event.agent for event in task.history if event.event == HistoryEvent.CRASH]
+    return crashes[-1] if crashes else None
+
+
 def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
-    """Return the next task for a reviewer: by priority, then the longest waiting first."""
+    """Return the next task for a reviewer: by priority, then the longest waiting first.
+
+    A task whose last review ended without a verdict comes after the others.
+    """
     busy = occupation(state, agent)
     if busy:
         return NoTask(f"{agent} is busy with {busy}")
     reasons: list[str] = []
-    for task in sorted(tasks_with(state, S.READY_FOR_REVIEW), key=lambda task: (task.priority, _last_event(task))):
+    for task in sorted(tasks_with(state, S.READY_FOR_REVIEW), key=_review_rank):
         why = review_obstacle(task, agent, evidence)
         if why is None:
             return Pick(task)
@@ -329,7 +393,12 @@ def _last_event(task: Task) -> datetime:
     return task.created or _NO_TIME
 
 
-def _rank(task: Task, agent: str) -> tuple[int, int, datetime]:
+def _review_rank(task: Task) -> tuple[bool, int, datetime]:
+    return (task.reviews_without_verdict > 0, task.priority, _last_event(task))
+
+
+def _rank(task: Task, agent: str) -> tuple[int, bool, int, datetime]:
     # Equal ranks keep their order on the board: tasks of one `task add` are taken in the order of its file.
     own = task.assigned_to == agent and task.status in _RETURNED_STATUSES
-    return (0 if own else 1, task.priority, task.created or _NO_TIME)
+    crashes = crashes_in_a_row(task) >= CRASHES_BEFORE_OTHERS
+    return (0 if own else 1, crashes, task.priority, task.created or _NO_TIME)

@@ -15,6 +15,8 @@ FINAL = ("MERGED", "SUPERSEDED", "ABANDONED")
 CLAIMABLE = ("UNCLAIMED", "REJECTED", "INTEGRATION_FAILED", "CLAIMED")
 TRIES = ("ended",)
 """Ends of sessions that are a try. A crash is counted by itself; all other ends count against nothing."""
+PROOFS = ("ended", "handoff", "submit", "block", "unblock", "context full", "too old")
+"""Events after which crashes before them are no longer crashes in a row."""
 UNREVIEWED = {"reviewer": None, "review_run": None, "review_lease": None}
 NO_CANDIDATE = {"candidate": None, "waits": False}
 NOBODY = {"run": None, "lease": None, "reserved": None, **UNREVIEWED, **NO_CANDIDATE}
@@ -174,6 +176,7 @@ class ReferenceModel:
         """Change a task: an event in its history, and ``changes``."""
         task = self.tasks[name]
         task.update(changes, last=self.now, done=task["done"] | {(event, by)})
+        task["row"] = 0 if event in PROOFS else task["row"] + (event == "crash")
         if task["status"] in FINAL:
             task["slot"] = None
         if task["status"] != "APPROVED":
@@ -193,7 +196,7 @@ class ReferenceModel:
                 "status": status, "requested": bool(fields.get("draft")), "complete": fields["complete"],
                 "deps": tuple(fields.get("deps", ())), "epic": fields.get("epic"), "target": fields.get("target"),
                 "review": fields.get("review", "agent"), "failed": (), "authors": frozenset(), "successors": (),
-                "idle": 0, "crashes": 0, "rounds": 0, "silent_reviews": 0, "retried": False, "deaths": 0,
+                "idle": 0, "crashes": 0, "row": 0, "rounds": 0, "silent_reviews": 0, "retried": False, "deaths": 0,
                 "landed": False, "last": self.now, "done": frozenset(),
             }  # fmt: skip
             if discovery:
@@ -379,6 +382,8 @@ class ReferenceModel:
         task["idle"] = task["idle"] if event not in TRIES else 0 if moved else task["idle"] + 1
         if (event == "crash" and task["crashes"] >= 5) or (event in TRIES and task["idle"] >= 2):
             self.block_by_supervisor(name)
+        elif event == "crash" and task["row"] >= 2:
+            self.write(name, "release", status="UNCLAIMED", coder=None, run=None, lease=None)
 
     def renew(self, run: str) -> None:
         for task in self.tasks.values():
