@@ -95,7 +95,7 @@ def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequenc
     except Exception as bug:  # noqa: BLE001 - any other exception is a bug, and is reported as one
         return print_error(name, _report_bug(bug, words), as_json)
     if code == 0:
-        postponed_commands.clear_postponed(words)
+        postponed_commands.note_success(words)
     return code
 
 

@@ -36,8 +36,8 @@ def note_postponed(words: Sequence[str], error: LizaError) -> LizaError:
     return error
 
 
-def clear_postponed(words: Sequence[str]) -> None:
-    """Remove the note of this command: it succeeded."""
+def note_success(words: Sequence[str]) -> None:
+    """Record that the run has called a command, and remove its note of this one: it succeeded."""
     if not words or not _is_in_a_run():
         return
     from liza.crew.crew import SystemClock
@@ -45,7 +45,9 @@ def clear_postponed(words: Sequence[str]) -> None:
     from liza.rules.paths import Paths
 
     with suppress(LizaError, OSError):
-        RunDir(Paths(_root()), os.environ["LIZA_RUN"]).clear_postponed(SystemClock().now(), words[0])
+        directory = RunDir(Paths(_root()), os.environ["LIZA_RUN"])
+        directory.note_report()
+        directory.clear_postponed(SystemClock().now(), words[0])
 
 
 def _is_in_a_run() -> bool:

@@ -620,7 +620,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     planning_rounds: int = 3
     heartbeat_interval: int = 60
     lease_duration: int = 300
-    hung_after: int = 1800
+    hung_after: int = 600
     poll_interval: int = 30
     archive_after: int = 200
     ready_timeout: int | None = None

@@ -127,6 +127,9 @@ class ApiServer:
             operation.function(call)
             return call
         answer = operation.function(call)
+        if caller.run is not None:
+            with contextlib.suppress(LizaError, OSError):  # a run without a directory, or a full disk
+                self.crew.run_dir(caller.run).note_report()
         if operation.is_slow:
             self._after_change()
         encoded = answer if isinstance(answer, bytes) else encode_json(answer)

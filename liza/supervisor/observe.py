@@ -16,6 +16,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import idle_detection, readiness, screens, tmux
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
+from liza.programs.usage import telemetry_log
 from liza.rules.model import State
 from liza.rules.owned_work import find_current_work
 from liza.rules.sessions.loop_detection import Stuck
@@ -32,13 +33,13 @@ from liza.rules.sessions.session_facts import (
     SessionState,
     StartFacts,
 )
-from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes
+from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes, check_interval
 from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.lifecycle_rules import WAITING_STATES
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.run_evidence import (
-    cpu_ticks,
+    cpu_seconds,
     find_unconcluded_run,
     model_activity,
     reported_silence,
@@ -130,6 +131,7 @@ class SessionObserver(Value):
             has_terminal=pane is not None,
             is_turn_over=ages.closing_command is not None and (is_waiting or end_reported is not None),
             end_reported=end_reported,
+            next_check=memory.activity.seconds_to_check(now, self._check_interval),
         )
 
     def _context_facts(self, memory: SessionMemory) -> ContextFacts:
@@ -236,24 +238,39 @@ class SessionObserver(Value):
         memory: SessionMemory,
         process_state: session_process.RunningSession | session_process.ShimStarting,
     ) -> None:
-        """Compare output, CPU time, the worktree and the agent's heartbeat with the last check; any change is activity.
+        """Compare output, CPU time, the worktree, the session's reports and its tokens with the last check.
 
-        A change that needs a model also shows that the model answers.
+        Any change is activity. A change that needs a model also shows that the model answers.
         """
-        config = self.state.config
-        interval = min(config.heartbeat_interval, config.hung_after / 4, config.answer_timeout / 4)
-        if not memory.activity.is_due(self.monotonic_time, interval):
+        if not memory.activity.is_due(self.monotonic_time, self._check_interval):
             return
-        model_signs = model_activity(self.crew, self.state, directory)
-        memory.answers = memory.answers.saw(
-            model_signs, self.monotonic_time, is_first_answer=any(directory.read_activity())
+        measured = memory.meter_thread.latest if memory.meter_thread is not None else None
+        telemetry = telemetry_log.size_of(directory.path)
+        model_signs = (
+            *model_activity(self.crew, self.state, directory),
+            telemetry,
+            None if measured is None else (measured.used, measured.progress.calls),
         )
-        fingerprint = (
-            *model_signs,
-            directory.last_output_time(),
-            cpu_ticks(process_state) if isinstance(process_state, session_process.RunningSession) else 0,
+        turn = directory.read_turn()
+        has_answered = any(directory.read_activity()) or telemetry is not None or bool(turn and turn.turns)
+        memory.answers = memory.answers.saw(model_signs, self.monotonic_time, is_first_answer=has_answered)
+        used_cpu = cpu_seconds(process_state) if isinstance(process_state, session_process.RunningSession) else 0.0
+        memory.activity = memory.activity.saw(
+            (
+                *model_signs,
+                directory.last_output_time(),
+                directory.last_report_time(),
+                turn,
+                memory.events.count(self.state, directory.run),
+            ),
+            self.monotonic_time,
+            used_cpu,
         )
-        memory.activity = memory.activity.saw(fingerprint, self.monotonic_time)
+
+    @property
+    def _check_interval(self) -> float:
+        config = self.state.config
+        return check_interval(config.hung_after, config.heartbeat_interval, config.answer_timeout)
 
     def _read_output(
         self,

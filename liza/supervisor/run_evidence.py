@@ -54,12 +54,14 @@ def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | N
 
 
 def model_activity(crew: Crew, state: State, directory: RunDir) -> tuple[object, ...]:
-    """Return signs of a working model: worktree changes, context use, `liza ready`, tool calls."""
+    """Return signs of a working model: worktree changes, context use, `liza ready`, tool calls, the ends of turns."""
+    turn = directory.read_turn()
     agent, record = state.agents.get(directory.agent), trusted_record(crew, state, directory)
     return (
         _newest_mtime(Path(record.worktree)) if record and record.worktree else None,
         agent.context_percent if agent else None,
         directory.read_activity(),
+        0 if turn is None else turn.turns,
     )
 
 
@@ -80,14 +82,17 @@ def session_age(process_state: session_process.RunningSession | session_process.
     return max(0.0, (now - process_state.time).total_seconds()) if age is None else age
 
 
-def cpu_ticks(session: session_process.RunningSession) -> int:
-    """Return the CPU time of the program and its descendants in clock ticks; 0 if the system does not tell."""
+def cpu_seconds(session: session_process.RunningSession) -> float:
+    """Return the CPU time of the session's processes, also of ended ones; 0 if the system does not tell.
+
+    The shim is the subreaper of the session: it has the time of orphans that have ended.
+    """
     total = 0
-    for pid in processes.find_descendants(session.shim):
+    for pid in (session.shim.pid, *processes.find_descendants(session.shim)):
         fields = proc_stat.read_stat(pid)
         if fields is not None:
-            total += int(fields[proc_stat.USER_TICKS]) + int(fields[proc_stat.SYSTEM_TICKS])
-    return total
+            total += sum(int(fields[index]) for index in proc_stat.ALL_TICKS)
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _newest_mtime(worktree: Path) -> float | None:

@@ -10,6 +10,8 @@ import os
 STATE, PARENT, GROUP, TERMINAL_GROUP, USER_TICKS, SYSTEM_TICKS, START_TIME = 0, 1, 2, 5, 11, 12, 19
 """Indices of fields of ``read_stat``: state, pid of the parent, process group, foreground group of its terminal, CPU
 time in clock ticks, ticks from boot to start."""
+ALL_TICKS = range(USER_TICKS, SYSTEM_TICKS + 3)
+"""Indices of the CPU times: its own, and those of its children that have ended and were waited for."""
 
 
 def read_stat(pid: int | str) -> list[bytes] | None:

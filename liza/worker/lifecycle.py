@@ -61,6 +61,7 @@ def report_lifecycle(
             pushes=before.pushes if before else 0,
             source=source,
             exit_code=exit_code,
+            turns=_count_turns(before, request.event),
         )
         _record(run_dir, turn, now, request.event if request.event in READY_EVENTS else None)
     if request.event in _WAKING_STATES:
@@ -136,6 +137,13 @@ def _reported_state(turn: Turn | None) -> ReportedState | None:
     """Return what a runtime reported last; None if only hooks did: their clock and their order are others."""
     state = parse_state(turn.phase) if turn is not None and turn.is_reported else None
     return ReportedState(state, turn.time) if turn is not None and state is not None else None
+
+
+def _count_turns(before: Turn | None, event: LifecycleEvent) -> int:
+    """Return how many turns are over after ``event``. A report of a later turn can follow within milliseconds."""
+    if before is None:
+        return 0
+    return before.turns + (before.phase == LifecycleEvent.BUSY and event == LifecycleEvent.IDLE)
 
 
 def _exit_code(request: LifecycleRequest) -> int | None:

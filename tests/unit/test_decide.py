@@ -112,7 +112,7 @@ def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     ("facts", "reason", "detail"),
     [
         ({"ready": False, "since_start": 61.0}, StopReason.NOT_READY, "not ready after 60 s"),
-        ({"since_activity": 1801.0}, StopReason.HUNG, "hung: no activity for 1801 s"),
+        ({"since_activity": 601.0}, StopReason.HUNG, "hung: no activity for 601 s"),
     ],
 )
 def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(

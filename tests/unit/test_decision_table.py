@@ -89,8 +89,10 @@ AT_WORK = f"{RUN} is at work"
     ("facts", "action"),
     [
         ({}, Wait(AT_WORK, 60)),
-        ({"since_activity": 1800}, Wait(AT_WORK, 60)),
-        ({"since_activity": 1801}, stop(StopReason.HUNG, "hung: no activity for 1801 s")),
+        ({"since_activity": 539}, Wait(AT_WORK, 60)),
+        ({"since_activity": 600}, Wait(AT_WORK, 0.01)),
+        ({"next_check": 7.0}, Wait(AT_WORK, 7.01)),
+        ({"since_activity": 601}, stop(StopReason.HUNG, "hung: no activity for 601 s")),
         (
             {"since_activity": 1801, "question": "Trust?", "reported_question": "Trust?"},
             stop(StopReason.PERSON_NEEDED, "no person answered: the program shows Trust?"),

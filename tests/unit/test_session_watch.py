@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.sessions.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
+from liza.rules.sessions.session_watch import (
+    ActivityWatch,
+    IdleTime,
+    ModelAnswers,
+    QuestionTime,
+    SessionTimes,
+    check_interval,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +28,39 @@ def test_a_session_was_active_when_its_fingerprint_changed(
     after = before.saw(fingerprint, 9.0)
     assert after == ActivityWatch(changed_at, 9.0, fingerprint)
     assert after.restarted(20.0).changed_at == 20.0
+
+
+@pytest.mark.parametrize(
+    ("used", "changed_at"),
+    [
+        (0.0, 0.0),
+        (0.3, 0.0),  # a loop around `sleep 1`, for 100 s
+        (0.54, 0.0),
+        (0.56, 100.0),
+        (90.0, 100.0),
+    ],
+)
+def test_a_silent_session_that_burns_cpu_is_active_and_a_sleeping_one_is_not(used: float, changed_at: float) -> None:
+    watch = ActivityWatch(0.0, 95.0, ("a",), 7.0).saw(("a",), 100.0, 7.0 + used)
+    assert watch.changed_at == changed_at
+    assert watch.cpu_seconds == (7.0 if changed_at == 0.0 else 7.0 + used)
+
+
+def test_the_lost_time_of_an_ended_process_hides_no_later_work() -> None:
+    watch = ActivityWatch(0.0, 5.0, ("a",), 90.0).saw(("a",), 10.0, 2.0).saw(("a",), 20.0, 3.0)
+    assert watch.changed_at == 20.0
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds"),
+    [((600, 60, 300), 30.0), ((60, 60, 300), 3.0), ((600, 60, 40), 10.0), ((600, 5, 300), 5.0), ((1, 60, 300), 0.25)],
+)
+def test_a_session_is_checked_twenty_times_before_it_counts_as_hung(
+    limits: tuple[float, float, float], seconds: float
+) -> None:
+    assert check_interval(*limits) == seconds
+    assert ActivityWatch(1.0, 8.0, ("a",)).seconds_to_check(9.0, 5.0) == 4.0
+    assert ActivityWatch(1.0, 2.0, ("a",)).seconds_to_check(9.0, 5.0) == 0.0
 
 
 @pytest.mark.parametrize(

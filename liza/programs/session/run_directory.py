@@ -6,6 +6,7 @@ themselves are in `run_records`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -328,6 +329,21 @@ class RunDir:
         """Return the time of the last output in seconds since the epoch; None if there is no output or it cannot be
         read."""
         return _written_at(self.output_path)
+
+    def note_report(self) -> None:
+        """Record that the run has called a command or the worker API. Raises NotRegularFile, OSError."""
+        descriptor = untrusted_files.open_regular(self.path / "reported", os.O_WRONLY | os.O_CREAT)
+        try:
+            os.utime(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def last_report_time(self) -> float | None:
+        """Return when the run last called a command or the worker API, in seconds since the epoch; None if never."""
+        try:
+            return (self.path / "reported").lstat().st_mtime
+        except OSError:
+            return None
 
     def _put(self, name: str, value: object) -> None:
         atomic.write(self.path / name, msgspec.json.encode(value) + b"\n")

@@ -110,7 +110,7 @@ class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``phase`` is a TurnPhase; ``tools`` counts the tool calls announced; ``session`` is the program's own id of the
     conversation; ``pushes`` counts how often the program was made to continue instead of ending its turn, since a
     person or Liza last began a turn. ``time`` is that of the event, by the clock of the ``source``. ``exit_code`` is
-    the one that a runtime reported with its end.
+    the one that a runtime reported with its end. ``turns`` counts the turns that a runtime reported as over.
     """
 
     time: AwareDatetime
@@ -120,6 +120,7 @@ class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     pushes: int = 0
     source: TurnSource = TurnSource.HOOK
     exit_code: int | None = None
+    turns: int = 0
 
     @property
     def is_reported(self) -> bool:

@@ -180,6 +180,15 @@ class TelemetryLog:
         self._earlier_keys, self._keys = self._keys, set()
 
 
+def size_of(directory: Path) -> tuple[int, int] | None:
+    """Return what changes with each new turn in the telemetry of a run; None if nothing was reported."""
+    try:
+        status = (directory / TELEMETRY_FILE).lstat()
+    except OSError:
+        return None
+    return (status.st_ino, status.st_size)
+
+
 def _event_key(event: TelemetryEvent, line: bytes) -> bytes:
     """Return what two reports of one turn have in common: the id, or the content."""
     text = line if event.id is None else b"id " + event.id.encode("utf-8", "surrogatepass")

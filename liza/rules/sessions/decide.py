@@ -154,6 +154,9 @@ def _decide_without_work(at: Situation, session: SessionFacts) -> Action:
 def _wait_at_work(at: Situation, session: SessionFacts, beat: float) -> Wait:
     """Wait until the first time at which something is due: heartbeat, report, budget, message, start or poll."""
     waits = [beat - session.ages.heartbeat, *_model_waits(at, session)]
+    waits.append(max(0.0, at.state.config.hung_after - session.ages.activity) + 0.01)
+    if session.next_check is not None:
+        waits.append(session.next_check + 0.01)
     if at.budget.seconds_left is not None:
         waits.append(at.budget.seconds_left + 0.01)
     if isinstance(at.message_step, message_rules.TryLater) and at.message_step.seconds is not None:

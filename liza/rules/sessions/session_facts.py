@@ -95,7 +95,8 @@ class SessionFacts(Value):
     """Observations of the agent's newest session that is not concluded.
 
     ``is_turn_over``: its turn ended after its closing command: it does no more work, but does not exit.
-    ``end_reported``: seconds since its runtime reported its end; None without such a report.
+    ``end_reported``: seconds since its runtime reported its end; None without such a report. ``next_check``: seconds
+    until it is to be checked for activity again; None if that is due to no time of its own.
     """
 
     run: str
@@ -110,6 +111,7 @@ class SessionFacts(Value):
     has_terminal: bool = False
     is_turn_over: bool = False
     end_reported: float | None = None
+    next_check: float | None = None
 
 
 class SupervisorFacts(Value):

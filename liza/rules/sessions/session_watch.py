@@ -8,6 +8,18 @@ from __future__ import annotations
 from liza.rules.value_classes import Value, replace
 
 Fingerprint = tuple[object, ...]
+CHECKS_PER_LIMIT = 20
+"""Checks for activity within ``config.hung_after``: a hung session is noticed at most 5 % later than that."""
+MIN_INTERVAL = 0.25  # seconds
+BURST_SECONDS = 0.05
+BUSY_SHARE = 0.005
+"""A session that used BURST_SECONDS of CPU time, and this share of one core since its last activity, is active. A
+program that sleeps and looks every second uses 0.1 to 0.3 %."""
+
+
+def check_interval(hung_after: float, heartbeat_interval: float, answer_timeout: float) -> float:
+    """Return the seconds between two checks for activity and for answers of the model."""
+    return max(MIN_INTERVAL, min(heartbeat_interval, hung_after / CHECKS_PER_LIMIT, answer_timeout / 4))
 
 
 class SessionTimes(Value):
@@ -33,19 +45,31 @@ class SessionTimes(Value):
 
 
 class ActivityWatch(Value):
-    """When a session was last active: something in its ``fingerprint`` changed."""
+    """When a session was last active: something in its ``fingerprint`` changed, or its processes used CPU time.
+
+    ``cpu_seconds``: their CPU time then.
+    """
 
     changed_at: float
     checked_at: float = 0.0
     fingerprint: Fingerprint = ()
+    cpu_seconds: float = 0.0
 
     def is_due(self, now: float, interval: float) -> bool:
         """Return whether to check again: the first time, and then once per interval."""
         return not self.fingerprint or now - self.checked_at >= interval
 
-    def saw(self, fingerprint: Fingerprint, now: float) -> ActivityWatch:
+    def seconds_to_check(self, now: float, interval: float) -> float:
+        """Return the seconds until the next check."""
+        return 0.0 if self.is_due(now, interval) else interval - (now - self.checked_at)
+
+    def saw(self, fingerprint: Fingerprint, now: float, cpu_seconds: float = 0.0) -> ActivityWatch:
         """Return the state after a check."""
-        return ActivityWatch(self.changed_at if fingerprint == self.fingerprint else now, now, fingerprint)
+        used = cpu_seconds - self.cpu_seconds
+        if fingerprint != self.fingerprint or used >= BURST_SECONDS + BUSY_SHARE * (now - self.changed_at):
+            return ActivityWatch(now, now, fingerprint, cpu_seconds)
+        # The time of a process is lost if it ends and its parent does not wait for it.
+        return replace(self, checked_at=now, cpu_seconds=min(self.cpu_seconds, cpu_seconds))
 
     def restarted(self, now: float) -> ActivityWatch:
         """Return the state after a sleep of the machine, which does not count as inactivity."""
