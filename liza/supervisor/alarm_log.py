@@ -18,6 +18,7 @@ from liza.crew.current_alarms import find_alarms
 from liza.crew.drift import drift
 from liza.crew.drift.drift_cache import RepositoryStamp
 from liza.crew.merging import logged_alarms
+from liza.crew.serving import keeper_start
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, NotRegularFile, WriteFailed
 from liza.rules.governance.open_trips import is_worth_a_check
@@ -110,10 +111,7 @@ def _check_locked(crew: Crew, state: State, changed_at: float) -> AlarmNews:
     # Before the search: a task whose time ends between the two is searched for once more, and not forgotten.
     is_held = bool(_find_early_tasks(crew, state))
     alarms = log_new_alarms(crew, crew.board.read(), failure)
-    if crew.paths.notices.exists():  # most crews have no targets
-        from liza.crew.notices import notice_start
-
-        notice_start.restart_if_killed(crew, state)
+    keeper_start.restart_if_killed(crew)
     # Last: if this supervisor is killed before, the next one checks again.
     _write_check(crew.paths, AlarmCheck(_NO_REVISION if is_held else state.revision, stamp, now, now, judged))
     return AlarmNews(released, alarms, MIN_INTERVAL if is_held else None)

@@ -15,10 +15,11 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_at_exit
 from liza.crew.recovery.recover import recover_crew
+from liza.crew.serving import keeper_start
 from liza.crew.serving.server_keeper import ServerKeeper
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
-from liza.programs.session import run_directory
+from liza.programs.session import log_file, run_directory
 from liza.programs.terminal import tmux
 from liza.repo import git_start
 from liza.rules.errors import LizaError, LockTimeout, Refused
@@ -39,37 +40,38 @@ from liza.system.signal_repeats import Repeats
 LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
 
 
+class SupervisorOptions(Value):
+    """The options of ``supervise``.
+
+    ``until_eof``: the end of stdin stops it. ``relayed``: a `liza up` holds the other ends of its stdin and stderr, and
+    prints its lines; the end of stdin means that this `up` was killed, and the supervisor goes on without it.
+    ``terminal``: sessions run in a terminal that a person can attach to. ``keeps_server``: start the server of the
+    worker API, and start it again when it ends.
+    """
+
+    until_eof: bool = False
+    relayed: bool = False
+    terminal: bool = False
+    keeps_server: bool = False
+
+
+_DEFAULT_OPTIONS = SupervisorOptions()
+
+
 def supervise(
     crew: Crew,
     agent: str,
     program: str | None,
     notify: Callable[[str], None],
-    *,
-    until_eof: bool = False,
-    terminal: bool = False,
-    keeps_server: bool = False,
+    options: SupervisorOptions = _DEFAULT_OPTIONS,
 ) -> int:
     """Run the supervisor of ``agent`` until it is stopped and return its exit status.
 
     Raises Refused if the agent has a supervisor already.
-
-    ``until_eof``: the end of stdin stops it too. `up` holds the other end of that pipe, so a kill -9 of `up` ends its
-    supervisors. ``terminal``: sessions run in a terminal that a person can attach to.
-    ``keeps_server``: start the server of the worker API, and start it again when it ends.
     """
     require_person(crew, planner=False)
     with naming_deletion(crew):
-        agent = parse_agent_id(agent)
-        options = SupervisorOptions(until_eof, terminal, keeps_server)
-        return _supervise(crew, agent, program, notify, options)
-
-
-class SupervisorOptions(Value):
-    """The options of ``supervise``."""
-
-    until_eof: bool
-    terminal: bool
-    keeps_server: bool
+        return _supervise(crew, parse_agent_id(agent), program, notify, options)
 
 
 def _supervise(
@@ -83,20 +85,24 @@ def _supervise(
     choice = preset_table.choose_program(
         program, os.environ, role_of(agent), config, preset_table.load_presets(crew.paths)
     )
-    terminal, until_eof = options.terminal, options.until_eof
+    terminal = options.terminal
     preset = acp_session.shape_preset(choice.preset, terminal=terminal)
     preset_table.require_executable(acp_session.started_program(preset, terminal=terminal))
     if terminal:
         tmux.require_tmux()
     notify = _ignore_output_errors(notify)
-    _print_program_warnings(preset, config, notify, started_by_up=until_eof)
+    _print_program_warnings(preset, config, notify, started_by_up=options.relayed)
     supervisor = Supervisor(crew, agent, preset, dict(os.environ), notify, terminal=terminal)
     # Before the first step that a stop would have to undo.
     _install_signal_handlers(supervisor)
-    if until_eof:
-        _stop_at_eof(supervisor)
+    if options.until_eof:
+        _call_at_eof(lambda: supervisor.events.put(StopRequest(force=False)))
     lock = _lock_agent(crew, agent)
     supervisor.location.stand_on(lock.descriptor)
+    if options.relayed:
+        # A stopped `up` reads no lines: they are dropped, and must not block this process.
+        os.set_blocking(sys.stderr.fileno(), False)
+        _call_at_eof(lambda: _go_on_without_up(crew, agent, notify))
     keeper = ServerKeeper(crew, notify)
     if options.keeps_server:
         keeper.start()
@@ -214,15 +220,29 @@ def _terminal_name() -> str:
         return "unknown"
 
 
-def _stop_at_eof(supervisor: Supervisor) -> None:
-    """Post StopRequest at the end of stdin, from a thread."""
+def _call_at_eof(call: Callable[[], None]) -> None:
+    """Call at the end of stdin, from a thread."""
 
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 1024):
             pass
-        supervisor.events.put(StopRequest(force=False))
+        call()
 
     threading.Thread(target=wait, name="wait-for-up", daemon=True).start()
+
+
+def _go_on_without_up(crew: Crew, agent: str, notify: Callable[[str], None]) -> None:
+    """Print to the agent's log from now on, and have a keeper watch over the crew: the `up` that did both was killed.
+
+    A failure must not stop the supervisor: without either its work goes on.
+    """
+    with suppress(LizaError, OSError):
+        log = log_file.open_for_append(crew.paths.logs / f"{agent}.log")
+        os.dup2(log.fileno(), sys.stderr.fileno())
+        log.close()
+    notify("its `liza up` was killed; it goes on without a terminal: liza down stops it")
+    with suppress(LizaError, OSError):
+        keeper_start.start_if_absent(crew)
 
 
 def _install_signal_handlers(supervisor: Supervisor) -> None:

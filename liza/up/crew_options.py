@@ -159,7 +159,7 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
             )
     # In its own process group: Ctrl+C reaches only this process, which then signals each supervisor once.
     return subprocess.Popen(
-        [*argv, "--until-eof"],
+        [*argv, "--relayed"],
         cwd=crew.paths.root,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -18,7 +18,7 @@ from liza.crew import current_alarms, layout
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.crew.landing import forge_program
-from liza.crew.serving import api_server
+from liza.crew.serving import api_server, keeper_start
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.rules.errors import LizaError
@@ -30,11 +30,13 @@ from liza.rules.sessions.decide import EXIT_UNUSABLE
 from liza.rules.statuses import GoalStatus
 from liza.rules.tasks.planning import find_stalled_tasks, is_crew_done, is_task_over
 from liza.system import processes
+from liza.system.file_lock import Lock
 from liza.system.signal_repeats import Repeats
 from liza.up.crew_notices import CrewNotices
 from liza.up.crew_options import UpOptions, start_supervisor
 from liza.up.elastic_coders import ElasticCoders
 from liza.up.feed import Feed
+from liza.up.healing import Healer, Look
 from liza.up.request_poll import RequestPoll
 from liza.up.supervisor_exits import NEXT_SIGNAL_HINTS, SupervisorWait, UpCallbacks, UpEvent, UpEventKind
 from liza.up.waiting_lines import WaitingLines
@@ -128,8 +130,14 @@ def _stay(
             return ()
         return elastic.update(running, up_events)
 
-    calls = UpCallbacks(feed, is_there, when_done, is_stuck, resize)
+    keeper = ForegroundKeeper(crew, children, start, feed)
+
+    def heal(running: Collection[str]) -> Look:
+        return Look() if exit_watch.has_reason() else keeper.look(running)
+
+    calls = UpCallbacks(feed, is_there, when_done, is_stuck, resize, heal)
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
+    keeper.close()
     request_poll.stop()
     notices.stop()
     if was_asked:
@@ -154,7 +162,7 @@ def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     others = [agent for agent in options.agents() if crew.is_supervised(agent)]
     if others:
         # Another person's `liza up` may have started them: they are not stopped here.
-        return f"stopped, but {', '.join(others)} goes on: `liza watch --heal` or another command started it: liza down"
+        return f"stopped, but {', '.join(others)} goes on: another command started it: liza down"
     step = _landing_step(crew, options)
     if step is not None:
         return f"all stopped. Accept the result: {step}"
@@ -169,6 +177,33 @@ def _landing_step(crew: Crew, options: UpOptions) -> str | None:
     except (LizaError, OSError):
         return None
     return ahead.next if ahead is not None and ahead.commits else None
+
+
+class ForegroundKeeper:
+    """Starts supervisors of this `up` again that died, unless another process keeps the crew."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        children: Mapping[str, subprocess.Popen[str]],
+        start: Callable[[str], None],
+        say: PrintLine,
+    ) -> None:
+        self._crew, self._children = crew, children
+        self._healer = Healer(crew, start, say)
+        self._lock = Lock(keeper_start.keeper_lock(crew.paths))
+
+    def look(self, running: Collection[str]) -> Look:
+        """Heal the crew once. ``running``: agents whose supervisors run."""
+        # The supervisors report a board that cannot be read.
+        with suppress(LizaError, OSError):
+            if self._lock.is_locked or self._lock.try_acquire():
+                return self._healer.look(self._crew.board.read(), self._children, running)
+        return Look()
+
+    def close(self) -> None:
+        """Let another process keep what is left of the crew."""
+        self._lock.release()
 
 
 class MergeLines:
@@ -287,7 +322,7 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
         forge_program.kill_running()
         # Only children that have not been waited for: the pid of a reaped one may belong to another process.
         living = {agent: child for agent, child in children.items() if child.returncode is None}
-        # Before the kill: `liza watch --heal` starts a killed supervisor again that has no record of its exit.
+        # Before the kill: a supervisor without a record of its exit is started again.
         record = threading.Thread(target=_record_stop, args=(crew, tuple(living)), daemon=True)
         record.start()
         record.join(RECORD_LIMIT)
@@ -314,7 +349,7 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
 
 
 def _record_stop(crew: Crew, agents: Sequence[str]) -> None:
-    """Record that a person stopped the supervisors, for `liza status` and `liza watch --heal`."""
+    """Record that a person stopped the supervisors, for `liza status` and other processes that keep the crew."""
     exit_note = SupervisorExit(time=crew.clock.now(), reason=STOPPED_BY_PERSON)
     for agent in agents:
         with suppress(OSError, LizaError):

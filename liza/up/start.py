@@ -17,7 +17,7 @@ from liza.crew import draft_specs, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
-from liza.crew.serving import api_server, server_start
+from liza.crew.serving import api_server, keeper_start, server_start
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
@@ -140,19 +140,16 @@ def _start_detached(crew: Crew, agents: Sequence[str], options: UpOptions, say: 
                     starting.remove(supervisor)
             with suppress(queue.Empty):
                 events_queue.get(timeout=max(0.0, end - time.monotonic()) if starting else 0.0)
-    _start_notices(crew, say)
+    _start_keeper(crew, agents, say)
     return int(not all(results))
 
 
-def _start_notices(crew: Crew, say: PrintLine) -> None:
-    """Start the process that sends alarms, if the crew has targets. All else works without it."""
+def _start_keeper(crew: Crew, agents: Sequence[str], say: PrintLine) -> None:
+    """Start the process that starts killed supervisors again, and sends alarms. All else works without it."""
     try:
-        if crew.board.read().config.notify.is_wanted:
-            from liza.crew.notices import notice_start  # most crews have no targets
-
-            notice_start.start_process(crew)
+        keeper_start.start_keeper(crew, agents)
     except (LizaError, OSError) as error:
-        say("", f"! alarms are not sent: {error}; next: liza watch --try")
+        say("", f"! killed supervisors are not started again, and alarms are not sent: {error}; next: liza status")
 
 
 class _StartingSupervisor(Value):

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, NoCrew
-from liza.rules.model import State
 from liza.rules.value_classes import asdict as fields_of
 from liza.verbs.change_stream import watch_changes
-
-
-def _no_healing(state: State) -> Iterable[Alarm]:
-    return ()
 
 
 def _no_notices(alarms: Sequence[Alarm]) -> None:
@@ -24,13 +19,12 @@ def _no_notices(alarms: Sequence[Alarm]) -> None:
 
 def watch(
     crew: Crew,
-    heal: Callable[[State], Iterable[Alarm]] = _no_healing,
     notify: Callable[[Sequence[Alarm]], None] = _no_notices,
 ) -> Iterator[dict[str, Any]]:
     """Yield the present alarms, then each new one; an alarm that clears and returns is yielded again.
 
-    ``heal`` is called at each look, after the alarms; what it did is yielded too. ``notify`` is called at each look
-    with all present alarms; while the board cannot be read, with those of the last look and that error.
+    ``notify`` is called at each look with all present alarms; while the board cannot be read, with those of the last
+    look and that error.
 
     A board that cannot be read is an alarm, and so is its return. ``since`` is the time at which this command first saw
     the alarm. Raises NoCrew if the board is gone.
@@ -61,8 +55,6 @@ def watch(
             if key not in reported:
                 yield _alarm_row(crew, alarm)
         reported = set(current)
-        for alarm in heal(state):
-            yield _alarm_row(crew, alarm)
 
 
 def _alarm_row(crew: Crew, alarm: Alarm) -> dict[str, Any]:

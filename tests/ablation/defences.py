@@ -49,6 +49,9 @@ LANDING = "tests/edges/test_land.py::"
 REQUESTS = "tests/edges/test_land_request.py::"
 REQUEST_RULES = "tests/unit/test_landing_rules.py::"
 HEALING = "tests/unit/test_healing_rules.py::"
+HEALED = "tests/journeys/test_healing.py::"
+CRASHED = "tests/unit/test_crashed_tasks.py::"
+WATCHING = "tests/unit/test_session_watch.py::"
 ROUTING = "tests/unit/test_routing.py::"
 RECORDS = "tests/edges/test_work_records.py::"
 ARCHIVE = "tests/edges/test_archive.py::"
@@ -133,6 +136,10 @@ def _as_unsupervised(was: Callable[..., Any]) -> Any:
     from liza.rules.value_classes import replace
 
     return lambda facts: was(replace(facts, agent=replace(facts.agent, is_supervised=False)))
+
+
+def _heals_nothing(was: Callable[..., Any]) -> Any:
+    return lambda *facts, **more: was.__globals__["Look"]()
 
 
 def _without_grace(was: Callable[..., Any]) -> Any:
@@ -1441,6 +1448,34 @@ TABLE: dict[str, Defence] = {
             f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_"
             "and_supervisors_that_are_stopped",
         ),
+    ),
+    "crashes of one task": Defence(
+        "a task whose sessions crash stops no other",
+        {"liza.rules.tasks.picking:CRASHES_BEFORE_OTHERS": lambda was: 99},
+        (
+            f"{CRASHED}test_a_task_that_crashed_twice_comes_after_healthy_tasks",
+            "tests/journeys/test_stops.py::test_a_task_whose_sessions_crash_is_blocked_and_stops_no_other",
+        ),
+    ),
+    "sleeping sessions": Defence(
+        "a session that sleeps and looks again and again is hung",
+        {"liza.rules.sessions.session_watch:BUSY_SHARE": lambda was: 0.0},
+        (f"{WATCHING}test_a_silent_session_that_burns_cpu_is_active_and_a_sleeping_one_is_not",),
+    ),
+    "healing": Defence(
+        "a supervisor that was killed is started again",
+        {"liza.up.healing:Healer.look": _heals_nothing},
+        (f"{HEALED}test_up_starts_a_killed_supervisor_again_and_its_task_is_finished",),
+    ),
+    "supervisors without their up": Defence(
+        "a killed `liza up` takes no session along, and its crew is still watched over",
+        {"liza.supervisor.main:_go_on_without_up": gives(None)},
+        (f"{HEALED}test_a_killed_up_ends_no_session_and_its_crew_goes_on",),
+    ),
+    "healing after down": Defence(
+        "no supervisor is started again after `liza down`",
+        {"liza.up.keeper_process:Keeper._last_down": gives(None)},
+        (f"{HEALED}test_after_down_no_killed_supervisor_is_started_again",),
     ),
     "restarts of supervisors": Defence(
         "a supervisor that is killed again and again is told of, and not started for ever",

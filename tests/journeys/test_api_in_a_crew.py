@@ -81,7 +81,9 @@ def test_a_detached_crew_is_served_again_after_each_kill_and_down_leaves_nothing
     assert not list(crew.paths.runs.glob("worker-*.port"))
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", variant("kill -9 of up"), variant("kill -9 of everything but the server")])
+@pytest.mark.parametrize(
+    "how", ["ctrl-c", variant("kill -9 of up, and down"), variant("kill -9 of everything but the server")]
+)
 def test_the_server_goes_with_its_crew(crew: Crew, how: str) -> None:
     process = up(crew, *ONLY_CODERS, "--program", crew.script("agent", WORK))
     wait_served(crew)
@@ -91,10 +93,15 @@ def test_the_server_goes_with_its_crew(crew: Crew, how: str) -> None:
         assert process.wait(timeout=LIMIT) == 0
         assert crew.living() == []
         return
+    supervisor = int(crew.paths.supervisor_lock("coder-1").read_text().split()[0])
+    # So that neither sees the death of the other.
+    process.send_signal(signal.SIGSTOP)
     if how == "kill -9 of everything but the server":
-        os.kill(int(crew.paths.supervisor_lock("coder-1").read_text().split()[0]), signal.SIGKILL)
+        os.kill(supervisor, signal.SIGKILL)
     process.kill()
     process.wait()
+    if how == "kill -9 of up, and down":
+        assert "stopped coder-1" in crew.liza("down")
     crew.wait(lambda _: not crew.living(), "everything has ended")
     assert not crew.paths.api_socket.exists()
 

@@ -1,4 +1,4 @@
-"""`liza watch --heal`: agents whose supervisor was killed get a new one, and left-over sessions are ended."""
+"""A crew heals itself: supervisors that died are started again, and left-over sessions are ended."""
 
 from __future__ import annotations
 
@@ -9,83 +9,220 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.serving import keeper_start
 from liza.system import lock_holders
-from tests.journeys.crews import BIN, LIMIT, WORK, Crew, started
+from liza.system.flock import is_flock_held
+from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew, started
 
 WAITS = """\
 echo "$$" > "$NOTES/at-$LIZA_RUN"
 read line < "$NOTES/gate"
 """
+ALONE = ("--planners", "0", "--reviewers", "0")
 
 
-def heal(crew: Crew) -> subprocess.Popen[bytes]:
-    with (crew.notes / "heal.log").open("ab") as out:
+def up(crew: Crew, *words: str) -> subprocess.Popen[bytes]:
+    """A `liza up` in a terminal of its own that prints into a log."""
+    with (crew.notes / "up.log").open("ab") as out:
         process = subprocess.Popen(
-            [str(BIN / "liza"), "watch", "--heal"], cwd=crew.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            [str(BIN / "liza"), "up", *words],
+            cwd=crew.root,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     crew.children.append(process)
     return process
 
 
-def wait_healed(crew: Crew, text: str) -> None:
-    log = crew.notes / "heal.log"
+def wait_printed(crew: Crew, text: str) -> None:
+    log = crew.notes / "up.log"
     crew.wait(lambda _: text in " ".join(log.read_text().split()), text)
 
 
-def kill_supervisor(crew: Crew, agent: str) -> None:
+def wait_logged(crew: Crew, text: str) -> None:
+    crew.wait(lambda _: crew.paths.alerts.exists() and text in crew.paths.alerts.read_text(), text)
+
+
+def supervisor_of(crew: Crew, agent: str) -> int:
     crew.wait_supervised(agent)
     pid = lock_holders.find_holder(crew.paths.supervisor_lock(agent))
     assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    return pid
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait(LIMIT)
+def kill_supervisor(crew: Crew, agent: str) -> None:
+    os.kill(supervisor_of(crew, agent), signal.SIGKILL)
 
 
-def test_a_session_that_is_left_over_without_a_supervisor_is_ended(tmp_path: Path) -> None:
-    with started(tmp_path, poll_interval=1, grace=30) as crew:
+def stop(process: subprocess.Popen[bytes]) -> int:
+    process.send_signal(signal.SIGINT)
+    return process.wait(LIMIT)
+
+
+def wait_without_keeper(crew: Crew) -> None:
+    lock = keeper_start.keeper_lock(crew.paths)
+    crew.wait(lambda _: not is_flock_held(lock), "the end of the keeper")
+
+
+def test_up_starts_a_killed_supervisor_again_and_its_task_is_finished(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
         crew.gate("gate")
         crew.add("t1")
+        process = up(crew, *ALONE, "--program", crew.script("coder", WAITS + WORK))
+        crew.wait_note("at-coder-1.1")
+        kill_supervisor(crew, "coder-1")
+        wait_printed(crew, "it holds t1, and its supervisor is gone; it was started again (1 of 3)")
+        wait_printed(crew, "coder-1.1 adopted")
+        crew.open_gate("gate")
+        task = crew.wait_status("t1", "READY_FOR_REVIEW")
+        assert (task.run, crew.heard("t1").count("crash")) == ("coder-1.1", 0)
+        assert process.poll() is None
+        assert stop(process) == 0
+        assert crew.living() == []
+
+
+@pytest.mark.campaign
+def test_up_keeps_an_idle_agent_and_waits_for_its_last_supervisor(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        process = up(crew, *ALONE, "--program", crew.script("coder", WORK))
+        for number in (1, 2):
+            pid = supervisor_of(crew, "coder-1")
+            crew.wait(lambda state: "IDLE" in [agent.status for agent in state.agents.values()], "coder-1 at rest")
+            os.kill(pid, signal.SIGKILL)
+            wait_printed(crew, f"its supervisor is gone; it was started again ({number})")
+        crew.add("t1")
+        crew.wait_status("t1", "READY_FOR_REVIEW")
+        assert stop(process) == 0
+
+
+@pytest.mark.campaign
+def test_up_does_not_start_a_supervisor_again_that_left_with_a_reason(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.add("t1", "t2", "t3")
+        process = up(crew, *ALONE, "--program", crew.script("coder", "exit 3\n"))
+        assert process.wait(LIMIT) == 1
+        printed = (crew.notes / "up.log").read_text()
+        assert "sessions of 3 tasks crashed" in printed
+        assert "started again" not in printed
+
+
+def test_a_killed_up_ends_no_session_and_its_crew_goes_on(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.gate("gate")
+        crew.add("t1")
+        script = crew.script("agent", f'case "$LIZA_RUN" in coder-*)\n{WAITS}{WORK};;\n*)\n{APPROVE};;\nesac\n')
+        process = up(crew, "--planners", "0", "--program", script)
+        crew.wait_note("at-coder-1.1")
+        child = crew.session("coder-1.1")["child"]["pid"]
+        process.kill()
+        process.wait()
+        log = crew.paths.logs / "coder-1.log"
+        crew.wait(lambda _: log.exists() and "its `liza up` was killed; it goes on" in log.read_text(), "the log")
+        crew.wait(lambda _: is_flock_held(keeper_start.keeper_lock(crew.paths)), "the keeper")
+        assert Path(f"/proc/{child}").exists()
+        # The crew still heals itself.
+        kill_supervisor(crew, "coder-1")
+        wait_logged(crew, "it holds t1, and its supervisor is gone; it was started again (1 of 3)")
+        crew.open_gate("gate")
+        task = crew.wait_status("t1", "MERGED")
+        assert "crash" not in crew.heard("t1")
+        assert [event.run for event in task.history if event.event == "submit"] == ["coder-1.1"]
+        assert "stopped coder-1" in crew.liza("down").replace("code-reviewer-1, ", "")
+        assert crew.living() == []
+        wait_without_keeper(crew)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_closed_terminal_and_each_signal_to_end_stop_the_crew(tmp_path: Path, number: signal.Signals) -> None:
+    with started(tmp_path) as crew:
+        crew.gate("gate")
+        crew.add("t1")
+        process = up(crew, *ALONE, "--program", crew.script("coder", WAITS))
+        crew.wait_note("at-coder-1.1")
+        process.send_signal(number)
+        assert process.wait(LIMIT) == 0
+        assert crew.living() == []
+        assert crew.task("t1").history[-1].event == "stop"
+
+
+@pytest.mark.campaign
+def test_work_that_kills_supervisors_three_times_is_escalated_by_a_detached_crew(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.gate("gate")
+        crew.add("t1")
+        crew.liza("up", "-d", *ALONE, "--program", crew.script("coder", WAITS))
+        crew.wait_note("at-coder-1.1")
+        slot = crew.task("t1").worktree
+        for number in (1, 2, 3):
+            kill_supervisor(crew, "coder-1")
+            wait_logged(crew, f"it was started again ({number} of 3)")
+            crew.wait_supervised("coder-1")
+        kill_supervisor(crew, "coder-1")
+        wait_logged(crew, "it is not started again")
+        notes = [note.message for note in crew.state().human_notes]
+        assert len(notes) == 1
+        assert "its supervisor was started 3 times" in notes[0]
+        # Its session was never ended.
+        assert (crew.task("t1").worktree, crew.task("t1").run) == (slot, "coder-1.1")
+        crew.liza("down")
+        wait_without_keeper(crew)
+        assert crew.living() == []
+
+
+@pytest.mark.campaign
+def test_a_session_that_is_left_over_without_a_supervisor_is_ended(tmp_path: Path) -> None:
+    with started(tmp_path, grace=1) as crew:
+        crew.gate("gate")
+        crew.add("t1")
+        crew.configure(grace=60)
         supervisor = crew.agent("coder-1", crew.script("coder", WORK + WAITS))
         crew.wait_note("at-coder-1.1")
         supervisor.kill()
         crew.configure(grace=1)
         child = crew.session("coder-1.1")["child"]["pid"]
-        process = heal(crew)
-        wait_healed(crew, "coder-1.1 has closed its work and still runs: the session was ended")
+        # The `up` of another agent: it starts no supervisor that another command started.
+        process = up(crew, "--planners", "0", "--coders", "0", "--program", crew.script("reviewer", "exit 0\n"))
+        wait_printed(crew, "coder-1.1 has closed its work and still runs: the session was ended")
         assert not Path(f"/proc/{child}").exists()
-        end(process)
-        # The work is kept, and its slot too.
-        assert crew.status("t1") == "READY_FOR_REVIEW"
+        assert crew.status("t1") == "READY_FOR_REVIEW" or crew.status("t1") == "BLOCKED"
         assert (crew.root / ".worktrees" / "t1" / "t1.txt").exists()
+        stop(process)
 
 
 @pytest.mark.campaign
-def test_work_that_stalls_three_times_is_continued_in_its_slot_and_then_escalated(tmp_path: Path) -> None:
-    with started(tmp_path, poll_interval=1) as crew:
+def test_after_down_no_killed_supervisor_is_started_again(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
         crew.gate("gate")
         crew.add("t1")
-        crew.agent("coder-1", crew.script("coder", WAITS))
-        crew.wait_note("at-coder-1.1")
-        slot = crew.task("t1").worktree
-        process = heal(crew)
-        for number in (1, 2, 3):
-            kill_supervisor(crew, "coder-1")
-            crew.kill_session(f"coder-1.{number}")
-            if number == 2:
-                # Killed between two steps: the next one counts on.
-                process.kill()
-                process = heal(crew)
-            wait_healed(crew, f"it was started again ({number} of 3)")
-            crew.wait_note(f"at-coder-1.{number + 1}")
-        kill_supervisor(crew, "coder-1")
-        crew.kill_session("coder-1.4")
-        wait_healed(crew, "it is not started again")
-        end(process)
-        assert crew.task("t1").worktree == slot
-        notes = [note.message for note in crew.state().human_notes]
-        assert len(notes) == 1
-        assert "its supervisor was started 3 times" in notes[0]
-        assert [words for words in crew.living() if "liza-agent" in words] == []
+        crew.liza("up", "-d", *ALONE, "--coders", "2", "--program", crew.script("coder", WAITS))
+        crew.wait(lambda _: list(crew.notes.glob("at-coder-*.1")), "a session")
+        agent = next(crew.notes.glob("at-coder-*.1")).name.removeprefix("at-").removesuffix(".1")
+        keeper = lock_holders.find_holder(keeper_start.keeper_lock(crew.paths))
+        assert keeper is not None
+        os.kill(keeper, signal.SIGSTOP)
+        kill_supervisor(crew, agent)
+        crew.liza("down")
+        os.kill(keeper, signal.SIGCONT)
+        wait_without_keeper(crew)
+        assert crew.living() == []
+
+
+@pytest.mark.campaign
+def test_a_killed_keeper_is_started_again_by_a_supervisor(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.liza("up", "-d", *ALONE, "--program", crew.script("coder", WORK))
+        lock = keeper_start.keeper_lock(crew.paths)
+        crew.wait(lambda _: is_flock_held(lock), "the keeper")
+        pid = lock_holders.find_holder(lock)
+        assert pid is not None
+        # As if it had been started long ago.
+        os.utime(keeper_start.keeper_mark(crew.paths), (0, 0))
+        os.kill(pid, signal.SIGKILL)
+        crew.add("t1")
+        crew.wait(lambda _: lock_holders.find_holder(lock) not in (None, pid), "another keeper")
+        crew.liza("down")
+        wait_without_keeper(crew)
+        assert not keeper_start.keeper_mark(crew.paths).exists()

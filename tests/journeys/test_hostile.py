@@ -64,22 +64,6 @@ def test_a_commit_that_is_not_on_the_tasks_branch_is_refused_with_the_way_back(t
 
 
 @pytest.mark.campaign
-def test_an_up_that_is_killed_with_9_takes_its_supervisors_and_their_sessions_along(tmp_path: Path) -> None:
-    with started(tmp_path) as crew:
-        crew.add("task-1")
-        program = crew.script("agent", 'echo here > "$NOTES/here"; sleep 600\n')
-        up = subprocess.Popen(
-            [BIN / "liza", "up", "--planners", "0", "--program", program],
-            cwd=crew.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        crew.wait_note("here")
-        up.kill()
-        up.wait()
-        crew.wait(lambda _: not crew.living(), "the end of all that up had started")
-        assert crew.task("task-1").handoff_pending
-
-
-@pytest.mark.campaign
 def test_what_is_no_text_is_refused_at_the_door_and_the_board_stays_as_it_was(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         before = crew.paths.state.read_bytes()

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.notices import notice_record, notice_start
+from liza.crew.notices import notice_record
 from liza.crew.notices.notice_targets import NoticeTarget
+from liza.crew.serving import keeper_start
 from liza.system import lock_holders
 from liza.system.flock import is_flock_held
 from tests.edges.test_notices import Receiver
@@ -107,11 +108,11 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     # A kill before the record of the delivery would repeat it.
     key = NoticeTarget(target).key
     crew.wait(lambda _: notice_record.read_notice_record(crew.paths, key).sent, "the record of the first message")
-    lock = notice_start.process_lock(crew.paths)
+    lock = keeper_start.keeper_lock(crew.paths)
     pid = lock_holders.find_holder(lock)
     assert pid is not None
     # As if it had been started long ago.
-    os.utime(notice_start.process_mark(crew.paths), (0, 0))
+    os.utime(keeper_start.keeper_mark(crew.paths), (0, 0))
     os.kill(pid, signal.SIGKILL)
     crew.add("t2")
     wait_received(crew, receiver, 2)
@@ -119,7 +120,7 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     crew.liza("down")
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
     assert receiver.count == 2
-    assert not notice_start.process_mark(crew.paths).exists()
+    assert not keeper_start.keeper_mark(crew.paths).exists()
 
 
 def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm(

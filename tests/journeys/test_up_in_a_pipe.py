@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.up.healing import Healer
+from liza.up.healing import Healer, Look
 from tests.conftest import until
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew
 
@@ -117,7 +117,9 @@ def test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_a
     # A person stopped it: nobody starts it again.
     (agent,) = crew.json("agents")["agents"]
     assert (agent["state"], agent["why"]) == ("stalled", "its supervisor left: ended at once by a third Ctrl+C")
-    assert list(Healer(find_crew(crew.root)).heal(crew.state())) == []
+    told: list[str] = []
+    healer = Healer(find_crew(crew.root), told.append, lambda agent, text: told.append(text))
+    assert (healer.look(crew.state(), ["coder-1"], []), told) == (Look(), [])
 
 
 @pytest.mark.campaign

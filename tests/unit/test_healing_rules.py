@@ -1,4 +1,4 @@
-"""What `liza watch --heal` does about an agent: a table of facts and decisions."""
+"""What `liza up` or its keeper does about an agent without a supervisor: a table of facts and decisions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from liza.rules.sessions.healing_rules import (
     Escalate,
     HealingFacts,
     LeaveAlone,
+    RestartLater,
     RestartSupervisor,
     decide_healing,
 )
@@ -21,9 +22,9 @@ from liza.rules.sessions.healing_rules import (
 WORK = Work("t1")
 LIVING = Session("coder-1.3", SessionPhase.READY, is_of_work=True)
 LEFT_OVER = Session("coder-1.3", SessionPhase.READY)
-RESTART = RestartSupervisor("coder-1", "it holds t1, and its supervisor is gone")
-
-
+HOLDS = "it holds t1, and its supervisor is gone"
+GONE = "its supervisor is gone"
+RESTART = RestartSupervisor("coder-1", 1, HOLDS)
 NONE = Session()
 
 
@@ -37,12 +38,21 @@ def facts(work: Work | None = WORK, session: Session = NONE, **more: Any) -> Hea
     [
         (facts(), RESTART),
         (facts(session=LIVING), RESTART),
-        (facts(restarts=2), RESTART),
+        (facts(restarts=2), RestartSupervisor("coder-1", 3, HOLDS)),
+        (facts(restarts=1, since_restart=4.9), RestartLater(f"{HOLDS}; it is started again after 5 s")),
+        (facts(restarts=1, since_restart=5.0), RestartSupervisor("coder-1", 2, HOLDS)),
+        (facts(restarts=2, since_restart=9.9), RestartLater(f"{HOLDS}; it is started again after 10 s")),
+        (facts(restarts=2, since_restart=-1.0), RestartSupervisor("coder-1", 3, HOLDS)),
+        (facts(is_kept=False), LeaveAlone("its supervisor was not started here")),
         (facts(is_supervised=True), LeaveAlone("its supervisor acts")),
         (facts(is_starting=True), LeaveAlone("its supervisor acts")),
         (facts(was_killed=False), LeaveAlone("its supervisor was stopped, or has said why it left")),
-        (facts(halt="PAUSE is set"), LeaveAlone("PAUSE is set")),
-        (facts(None), LeaveAlone("it holds no work")),
+        (facts(halt="PAUSE is set"), RestartLater(f"{HOLDS}, and PAUSE is set")),
+        (facts(None), RestartSupervisor("coder-1", 1, GONE)),
+        (facts(None, restarts=9, since_restart=299.0), RestartLater(f"{GONE}; it is started again after 300 s")),
+        (facts(None, restarts=9, since_restart=300.0), RestartSupervisor("coder-1", 10, GONE)),
+        (facts(None, restarts=9, since_restart=601.0), RestartSupervisor("coder-1", 1, GONE)),
+        (facts(None, was_killed=False), LeaveAlone("its supervisor was stopped, or has said why it left")),
         (
             facts(session=Session("coder-1.3", SessionPhase.BY_HAND, is_of_work=True)),
             LeaveAlone("t1 is worked on by hand"),
@@ -50,7 +60,7 @@ def facts(work: Work | None = WORK, session: Session = NONE, **more: Any) -> Hea
         (facts(restarts=3), Escalate("coder-1", "t1: its supervisor was started 3 times, and is gone")),
         (facts(restarts=3, is_escalated=True), LeaveAlone("the planner and a person know")),
         (facts(None, LEFT_OVER), EndZombie("coder-1.3", "coder-1.3 has lost its work and still runs")),
-        (facts(None, LEFT_OVER, closed_seconds=10.0, was_killed=False), "ended"),
+        (facts(None, LEFT_OVER, closed_seconds=10.0, was_killed=False, is_kept=False), "ended"),
         (facts(None, LEFT_OVER, closed_seconds=9.0), "waits"),
         (facts(None, LEFT_OVER, is_supervised=True), LeaveAlone("its supervisor acts")),
     ],

@@ -298,11 +298,8 @@ def agents(
     )
 
 
-@declare_command(app, "watch", "liza watch\nliza watch --heal\nliza watch --notify desktop --notify env:SLACK_URL")
+@declare_command(app, "watch", "liza watch\nliza watch --notify desktop --notify env:SLACK_URL")
 def watch(
-    heal: Annotated[
-        bool, typer.Option("--heal", help="Start killed supervisors again, and end sessions that are left over.")
-    ] = False,
     notify: Annotated[
         list[str] | None,
         typer.Option(
@@ -324,18 +321,17 @@ def watch(
 ) -> None:
     """Print each alarm once. An alarm that is resolved and comes back is printed again. Ctrl+C ends the command.
 
-    With --heal, an agent that holds work and whose supervisor was killed gets a new one, at most 3 times for a task;
-    then the planner and you are told. No slot is removed, and no agent at work is interrupted.
-
     With --notify or --exec, each alarm that needs you is also sent elsewhere, once until it clears. --quiet and --try
     without a target use config.notify, as `liza up` does. See specs/protocols/notifications.md.
     """
     _exit_with_reader()
     crew = find_crew()
     if notify or exec_ is not None or quiet is not None or try_:
-        rows = _notifying_alarms(crew, heal, (notify or [], exec_, quiet), try_)
+        rows = _notifying_alarms(crew, (notify or [], exec_, quiet), try_)
     else:
-        rows = _watched_alarms(crew, heal)
+        from liza.verbs.watch import watch as verb
+
+        rows = verb(crew)
     for alarm in rows:
         if as_json:
             printing.print_json_line(alarm)
@@ -343,23 +339,12 @@ def watch(
             printing.print_now(render_crew.format_alarm(alarm, printing.wants_colours()))
 
 
-def _watched_alarms(crew: Crew, heal: bool, **more: Any) -> Iterator[dict[str, Any]]:
-    from liza.verbs.watch import watch as verb
-
-    if not heal:
-        return verb(crew, **more)
-    from liza.crew.caller import require_person
-    from liza.up.healing import Healer
-
-    require_person(crew, planner=False)
-    return verb(crew, Healer(crew).heal, **more)
-
-
 def _notifying_alarms(
-    crew: Crew, heal: bool, wanted: tuple[list[str], str | None, str | None], is_trial: bool
+    crew: Crew, wanted: tuple[list[str], str | None, str | None], is_trial: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the alarms and send them. With ``is_trial``: send a test, and yield nothing."""
     from liza.verbs import notify as verbs
+    from liza.verbs.watch import watch as watch_alarms
 
     plan = verbs.open_targets(crew, *wanted)
     if is_trial:
@@ -367,7 +352,7 @@ def _notifying_alarms(
             printing.print_now(line)
         return
     with verbs.start_senders(crew, plan) as senders:
-        yield from _watched_alarms(crew, heal, notify=senders.update)
+        yield from watch_alarms(crew, senders.update)
 
 
 @declare_command(app, "metrics", "liza metrics\nliza metrics --by model,day --json")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from typing import Annotated
 
 import typer
@@ -21,6 +24,7 @@ def supervise(
         bool, typer.Option("--tmux", help="Run its sessions in a terminal, for `liza attach`.")
     ] = False,
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
+    relayed: Annotated[bool, typer.Option("--relayed", hidden=True)] = False,
     keeps_server: Annotated[bool, typer.Option("--keep-server", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -28,18 +32,27 @@ def supervise(
 
     Ctrl+C ends the session properly and stops; a second Ctrl+C stops at once.
     """
-    return run_supervisor(agent, program, until_eof, terminal, keeps_server)
+    return run_supervisor(agent, program, until_eof, relayed, terminal, keeps_server)
 
 
 def run_supervisor(
-    agent: str, program: str | None, until_eof: bool = False, terminal: bool = False, keeps_server: bool = False
+    agent: str,
+    program: str | None,
+    until_eof: bool = False,
+    relayed: bool = False,
+    terminal: bool = False,
+    keeps_server: bool = False,
 ) -> int:
     """Run the supervisor. Notices go to stderr with the agent's name, and with the time unless `up` adds it."""
     from liza.rules.reports.narration import LIZA
+    from liza.supervisor.main import SupervisorOptions
     from liza.supervisor.main import supervise as verb
 
     def notify(text: str) -> None:
         line = text if text.startswith(f"{LIZA}  ") else f"{agent}  {text}"
-        printing.print_notice(line if until_eof else f"{printing.time_of_day()}  {line}")
+        # Without its `up`, stderr is a log file.
+        has_reader = relayed and stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode)
+        printing.print_notice(line if has_reader else f"{printing.time_of_day()}  {line}")
 
-    return verb(find_crew(), agent, program, notify, until_eof=until_eof, terminal=terminal, keeps_server=keeps_server)
+    options = SupervisorOptions(until_eof, relayed, terminal, keeps_server)
+    return verb(find_crew(), agent, program, notify, options)

@@ -6,6 +6,6 @@ aspect each: tool calls in a loop (`loop_detection.py`), a model that does not a
 deliver (`message_rules.py`), tokens and money spent (`spending.py`), run directories to archive (`retention.py`). Two
 hold small states with one transition each: times of a session (`session_watch.py`), and rests after failures
 (`rests.py`).
-`healing_rules.py` says what `liza watch --heal` does about agents whose supervisor is gone.
+`healing_rules.py` says what `liza up` or its keeper does about agents whose supervisor is gone.
 Read `decide.py` first, with `actions.py` beside it.
 """
