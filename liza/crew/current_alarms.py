@@ -24,7 +24,7 @@ from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import branch_of
 from liza.rules.reports import alarms
-from liza.rules.reports.alarms import AlarmFacts
+from liza.rules.reports.alarms import AlarmFacts, StoppedProcesses
 from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
@@ -63,6 +63,7 @@ def find_alarms(
         repository=_repository(crew, state),
         exits={name: left for name in state.agents if (left := read_supervisor_exit(crew, name)) is not None},
         unsupervised=frozenset(name for name in unwatched if _is_unsupervised(crew, state, name)),
+        stopped=_find_stopped(crew, state),
         stuck_slots=_find_stuck_slots(crew),
         missing_parts=find_missing_parts(crew, state) if lacks is None else lacks,
         no_progress=_stuck_agents(crew, state),
@@ -185,6 +186,16 @@ def _notice_alarms(crew: Crew) -> Iterator[Alarm]:
         from liza.crew.notices import notice_record
 
         yield from notice_record.failure_alarms(crew.paths, crew.clock.now())
+
+
+def _find_stopped(crew: Crew, state: State) -> StoppedProcesses:
+    """Stopped processes of the crew; none if the process table cannot be read."""
+    from liza.crew.serving import stopped_processes
+
+    try:
+        return stopped_processes.find_stopped(crew, state.agents)
+    except OSError:
+        return StoppedProcesses()
 
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ class AlarmKind(StrEnum):
     EXTERNAL_EDIT = "external_edit"
     SUPERVISOR_LEFT = "supervisor_left"
     SUPERVISOR_GONE = "supervisor_gone"
+    SUPERVISOR_STOPPED = "supervisor_stopped"
+    UP_STOPPED = "up_stopped"
     NO_PROGRESS = "no_progress"
     BUDGET_BLIND = "budget_blind"
     BUDGET_USED = "budget_used"
@@ -86,6 +88,7 @@ class AlarmKind(StrEnum):
 
 
 NOTICES = (
+    AlarmKind.UP_STOPPED,
     AlarmKind.UNTESTED_MERGES,
     AlarmKind.APPROACHING_LIMITS,
     AlarmKind.UNKNOWN_CONFIG,

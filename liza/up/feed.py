@@ -30,7 +30,7 @@ class Feed:
 
     def __init__(self, say: PrintTimedLine, now: Callable[[], datetime]) -> None:
         self._print_timed, self._now = say, now
-        self._lines: queue.SimpleQueue[tuple[str, str, datetime] | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[tuple[str, str, datetime] | threading.Event | None] = queue.SimpleQueue()
         self._dropped = 0
         self._printer = threading.Thread(target=self._print, name="print", daemon=True)
         self._printer.start()
@@ -41,6 +41,12 @@ class Feed:
         else:
             self._lines.put((agent, text, self._now()))
 
+    def flush(self, limit: float) -> None:
+        """Print the waiting lines, for at most ``limit`` seconds."""
+        printed = threading.Event()
+        self._lines.put(printed)
+        printed.wait(limit)
+
     def close(self, limit: float) -> None:
         """Print the waiting lines for at most ``limit`` seconds; drop the rest."""
         self._lines.put(None)
@@ -48,6 +54,9 @@ class Feed:
 
     def _print(self) -> None:
         while (line := self._lines.get()) is not None:
+            if isinstance(line, threading.Event):
+                line.set()
+                continue
             self._print_line(*line)
             if self._dropped and self._lines.empty():
                 count, self._dropped = self._dropped, 0

@@ -45,6 +45,11 @@ from liza.verbs.down import end_unsupervised_sessions, is_under_way
 PrintLine = Callable[[str, str], None]
 MERGE_LINE_LIMIT: Final = 2.0
 """Seconds to wait for the line about a merge; its supervisor may have been killed after the merge."""
+STOP_LINE: Final = (
+    "stopped by Ctrl+Z: only this display. The crew goes on, and spends: fg shows it again, liza down stops it"
+)
+PRINT_LIMIT: Final = 1.0
+"""Seconds to print a line before this process is stopped."""
 KILLED_STATUS: Final = 130
 """Exit status after the third Ctrl+C."""
 LAST_OUTPUT_LIMIT: Final = 2.0
@@ -294,7 +299,7 @@ def _install_signal_handlers(
     feed: Feed,
     killers: list[threading.Thread],
 ) -> dict[signal.Signals, Any]:
-    """Install handlers for SIGINT, SIGTERM and SIGHUP; return the former ones.
+    """Install handlers for SIGINT, SIGTERM, SIGHUP and SIGTSTP; return the former ones.
 
     ``killers``: gets the thread that handles the third signal.
 
@@ -312,7 +317,17 @@ def _install_signal_handlers(
             killers[-1].start()
         up_events.put(UpEvent(UpEventKind.STOP_REQUESTED))
 
-    return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    def pause(number: int, frame: object) -> None:
+        if os.getsid(0) == os.getpid():
+            return  # No shell could continue it: the kernel would not stop it either.
+        feed("", STOP_LINE)
+        feed.flush(PRINT_LIMIT)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)  # It goes on here after SIGCONT.
+        signal.signal(number, pause)
+
+    stopping = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    return {**stopping, signal.SIGTSTP: signal.signal(signal.SIGTSTP, pause)}
 
 
 def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: Feed) -> None:

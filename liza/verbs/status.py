@@ -11,6 +11,7 @@ from liza.board import signals
 from liza.crew import activity, commits_ahead, current_alarms, usage_summary
 from liza.crew.crew import Crew
 from liza.crew.serving import api_server
+from liza.crew.serving.stopped_processes import find_stopped
 from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
 from liza.rules.alarm_kinds import Alarm, AlarmKind
@@ -138,6 +139,8 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
     why: str | None
     if exit_note is not None or not crew.is_supervised(name):
         shown, why = _why_offline(crew, state, name, exit_note)
+    elif (stopped := _stopped_reason(crew, name)) is not None:
+        shown, why = (agent.status if holds else AgentStatus.IDLE), stopped
     elif holds:
         shown = agent.status
         why = (
@@ -300,6 +303,12 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
     if work is not None and not crew.run_dir(work.run).exists() and not activity.is_given_back(state, work):
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
     return AgentStatus.OFFLINE, f"it holds {holds}, and no supervisor runs: {up_command_for(state, name)}"
+
+
+def _stopped_reason(crew: Crew, name: str) -> str | None:
+    """Return that the agent's supervisor is stopped, with the command that continues it; None if it is not."""
+    pid = find_stopped(crew, [name]).supervisors.get(name)
+    return None if pid is None else f"its supervisor (process {pid}) is stopped: kill -CONT {pid}"
 
 
 def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> str:

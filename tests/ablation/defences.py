@@ -1462,6 +1462,14 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.sessions.session_watch:BUSY_SHARE": lambda was: 0.0},
         (f"{WATCHING}test_a_silent_session_that_burns_cpu_is_active_and_a_sleeping_one_is_not",),
     ),
+    "stopped processes": Defence(
+        "a supervisor or `liza up` that is stopped does not look idle",
+        {"liza.crew.serving.stopped_processes:_is_stopped": gives(False)},
+        (
+            "tests/journeys/test_stopped_processes.py::"
+            "test_status_names_stopped_processes_and_one_command_that_continues_them",
+        ),
+    ),
     "healing": Defence(
         "a supervisor that was killed is started again",
         {"liza.up.healing:Healer.look": _heals_nothing},

@@ -200,7 +200,9 @@ def test_after_down_no_killed_supervisor_is_started_again(tmp_path: Path) -> Non
         crew.liza("up", "-d", *ALONE, "--coders", "2", "--program", crew.script("coder", WAITS))
         crew.wait(lambda _: list(crew.notes.glob("at-coder-*.1")), "a session")
         agent = next(crew.notes.glob("at-coder-*.1")).name.removeprefix("at-").removesuffix(".1")
-        keeper = lock_holders.find_holder(keeper_start.keeper_lock(crew.paths))
+        lock = keeper_start.keeper_lock(crew.paths)
+        crew.wait(lambda _: lock_holders.find_holder(lock), "the keeper")
+        keeper = lock_holders.find_holder(lock)
         assert keeper is not None
         os.kill(keeper, signal.SIGSTOP)
         kill_supervisor(crew, agent)

@@ -21,7 +21,7 @@ from liza.rules.model import (
     Task,
     TestProof,
 )
-from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms, needs_person
+from liza.rules.reports.alarms import AlarmFacts, StoppedProcesses, evaluate_alarms, needs_person
 from liza.rules.reports.drift_alarms import RepositoryDrift, SymbolicRef
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.tasks import claims
@@ -152,6 +152,37 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "coder-1 holds task-1, and its supervisor is gone: no process continues that work",
                 "liza up",
             )
+        ],
+    ),
+    "a stopped up": (
+        crew(),
+        {"stopped": StoppedProcesses(keepers=(7,))},
+        [
+            (
+                "up_stopped",
+                "up",
+                "`liza up` (process 7) is stopped: it prints nothing and starts no killed supervisor again; the crew "
+                "goes on, and spends: liza down stops it",
+                "kill -CONT 7",
+            )
+        ],
+    ),
+    "a stopped crew": (
+        crew(),
+        {"stopped": StoppedProcesses({"coder-1": 9}, (7,))},
+        [
+            (
+                "supervisor_stopped",
+                "coder-1",
+                "the supervisor of coder-1 (process 9) is stopped: its session is not watched, nothing new starts",
+                "kill -CONT 7 9",
+            ),
+            (
+                "up_stopped",
+                "up",
+                "`liza up` (process 7) is stopped: it prints nothing and starts no killed supervisor again",
+                "kill -CONT 7 9",
+            ),
         ],
     ),
     "a status that nothing led to": (

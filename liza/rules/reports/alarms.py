@@ -25,7 +25,7 @@ from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks import drafts, forged_status, planning
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
-from liza.rules.value_classes import replace
+from liza.rules.value_classes import Value, replace
 from liza.rules.work_kinds import WorkKind
 
 S = Status
@@ -56,11 +56,19 @@ def needs_person(alarm: Alarm) -> bool:
     return alarm.kind not in NOTICES
 
 
+class StoppedProcesses(Value):
+    """Processes that a signal stopped: pids of supervisors by agent, and of a `liza up` or the keeper."""
+
+    supervisors: Mapping[str, int] = {}
+    keepers: tuple[int, ...] = ()
+
+
 class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that are not on the board.
 
     ``exits``: why supervisors of agents exited unexpectedly. ``unsupervised``: agents that hold work for which a
-    supervisor had started a session, and whose supervisor is gone. ``signals``: signals and since when they are set.
+    supervisor had started a session, and whose supervisor is gone. ``stopped``: processes that do nothing until they
+    are continued. ``signals``: signals and since when they are set.
     ``stuck_slots``: slot directories that could not be emptied and were replaced. ``missing_parts``: what each DRAFT
     lacks. ``no_progress``: why sessions of agents make no progress. ``unpriced``: why a money limit does not count all
     sessions. ``denials``: for each agent that works, how often a guard rule denied it a tool, and what was said last.
@@ -71,6 +79,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence = Evidence()
     exits: Mapping[str, SupervisorExit] = {}
     unsupervised: frozenset[str] = frozenset()
+    stopped: StoppedProcesses = StoppedProcesses()
     signals: Mapping[str, datetime | None] = {}
     budget_pause: str = ""
     """The reason of a PAUSE that a supervisor set because a budget is used up."""
@@ -96,6 +105,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
     alarms += [
         *_supervisor_exits(state, seen),
         *_unsupervised(state, now, seen),
+        *_stopped(seen.stopped),
         *_stuck(seen),
         *_guards(seen),
         *merge_alarms.stuck_slot_alarms(seen.stuck_slots),
@@ -167,6 +177,24 @@ def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Ala
         if work is not None and not _has_lapsed(state, work, now):
             message = f"{agent} holds {_named(work)}, and its supervisor is gone: no process continues that work"
             yield Alarm(AlarmKind.SUPERVISOR_GONE, agent, message, up_command_for(state, agent))
+
+
+def _stopped(stopped: StoppedProcesses) -> Iterator[Alarm]:
+    """Yield an alarm for each stopped supervisor, and one for a stopped `up`. One command continues all of them."""
+    pids = sorted({*stopped.supervisors.values(), *stopped.keepers})
+    command = shlex.join(["kill", "-CONT", *map(str, pids)])
+    for agent, pid in sorted(stopped.supervisors.items()):
+        message = (
+            f"the supervisor of {agent} (process {pid}) is stopped: its session is not watched, nothing new starts"
+        )
+        yield Alarm(AlarmKind.SUPERVISOR_STOPPED, agent, message, command)
+    if stopped.keepers:
+        which = ", ".join(map(str, stopped.keepers))
+        rest = "" if stopped.supervisors else "; the crew goes on, and spends: liza down stops it"
+        message = (
+            f"`liza up` (process {which}) is stopped: it prints nothing and starts no killed supervisor again{rest}"
+        )
+        yield Alarm(AlarmKind.UP_STOPPED, "up", message, command)
 
 
 def _has_lapsed(state: State, work: CurrentWork, now: datetime) -> bool:
