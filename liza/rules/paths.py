@@ -199,6 +199,16 @@ class Paths(Value):
         return self.locks / "merge-turn.lock"
 
     @property
+    def keeper_lock(self) -> Path:
+        """Held by the process that watches over the crew: a `liza up` in a terminal, or the keeper."""
+        return self.locks / "keeper.lock"
+
+    @property
+    def keeper_mark(self) -> Path:
+        """Exists from the start of the keeper to its orderly end; its time is that of the start."""
+        return self.locks / "keeper.started"
+
+    @property
     def push_turn(self) -> Path:
         """Held by the child of a supervisor that pushes the branches of tasks."""
         return self.locks / "push-turn.lock"

@@ -18,7 +18,7 @@ from liza.crew import current_alarms, layout
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.crew.landing import forge_program
-from liza.crew.serving import api_server, keeper_start
+from liza.crew.serving import api_server
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.rules.errors import LizaError
@@ -196,7 +196,7 @@ class ForegroundKeeper:
     ) -> None:
         self._crew, self._children = crew, children
         self._healer = Healer(crew, start, say)
-        self._lock = Lock(keeper_start.keeper_lock(crew.paths))
+        self._lock = Lock(crew.paths.keeper_lock)
 
     def look(self, running: Collection[str]) -> Look:
         """Heal the crew once. ``running``: agents whose supervisors run."""

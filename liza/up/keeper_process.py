@@ -1,6 +1,6 @@
 """The keeper: the process that watches over a crew without a terminal.
 
-``python -m liza.up.keeper_process ROOT AGENT…``: the agents whose supervisors were just started.
+``python -m liza.up.keeper_process ROOT AGENT…``: the agents whose supervisors run at its start.
 
 It starts supervisors again that died, ends left-over sessions, and sends alarms. `liza up -d` starts it, or a
 supervisor whose `liza up` was killed. It ends after `liza down`, or when no supervisor of the crew runs. A crew has
@@ -18,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.crew import Crew, find_crew
-from liza.crew.serving.keeper_start import keeper_lock, keeper_mark
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.system.file_lock import Lock
@@ -36,18 +35,18 @@ def main(root: Path, agents: Collection[str]) -> int:
     """Watch over the crew until no supervisor runs, or SIGTERM; return the exit status."""
     crew, stopping = find_crew(root), threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
-    lock = Lock(keeper_lock(crew.paths))
+    lock = Lock(crew.paths.keeper_lock)
     try:
         lock.acquire(timeout=LOCK_LIMIT)
     except LizaError:
         return 0
-    keeper_mark(crew.paths).touch(0o600)
+    crew.paths.keeper_mark.touch(0o600)
     notices = CrewNotices(crew, lambda agent, text: None)
     notices.start()
     Keeper(crew, agents).watch(stopping)
     notices.stop()
     # Not after an exception: then a supervisor starts it again, as after a kill.
-    keeper_mark(crew.paths).unlink(missing_ok=True)
+    crew.paths.keeper_mark.unlink(missing_ok=True)
     lock.release()
     return 0
 

@@ -140,14 +140,14 @@ def _start_detached(crew: Crew, agents: Sequence[str], options: UpOptions, say: 
                     starting.remove(supervisor)
             with suppress(queue.Empty):
                 events_queue.get(timeout=max(0.0, end - time.monotonic()) if starting else 0.0)
-    _start_keeper(crew, agents, say)
+    _start_keeper(crew, say)
     return int(not all(results))
 
 
-def _start_keeper(crew: Crew, agents: Sequence[str], say: PrintLine) -> None:
+def _start_keeper(crew: Crew, say: PrintLine) -> None:
     """Start the process that starts killed supervisors again, and sends alarms. All else works without it."""
     try:
-        keeper_start.start_keeper(crew, agents)
+        keeper_start.start_keeper(crew)
     except (LizaError, OSError) as error:
         say("", f"! killed supervisors are not started again, and alarms are not sent: {error}; next: liza status")
 

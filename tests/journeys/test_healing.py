@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.serving import keeper_start
 from liza.system import lock_holders
 from liza.system.flock import is_flock_held
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew, started
@@ -62,7 +61,7 @@ def stop(process: subprocess.Popen[bytes]) -> int:
 
 
 def wait_without_keeper(crew: Crew) -> None:
-    lock = keeper_start.keeper_lock(crew.paths)
+    lock = crew.paths.keeper_lock
     crew.wait(lambda _: not is_flock_held(lock), "the end of the keeper")
 
 
@@ -120,7 +119,7 @@ def test_a_killed_up_ends_no_session_and_its_crew_goes_on(tmp_path: Path) -> Non
         process.wait()
         log = crew.paths.logs / "coder-1.log"
         crew.wait(lambda _: log.exists() and "its `liza up` was killed; it goes on" in log.read_text(), "the log")
-        crew.wait(lambda _: is_flock_held(keeper_start.keeper_lock(crew.paths)), "the keeper")
+        crew.wait(lambda _: is_flock_held(crew.paths.keeper_lock), "the keeper")
         assert Path(f"/proc/{child}").exists()
         # The crew still heals itself.
         kill_supervisor(crew, "coder-1")
@@ -200,7 +199,7 @@ def test_after_down_no_killed_supervisor_is_started_again(tmp_path: Path) -> Non
         crew.liza("up", "-d", *ALONE, "--coders", "2", "--program", crew.script("coder", WAITS))
         crew.wait(lambda _: list(crew.notes.glob("at-coder-*.1")), "a session")
         agent = next(crew.notes.glob("at-coder-*.1")).name.removeprefix("at-").removesuffix(".1")
-        lock = keeper_start.keeper_lock(crew.paths)
+        lock = crew.paths.keeper_lock
         crew.wait(lambda _: lock_holders.find_holder(lock), "the keeper")
         keeper = lock_holders.find_holder(lock)
         assert keeper is not None
@@ -216,15 +215,15 @@ def test_after_down_no_killed_supervisor_is_started_again(tmp_path: Path) -> Non
 def test_a_killed_keeper_is_started_again_by_a_supervisor(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.liza("up", "-d", *ALONE, "--program", crew.script("coder", WORK))
-        lock = keeper_start.keeper_lock(crew.paths)
+        lock = crew.paths.keeper_lock
         crew.wait(lambda _: is_flock_held(lock), "the keeper")
         pid = lock_holders.find_holder(lock)
         assert pid is not None
         # As if it had been started long ago.
-        os.utime(keeper_start.keeper_mark(crew.paths), (0, 0))
+        os.utime(crew.paths.keeper_mark, (0, 0))
         os.kill(pid, signal.SIGKILL)
         crew.add("t1")
         crew.wait(lambda _: lock_holders.find_holder(lock) not in (None, pid), "another keeper")
         crew.liza("down")
         wait_without_keeper(crew)
-        assert not keeper_start.keeper_mark(crew.paths).exists()
+        assert not crew.paths.keeper_mark.exists()

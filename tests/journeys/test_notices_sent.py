@@ -13,7 +13,6 @@ import pytest
 
 from liza.crew.notices import notice_record
 from liza.crew.notices.notice_targets import NoticeTarget
-from liza.crew.serving import keeper_start
 from liza.system import lock_holders
 from liza.system.flock import is_flock_held
 from tests.edges.test_notices import Receiver
@@ -108,11 +107,11 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     # A kill before the record of the delivery would repeat it.
     key = NoticeTarget(target).key
     crew.wait(lambda _: notice_record.read_notice_record(crew.paths, key).sent, "the record of the first message")
-    lock = keeper_start.keeper_lock(crew.paths)
+    lock = crew.paths.keeper_lock
     pid = lock_holders.find_holder(lock)
     assert pid is not None
     # As if it had been started long ago.
-    os.utime(keeper_start.keeper_mark(crew.paths), (0, 0))
+    os.utime(crew.paths.keeper_mark, (0, 0))
     os.kill(pid, signal.SIGKILL)
     crew.add("t2")
     wait_received(crew, receiver, 2)
@@ -120,7 +119,7 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     crew.liza("down")
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
     assert receiver.count == 2
-    assert not keeper_start.keeper_mark(crew.paths).exists()
+    assert not crew.paths.keeper_mark.exists()
 
 
 def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm(

@@ -43,6 +43,8 @@ FILES = {
     "locks": ".liza/locks",
     "merge_lock": ".liza/merge.lock",
     "merge_turn": ".liza/locks/merge-turn.lock",
+    "keeper_lock": ".liza/locks/keeper.lock",
+    "keeper_mark": ".liza/locks/keeper.started",
     "push_turn": ".liza/locks/push-turn.lock",
     "push_lock": ".liza/locks/push.lock",
     "push_failure": ".liza/run/push-failure.json",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,6 @@ from typing import Final
 from liza.crew.crew import Crew
 from liza.programs.session import log_file
 from liza.rules.errors import LizaError
-from liza.rules.paths import Paths
 from liza.system.flock import is_flock_held
 
 LOG_NAME: Final = "keeper.log"
@@ -21,22 +19,13 @@ RETRY_SECONDS: Final = 10.0
 """Seconds from one start to the next: a process that ends at once must not be started at each revision."""
 
 
-def keeper_lock(paths: Paths) -> Path:
-    """Path of the lock of the process that watches over the crew: a `liza up` in a terminal, or the keeper."""
-    return paths.locks / "keeper.lock"
-
-
-def keeper_mark(paths: Paths) -> Path:
-    """Path of the file that exists from the start of the keeper to its orderly end; its time is that of the start."""
-    return paths.locks / "keeper.started"
-
-
-def start_keeper(crew: Crew, agents: Sequence[str] = ()) -> None:
-    """Start the keeper. ``agents``: those whose supervisors were just started; it finds the others.
+def start_keeper(crew: Crew) -> None:
+    """Start the keeper. It is told whose supervisors run: one may be killed before the keeper's first look.
 
     It ends if another process holds the lock. Raises OSError, LizaError.
     """
-    keeper_mark(crew.paths).touch(0o600)
+    agents = [agent for agent in crew.board.read().agents if crew.is_supervised(agent)]
+    crew.paths.keeper_mark.touch(0o600)
     with log_file.open_for_append(crew.paths.logs / LOG_NAME) as log:
         subprocess.Popen(
             [sys.executable, "-P", "-m", "liza.up.keeper_process", str(crew.paths.root), *agents],
@@ -56,16 +45,16 @@ def restart_if_killed(crew: Crew) -> None:
     """
     # A start that fails is tried again at a later check; the alarms are in `liza status` all the same.
     with suppress(LizaError, OSError):
-        if keeper_mark(crew.paths).exists():
+        if crew.paths.keeper_mark.exists():
             start_if_absent(crew)
 
 
 def start_if_absent(crew: Crew) -> None:
     """Start the keeper unless it runs, has just been started, or `liza down` stops the crew. Raises LizaError,
     OSError."""
-    mark = keeper_mark(crew.paths)
+    mark = crew.paths.keeper_mark
     started = mark.stat().st_mtime if mark.exists() else 0.0
-    if 0 <= time.time() - started < RETRY_SECONDS or is_flock_held(keeper_lock(crew.paths)):
+    if 0 <= time.time() - started < RETRY_SECONDS or is_flock_held(crew.paths.keeper_lock):
         return
     if not is_flock_held(crew.paths.down_lock):
         start_keeper(crew)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.serving.keeper_start import keeper_lock
 from liza.rules.reports.alarms import StoppedProcesses
 from liza.system import lock_holders, proc_stat
 from liza.system.file_lock import last_holder_pid
@@ -29,8 +28,8 @@ def find_stopped(crew: Crew, agents: Iterable[str]) -> StoppedProcesses:
             supervisors[agent] = pid
         if _is_stopped(parent) and _is_holder(path, pid):
             keepers.add(parent)
-    pid = last_holder_pid(keeper_lock(crew.paths))
-    if pid is not None and _is_stopped(pid) and _is_holder(keeper_lock(crew.paths), pid):
+    pid = last_holder_pid(crew.paths.keeper_lock)
+    if pid is not None and _is_stopped(pid) and _is_holder(crew.paths.keeper_lock, pid):
         keepers.add(pid)
     return StoppedProcesses(supervisors, tuple(sorted(keepers)))
 
