@@ -23,7 +23,7 @@ from liza.rules.paths import Paths
 from liza.rules.sessions import spending
 from liza.rules.sessions.spending import TokenUsage
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TurnUsage
-from liza.system.file_tail import Tail
+from liza.system.file_growth import Tail
 from tests.conftest import FakeClock
 
 STREAMS = Path(__file__).parents[1] / "data" / "streams"

@@ -88,7 +88,7 @@ def _line(alarm: Alarm) -> str:
 
 def _is_logged(crew: Crew, alarm: Alarm) -> bool:
     """Return whether the end of the log has this very alarm: a search may have logged it before its merger could."""
-    from liza.system.file_tail import Tail  # only for an alarm that a record has
+    from liza.system.file_growth import Tail  # only for an alarm that a record has
 
     end = f"  {redact(_line(alarm))}"
     return any(line.endswith(end) for line in Tail(crew.paths.alerts, first=_SEARCHED_BYTES).lines())

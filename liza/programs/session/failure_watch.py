@@ -16,7 +16,7 @@ from liza.rules.errors import NotRegularFile
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.sessions.model_silence import MAX_REFUSALS, MAX_RETRIES
 from liza.rules.sessions.session_ends import SilenceKind
-from liza.system.file_tail import Tail
+from liza.system.file_growth import Tail
 
 INITIAL_BYTES = 64 << 10
 """Bytes before the end at which reading begins, for a supervisor that adopts a session and has read nothing yet."""

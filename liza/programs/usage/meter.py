@@ -28,7 +28,7 @@ from liza.rules.sessions.loop_detection import (
 from liza.rules.sessions.spending import TokenUsage, estimate_usage
 from liza.rules.value_classes import Value
 from liza.rules.worker_api.telemetry_rules import TelemetrySums, is_at_least
-from liza.system.file_tail import Tail
+from liza.system.file_growth import Tail
 
 FIRST_SEARCH_INTERVAL, LATER_SEARCH_INTERVAL = 1.0, 30.0
 """Seconds between two searches for a conversation log: before one is found, and afterwards, because it may continue
