@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from liza.server import peers
 from liza.server.problems import PROBLEM_TYPE, make_problem
-from liza.server.tcp_peers import TcpEnds
+from liza.system.socket_tables import TcpEnds
 
 MAX_HEAD: Final = 64 << 10
 """Maximum size of the request line and the headers, in bytes."""

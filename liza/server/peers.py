@@ -10,10 +10,9 @@ from typing import Final
 
 from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import Value
-from liza.server import tcp_peers
 from liza.server.problems import RequestProblem
-from liza.server.tcp_peers import TcpEnds
-from liza.system import ancestors, processes
+from liza.system import ancestors, processes, socket_tables
+from liza.system.socket_tables import TcpEnds
 
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of the kernel: pid, uid, gid
 
@@ -39,10 +38,10 @@ def find_tcp_peer(ends: TcpEnds) -> Peer:
 
     Fails closed: without the process a token digest that a session writes itself would speak for another run.
     """
-    opened = tcp_peers.find_client_socket(ends)
+    opened = socket_tables.find_client_socket(ends)
     if opened is not None and opened.uid != os.getuid():
         raise _refused(f"the connection is of user {opened.uid}, and the server of user {os.getuid()}")
-    pid = None if opened is None else tcp_peers.find_holder(opened.inode)
+    pid = None if opened is None else socket_tables.find_holder(opened.inode)
     if opened is None or pid is None:
         raise _refused("the process that calls over TCP is not in /proc: it has ended, or is in another container")
     return Peer(pid, opened.uid)

@@ -67,6 +67,17 @@ def read_directory(pid: int) -> Path | None:
         return None
 
 
+def read_program(pid: int) -> str | None:
+    """Return the path of the program file of a process; None if it has ended or belongs to another user.
+
+    The path of a file that was removed meanwhile ends in ``(deleted)``.
+    """
+    try:
+        return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 - called for each process of the machine
+    except OSError:
+        return None
+
+
 def _find_heirs(takers: set[int]) -> set[int]:
     """Return the pids that may have inherited a lock from processes that have closed its file."""
     heirs = set[int]()

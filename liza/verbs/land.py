@@ -138,7 +138,9 @@ def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -
 
     Raises Refused if one is red or, without ``untested``, says nothing about the commit.
     """
-    run = candidate.CandidateRun(_NAME, landing.tip, landing.tip, landing.integration, 0, replaces=landing.before)
+    run = candidate.CandidateRun(
+        _NAME, landing.tip, landing.tip, landing.integration, 0, replaces=landing.before, always=untested
+    )
     result = candidate.run_candidate_tests(crew, run)
     if result.moved_refs:
         crew.append_alert_log([f"tests_moved_refs  {result.told('the landing')}. Next: git reflog"])

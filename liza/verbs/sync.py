@@ -179,7 +179,8 @@ def _test_candidate(
     # If the tests test another checkout, the person's branch may be the fix: it is merged as untested.
     if proof_runner.prove_if_due(crew, by, candidate_commit) is not None:
         return False, ()
-    result = candidate.run_candidate_tests(crew, candidate.CandidateRun("sync", candidate_commit, expected, into))
+    run = candidate.CandidateRun("sync", candidate_commit, expected, into, always=request.untested)
+    result = candidate.run_candidate_tests(crew, run)
     if result.moved_refs:
         crew.append_alert_log([f"tests_moved_refs  {result.told(f'the merge with {into}')}. Next: git reflog"])
     if result.rewound_from is not None:

@@ -41,6 +41,7 @@ TESTED = "tests/edges/test_tested_commit.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
 BATCHES = "tests/edges/test_batches.py::"
+FOREIGN = "tests/edges/test_foreign_servers.py::"
 SLOTS = "tests/edges/test_slots.py::"
 EPICS = "tests/edges/test_epics.py::"
 BACKUP = "tests/edges/test_branch_backup.py::"
@@ -1328,6 +1329,15 @@ TABLE: dict[str, Defence] = {
         "a batch that an agent wrote onto the board and into the refs is not published",
         {"liza.crew.merging.dead_mergers:_is_genuine": gives(True)},
         (f"{BATCHES}test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published[tip]",),
+    ),
+    "foreign servers": Defence(
+        "tests that may have asked a server of another checkout say nothing about the candidate",
+        {"liza.crew.project.listeners:find_servers": gives(None)},
+        (
+            f"{FOREIGN}test_a_server_of_the_checkout_makes_a_merge_untested",
+            f"{FOREIGN}test_a_server_of_another_slot_or_worktree_makes_a_merge_untested",
+            f"{FOREIGN}test_a_server_that_starts_during_the_gate_makes_it_untested",
+        ),
     ),
     "retries": Defence(
         "a task is not blamed for a gate that passes when it is repeated",

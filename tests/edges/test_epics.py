@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from liza.crew.recovery.recover import recover_crew
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import Epic, EpicMerge, EpicStep, Gate
 from liza.rules.tasks.backlog import TaskFields
+from liza.system import processes
 from liza.verbs import epics as epic_verbs
 from liza.verbs.claim import claim
 from liza.verbs.down import purge
@@ -25,6 +27,8 @@ from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
+from tests.servers import Servers, choose_port
+from tests.servers import servers as servers
 
 
 @pytest.fixture(scope="module")
@@ -365,6 +369,25 @@ def test_an_epic_that_a_person_merged_has_landed_when_its_tests_pass_there(crew:
     assert crew.tip() == tip
     mends = [task.id for task in crew.crew.board.read().tasks if task.id.startswith("mend-shop-")]
     assert bool(mends) == (script == "exit 1")
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="no /proc")
+@pytest.mark.parametrize("by_hand", [True, variant(False)])
+def test_an_epic_does_not_land_while_a_foreign_server_listens(crew: EpicCrew, servers: Servers, by_hand: bool) -> None:
+    crew.add("a", epic="shop")
+    crew.work("a")
+    assert crew.merge() == ""
+    if by_hand:
+        git(crew.root, "checkout", "-q", "integration")
+        git(crew.root, "merge", "-q", "--no-ff", "-m", "by hand", "epic/shop")
+    tip, port = crew.tip(), choose_port()
+    server = servers.start(crew.root, sys.executable, "-m", "http.server", str(port))
+    assert crew.merge("epic/shop").endswith(f"of your checkout listens on {port}")
+    assert crew.task("a").landed is None
+    assert crew.tip() == tip
+    servers.end(server)
+    assert crew.merge("epic/shop") == ""
+    assert crew.task("a").landed == crew.tip()
 
 
 POINTS = ("candidate", "begun", "noted", "passed", "advanced", "landed", "cleaning")

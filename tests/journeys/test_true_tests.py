@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git
-from tests.journeys.crews import Crew
+from tests.journeys.crews import QUICK, Crew
+from tests.servers import Servers, choose_port
+from tests.servers import servers as servers
 
 PACKAGES = site.getsitepackages()[0]
 """Where pytest is, for environments that are made without a network."""
@@ -194,3 +196,58 @@ def test_a_monorepo_with_a_submodule_fetches_it_in_each_worktree(tmp_path: Path)
     crew.liza("verdict", "approve", "looks ok", "--task", "rate")
     crew.liza("merge", "rate", code=1)
     assert crew.status("rate") == "INTEGRATION_FAILED"
+
+
+SERVER = {
+    "shop.py": 'def greet():\n    return "hi"\n',
+    "serve.py": """\
+import http.server, sys
+import shop
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(shop.greet()).encode())
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+print("ready", flush=True)
+server.serve_forever()
+""",
+    # Tests that start a server only if none listens, as the runners of browser tests do.
+    "e2e.py": """\
+import subprocess, sys, urllib.request
+port = sys.argv[1]
+ask = lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=5).read()
+try:
+    answer = ask()
+except OSError:
+    with subprocess.Popen([sys.executable, "serve.py", port], stdout=subprocess.PIPE) as server:
+        server.stdout.readline()
+        answer = ask()
+        server.kill()
+sys.exit(answer != b"hi")
+""",
+    ".gitignore": "__pycache__/\n",
+}
+
+
+def test_merges_wait_while_the_tests_would_ask_a_server_of_the_checkout(tmp_path: Path, servers: Servers) -> None:
+    crew = begun(tmp_path, SERVER)
+    port = str(choose_port())
+    server = servers.start(crew.root, sys.executable, "serve.py", port)
+    said = crew.liza("init", "It greets", "--test", f"python3 e2e.py {port}")
+    line = f"serve.py {port}` of your checkout listens on {port}"
+    assert f"{line}: merges wait while it runs (kill {server.pid} ends it)" in said
+    crew.configure(**QUICK)
+    before = crew.git("rev-parse", "integration")
+    assert merged(crew, "bad", "shop.py", "def greet():\n    return 1\n") == "APPROVED"
+    (alarm,) = [alarm for alarm in crew.json("status")["alerts"] if alarm["kind"] == "merge_set_aside"]
+    assert f"untested: `{Path(sys.executable).name} {line}" in alarm["message"]
+    assert alarm["next"] == f"kill {server.pid} && liza merge bad"
+
+    crew.agent("coder-2", crew.script("agent", "exit 0\n"))
+    assert merged(crew, "good", "shop.py", '# A greeting.\ndef greet():\n    return "hi"\n') == "APPROVED"
+    assert crew.git("rev-parse", "integration") == before
+    servers.end(server)
+    crew.wait_status("bad", "INTEGRATION_FAILED")
+    assert crew.wait_status("good", "MERGED").tested is True
+    assert passes_in_a_fresh_clone(crew, tmp_path)

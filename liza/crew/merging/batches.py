@@ -216,7 +216,15 @@ class _Search:
         prefix = self.batch.prefix(length)
         task = prefix.members[-1].task
         again = self.red[length].gates if length in self.red else ()
-        run = CandidateRun(task.id, prefix.tip, self.batch.expected, self.batch.branch, length, again or None)
+        run = CandidateRun(
+            task.id,
+            prefix.tip,
+            self.batch.expected,
+            self.batch.branch,
+            length,
+            again or None,
+            always=self.may_be_untested,
+        )
         result = candidate.run_candidate_tests(self.crew, run)
         crash_points.point("merge", "tested")
         merge_outcomes.report_moved_refs(self.crew, self.by, task, result)
@@ -247,10 +255,7 @@ class _Search:
             self.crew.append_alert_log([f"merged_untested  {line}. Next: liza task show {task.id}"])
             return
         merge_outcomes.undo_untested_move(self.crew, self.batch)
-        first = self.batch.members[0].task.id
-        hint = why.hint or f"liza merge {first} --untested"
-        failure = MergeFailure(MergeFailureKind.UNTESTED, f"untested: {why.text}", hint)
-        raise merge_outcomes.SharedFailure(first, failure)
+        raise merge_outcomes.untested_failure(self.batch.members[0].task.id, why)
 
     def _refuse_red_branch(self, red_gates: tuple[str, ...]) -> None:
         """Raise SharedFailure if the branch alone is red. It is tested if the cause may be outside of the tasks."""
@@ -327,7 +332,7 @@ def _test_branch(crew: Crew, branch: str, red_gates: tuple[str, ...], retries: i
     Only ``red_gates`` run, all if there are none: the set-up failed. Raises LizaError, OSError.
     """
     tip = target_tips.require_tip(crew, branch)
-    run = CandidateRun(f"{branch}-alone", tip, tip, branch, 0, red_gates or None)
+    run = CandidateRun(f"{branch}-alone", tip, tip, branch, 0, red_gates or None, always=True)
     for _ in range(1 + retries):
         result = candidate.run_candidate_tests(crew, run)
         if result.moved_refs:

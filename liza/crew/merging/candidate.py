@@ -22,6 +22,7 @@ class CandidateRun(Value):
     """A commit to test. ``name`` is a task or another word for the log files, ``branch`` the branch that the commit is
     to replace the commit ``base`` of. ``tasks``: how many tasks the commit has that ``base`` has not. ``gates``:
     run only these; None: all that apply. ``replaces``: the commit that the gates get as LIZA_BASE; None: ``base``.
+    ``always``: they run also if it is clear beforehand that they say nothing about the commit.
     """
 
     name: str
@@ -31,6 +32,7 @@ class CandidateRun(Value):
     tasks: int = 1
     gates: tuple[str, ...] | None = None
     replaces: str | None = None
+    always: bool = False
 
 
 class CandidateResult(Value):
@@ -78,7 +80,7 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     before, commits_before = merge_refs.snapshot_refs(crew.git), _list_commits_made(crew, slots)
     replaces = run.replaces or run.base
     on_start = partial(_record_start, crew, run)
-    job = gate_runner.GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start)
+    job = gate_runner.GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start, run.always)
     outcome = gate_runner.run_gates(crew, job)
     changes = merge_refs.find_ref_changes(
         crew.git, before, run.commit, _list_commits_made(crew, slots) - commits_before

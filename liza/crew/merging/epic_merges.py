@@ -82,9 +82,11 @@ def _finish_merged(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
     """Finish an epic whose branch was merged already: it lands if the gates are green on what integration has."""
     if job.step is EpicStep.LAND:
         run = CandidateRun(_name(job.epic), batch.tip, batch.tip, batch.branch, 0)
-        failure = candidate.run_candidate_tests(crew, run).failure
-        if failure is not None:
-            _add_mend(crew, by, job, failure)
+        result = candidate.run_candidate_tests(crew, run)
+        if result.untested is not None:
+            raise merge_outcomes.untested_failure(job.branch, result.untested)
+        if result.failure is not None:
+            _add_mend(crew, by, job, result.failure)
             return
     _finish(crew, by, job, batch)
 

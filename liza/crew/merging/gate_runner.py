@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands, tree_snapshot
+from liza.crew.project import commands, listeners, tree_snapshot
 from liza.crew.project.tree_snapshot import TreeSnapshot
 from liza.repo import sparse_checkout
 from liza.repo.merge import merge_refs
@@ -30,7 +30,7 @@ MERGE_SLOT = "merge"
 class GateJob(Value):
     """Gates to run on ``commit``, a merge with ``branch``, in ``slots``, which are prepared. ``name`` is part of the
     names of the logs. ``base`` is the commit that the candidate replaces. ``on_start`` is called with the name of each
-    gate that starts, from any thread."""
+    gate that starts, from any thread. ``always``: run the gates also while a server of another checkout listens."""
 
     name: str
     commit: str
@@ -39,6 +39,7 @@ class GateJob(Value):
     gates: tuple[Gate, ...]
     slots: tuple[PreparedMergeSlot, ...]
     on_start: Callable[[str], None]
+    always: bool = False
 
 
 class PreparedMergeSlot(Value):
@@ -91,7 +92,10 @@ def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMerg
 
 
 def run_gates(crew: Crew, job: GateJob) -> GatesOutcome:
-    """Run all gates of a job, also after one is red. Raises GitFailed, OSError."""
+    """Run all gates of a job, also after one is red; none if they would say nothing. Raises GitFailed, OSError."""
+    server = None if job.always else _find_servers(crew, job)
+    if server is not None:
+        return GatesOutcome(None, (), server)
     for slot in job.slots:
         failure = set_up_slot(crew, slot.name)
         if failure is not None:
@@ -175,6 +179,7 @@ def _run_gate(
     limit = config.integration_timeout if gate.timeout is None else gate.timeout
     slot = replace(slot, files=tree_snapshot.add_submodules(crew.worktrees.slot_git(slot.name), slot.files))
     job.on_start(gate.name)
+    servers = [_find_servers(crew, job)]
     result = commands.run_command(
         gate.command,
         crew.paths.slot(slot.name),
@@ -186,7 +191,11 @@ def _run_gate(
         cancelled=cancelled,
     )
     is_killed = cancelled is not None and result.exit_status in commands.EXTERNAL_KILL_STATUSES
-    findings = () if is_killed else (*_check_checkout(crew, job, slot), *check_files(crew, slot))
+    servers.append(_find_servers(crew, job))
+    findings: tuple[GateFinding, ...] = ()
+    if not is_killed:
+        found_servers = filter(None, dict.fromkeys(servers))
+        findings = (*_check_checkout(crew, job, slot), *check_files(crew, slot), *found_servers)
     where = _display_path(crew, log)
     reds = [finding.text for finding in findings if finding.kind is GateFindingKind.RED]
     if result.passed:
@@ -214,6 +223,13 @@ def _check_checkout(crew: Crew, job: GateJob, slot: PreparedMergeSlot) -> tuple[
         merge_refs.list_changed_paths(git, job.base, job.commit),
         is_allowed=crew.board.read().config.checkout != FULL_CHECKOUT,
     )
+
+
+def _find_servers(crew: Crew, job: GateJob) -> GateFinding | None:
+    """Return the finding that a server of another checkout listens, which the gates may test instead."""
+    names = [slot.name for slot in job.slots]
+    git = crew.worktrees.slot_git(names[0])
+    return listeners.find_servers(crew, git, names, [gate.command for gate in job.gates])
 
 
 def check_files(crew: Crew, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:

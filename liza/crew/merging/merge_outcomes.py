@@ -27,6 +27,7 @@ from liza.rules.merging.merge_batches import Batch
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import Status, Task
 from liza.rules.paths import is_person
+from liza.rules.project.tree_changes import GateFinding
 from liza.rules.reports.narration import LIZA
 from liza.rules.transitions import Invocation, add_event
 from liza.system import crash_points
@@ -111,6 +112,12 @@ class SharedFailure(Refused):
     def __init__(self, task_id: str, failure: MergeFailure) -> None:
         super().__init__(failure.message, failure.hint or f"liza merge {task_id}")
         self.merge_failure = failure
+
+
+def untested_failure(subject: str, why: GateFinding) -> SharedFailure:
+    """Build the error for tests that say nothing about the commit of a task or the branch of an epic."""
+    hint = why.hint or f"liza merge {subject} --untested"
+    return SharedFailure(subject, MergeFailure(MergeFailureKind.UNTESTED, f"untested: {why.text}", hint))
 
 
 class TaskNotWritable(BoardInconsistent):

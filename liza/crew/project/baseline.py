@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands, detect, environments, local_files, proof
+from liza.crew.project import commands, detect, environments, listeners, local_files, proof
 from liza.crew.project.project_report import find_worktree_gaps
 from liza.crew.project.proof import ProofReport, ProofStep
 from liza.repo import sparse_checkout
 from liza.repo.runner import Git
-from liza.repo.slots.pool import Worktrees
+from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.errors import GitFailed, Missing, Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import FULL_CHECKOUT, TestProof
@@ -69,6 +69,9 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         say("baseline", f"{reason}: merges will be recorded as untested")
         if setup is None:
             return Baseline(None, None, keep, TestProof())
+    server = listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (command,)) if command else None
+    if server is not None:
+        say("server", f"{server.text}: merges wait while it runs ({server.hint} ends it)")
     plan = proof.ProofPlan(
         command or "",
         setup.text if setup else None,

@@ -87,7 +87,13 @@ def slot_variables(slot: str) -> dict[str, str]:
     The ports of two slots are different as long as their numbers are below the limits of their kinds (200 task slots,
     100 reviewers); beyond, they repeat.
     """
-    return {"LIZA_SLOT": slot, "LIZA_PORT_BASE": str(FIRST_PORT + PORTS_PER_SLOT * _slot_number(slot))}
+    return {"LIZA_SLOT": slot, "LIZA_PORT_BASE": str(slot_ports(slot).start)}
+
+
+def slot_ports(slot: str) -> range:
+    """Return the ports of a slot, the first of which is its LIZA_PORT_BASE."""
+    first = FIRST_PORT + PORTS_PER_SLOT * _slot_number(slot)
+    return range(first, first + PORTS_PER_SLOT)
 
 
 def _slot_number(slot: str) -> int:
