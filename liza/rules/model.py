@@ -475,7 +475,8 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``writes``: tracked files that the commands write on the person's own commit too. ``green_parts``: parts of the
     command that stay green when all sources fail. ``reads_last_commit``: the command tests only what the last commit
     changes. ``setup_builds``: the set-up reads sources, so it runs for each candidate. ``meaning``: digest of the files
-    that define what the command does, such as ``Makefile`` and ``conftest.py``.
+    that define what the command does, such as ``Makefile`` and ``conftest.py``. ``environment``: digest of the list of
+    packages in ``config.environment``; empty without one.
     """
 
     outcome: str = ""
@@ -487,6 +488,7 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     reads_last_commit: bool = False
     setup_builds: bool = False
     meaning: str = ""
+    environment: str = ""
 
 
 class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -609,6 +611,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
     ``gate_environment``: variables of the gates, the proof and the sessions, each as NAME=VALUE.
     ``tests_write``: patterns of tracked files that the tests may change.
+    ``installed_changes``: patterns of files of installed packages that may differ from the records of the packages.
     ``proof_runs``: the most runs of the tests with failing sources in a proof.
     ``unproved_commands``: parts of the test command that a person accepts although they stay green when all sources
     fail.
@@ -642,6 +645,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     environment: str | None = None
     gate_environment: tuple[str, ...] = ("CI=true",)
     tests_write: tuple[str, ...] = ()
+    installed_changes: tuple[str, ...] = ()
     checkout: Literal["full", "sparse"] = "full"
     proof: TestProof = TestProof()
     proof_runs: int = 3

@@ -38,6 +38,7 @@ SEEN = "tests/journeys/test_at_a_terminal.py::"
 PIPES = "tests/journeys/test_up_in_a_pipe.py::"
 PROOF = "tests/edges/test_proof.py::"
 TESTED = "tests/edges/test_tested_commit.py::"
+PACKAGES = "tests/edges/test_installed_packages.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
 BATCHES = "tests/edges/test_batches.py::"
@@ -1902,6 +1903,25 @@ TABLE: dict[str, Defence] = {
             "tests/journeys/test_setting_limits.py::test_settings_that_no_clock_can_add_are_violations_and_stop_neither_"
             "a_claim_nor_a_supervisor",
         ),
+    ),
+    "copied packages": Defence(
+        "an edit of a dependency in a slot does not reach the person's environment",
+        {"liza.rules.project.slot_states:COPY_VARIABLES": lambda was: {}},
+        (f"{PACKAGES}test_set_up_and_tests_of_each_slot_copy_packages",),
+    ),
+    "records of packages": Defence(
+        "the packages that tests use are as they were installed",
+        {"liza.crew.project.installed_packages:find_changed_files": gives(())},
+        (
+            f"{PACKAGES}test_a_dependency_edited_in_the_merge_slot_is_installed_again",
+            f"{PACKAGES}test_a_dependency_that_the_set_up_changes_waits_for_a_person",
+            f"{PACKAGES}test_an_edit_in_the_activated_environment_blames_no_task",
+        ),
+    ),
+    "list of packages": Defence(
+        "packages that changed in the activated environment are reported, and the tests are proved again",
+        {"liza.crew.project.installed_packages:list_packages": gives(())},
+        (f"{PACKAGES}test_new_packages_in_the_activated_environment_are_reported_and_proved",),
     ),
     "open files of a lock": Defence(
         "a process that only opened a lock file gets no signal",

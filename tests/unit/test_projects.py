@@ -197,7 +197,7 @@ def command(text: str, *source_files: str) -> ProjectCommand:
             {"package_json": NODE},
             Project(
                 command("bun run test", "package.json"),
-                command("bun install --frozen-lockfile", "package.json", "bun.lock"),
+                command("bun install --frozen-lockfile --backend=copyfile", "package.json", "bun.lock"),
             ),
         ),
         ("package-lock.json", {"package_json": NODE}, Project()),

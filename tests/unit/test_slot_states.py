@@ -10,6 +10,7 @@ import pytest
 
 from liza.rules.model import Reservation, Status, Task
 from liza.rules.project.slot_states import (
+    COPY_VARIABLES,
     PORTS_PER_SLOT,
     SlotFacts,
     SlotState,
@@ -91,7 +92,7 @@ def test_no_two_slots_share_a_port_and_all_are_below_those_that_linux_gives_out(
 )
 def test_the_ports_of_a_slot_follow_from_its_name(slot: str, port: int) -> None:
     """Services that a set-up has started keep their ports after an update of Liza."""
-    assert slot_variables(slot) == {"LIZA_SLOT": slot, "LIZA_PORT_BASE": str(port)}
+    assert slot_variables(slot) == {"LIZA_SLOT": slot, "LIZA_PORT_BASE": str(port), **COPY_VARIABLES}
 
 
 def test_a_slot_that_is_being_claimed_belongs_to_its_task() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands, listeners, tree_snapshot
+from liza.crew.project import commands, installed_packages, listeners, tree_snapshot
 from liza.crew.project.tree_snapshot import TreeSnapshot
 from liza.repo import sparse_checkout
 from liza.repo.merge import merge_refs
@@ -20,7 +20,7 @@ from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures
 from liza.rules.merging.gates import GateOutcome
 from liza.rules.model import FULL_CHECKOUT, TESTS_GATE, Gate
-from liza.rules.project import tree_changes
+from liza.rules.project import package_records, tree_changes
 from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value, replace
 
@@ -173,6 +173,9 @@ def _in_threads(
 def _run_gate(
     crew: Crew, job: GateJob, gate: Gate, slot: PreparedMergeSlot, cancelled: threading.Event | None = None
 ) -> GateTiming:
+    packages, failure = check_packages(crew, slot.name)
+    if failure is not None:
+        return GateTiming(gate.name, GateOutcome.RED, 0.0, failure)
     config = crew.board.read().config
     own = "" if gate.name == TESTS_GATE else f"-{gate.name}"
     log = crew.paths.logs / f"merge-{_file_name(job.name)}{own}.log"
@@ -195,11 +198,10 @@ def _run_gate(
     findings: tuple[GateFinding, ...] = ()
     if not is_killed:
         found_servers = filter(None, dict.fromkeys(servers))
-        findings = (*_check_checkout(crew, job, slot), *check_files(crew, slot), *found_servers)
+        findings = (*packages, *_check_checkout(crew, job, slot), *check_files(crew, slot), *found_servers)
     where = _display_path(crew, log)
     reds = [finding.text for finding in findings if finding.kind is GateFindingKind.RED]
     if result.passed:
-        failure = None
         if reds:
             failure = merge_failures.format_failure(f"{gate.command}: {'; '.join(reds)}", where, result.tail(12))
         outcome = GateOutcome.RED if reds else GateOutcome.GREEN
@@ -243,6 +245,24 @@ def check_files(crew: Crew, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:
         # Without this, the next reset of the slot would save these files as work of its owner.
         tree_snapshot.restore_files(git, slot.files, changes)
     return findings
+
+
+def check_packages(crew: Crew, slot: str) -> tuple[tuple[GateFinding, ...], str | None]:
+    """Return what follows from installed files that differ from the records of their packages.
+
+    Such a file in the slot may be what an earlier run left: the set-up then runs again, in a slot without untracked
+    files. The second value is the message if that fails. Raises GitFailed, OSError.
+    """
+    config, git = crew.board.read().config, crew.worktrees.slot_git(slot)
+    files = installed_packages.find_changed_files(git, config.environment)
+    refused = package_records.select_refused(files, config.installed_changes)
+    if any(not file.package.is_shared for file in refused):
+        slot_setup.remove_ignored_files(git, ())
+        failure = set_up_slot(crew, slot)
+        if failure is not None:
+            return (), failure
+        files = installed_packages.find_changed_files(git, config.environment)
+    return package_records.judge_packages(files, config.installed_changes), None
 
 
 def _file_name(name: str) -> str:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands, detect, environments, listeners, local_files, proof
+from liza.crew.project import (
+    commands,
+    detect,
+    environments,
+    installed_packages,
+    listeners,
+    local_files,
+    proof,
+)
 from liza.crew.project.project_report import find_worktree_gaps
 from liza.crew.project.proof import ProofReport, ProofStep
 from liza.repo import sparse_checkout
@@ -17,7 +25,15 @@ from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.errors import GitFailed, Missing, Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import FULL_CHECKOUT, TestProof
-from liza.rules.project import clean_environment, project_kinds, setup_failures, test_proof, tree_changes
+from liza.rules.project import (
+    clean_environment,
+    package_records,
+    project_kinds,
+    setup_failures,
+    test_proof,
+    tree_changes,
+)
+from liza.rules.project.package_records import ChangedPackageFile
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
 from liza.rules.project.tree_changes import GateFindingKind, TreeChanges
@@ -100,9 +116,15 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     if command is None:
         return Baseline(None, setup, keep, TestProof())
     _report_changes(result.changes, plan, options.accept_red, say)
+    _report_packages(result.packages, say)
     skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
     recorded = skipped if options.no_proof else _report_proof(result, plan, say)
-    return Baseline(command, setup, keep, replace(recorded, writes=tree_changes.allowable_names(result.changes)))
+    recorded = replace(
+        recorded,
+        writes=tree_changes.allowable_names(result.changes),
+        environment=installed_packages.record_packages(keep, crew.paths.logs),
+    )
+    return Baseline(command, setup, keep, recorded)
 
 
 def _report_sparse(git: Git, tip: str, checkout: str, say: ReportFact) -> None:
@@ -249,6 +271,16 @@ def _report_changes(changes: TreeChanges, plan: proof.ProofPlan, accept_red: boo
         say(
             "writes",
             f"the tests write {some}, which git tracks; a merge that changes them waits until you allow it: {allow}",
+        )
+
+
+def _report_packages(files: Sequence[ChangedPackageFile], say: ReportFact) -> None:
+    """Report installed files that differ from the records of their packages, and how a person allows that."""
+    if files:
+        allow = package_records.allow_command(files)
+        say(
+            "packages",
+            f"{package_records.describe_files(files)} not as installed: merges wait until you allow it: {allow}",
         )
 
 

@@ -7,12 +7,13 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
-from liza.crew.project import commands, import_traces, tree_snapshot
+from liza.crew.project import commands, import_traces, installed_packages, tree_snapshot
 from liza.repo import sparse_checkout
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup, stuck_slots
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.project import breakage, test_proof
+from liza.rules.project.package_records import ChangedPackageFile
 from liza.rules.project.test_proof import NotProved, ProofObservation, ProofOutcome
 from liza.rules.project.tree_changes import TreeChanges
 from liza.rules.value_classes import Value, replace
@@ -61,13 +62,15 @@ class ProofResult(Value):
     """Results of the set-up and the tests in the slot, and of the run with failing sources.
 
     ``tests`` is None if the set-up failed, or without a test command. ``outcome`` is None if the tests were not green
-    or no proof was requested. ``changes``: tracked files that the set-up and the tests wrote.
+    or no proof was requested. ``changes``: tracked files that the set-up and the tests wrote. ``packages``: installed
+    files that differ from the records of their packages after the set-up.
     """
 
     setup: commands.CommandOutcome | None = None
     tests: commands.CommandOutcome | None = None
     outcome: ProofOutcome | None = None
     changes: TreeChanges = TreeChanges()
+    packages: tuple[ChangedPackageFile, ...] = ()
 
 
 def run_proof(
@@ -121,6 +124,7 @@ def _run_in_slot(
             return ProofResult(setup)
     if not plan.command:
         return ProofResult(setup)
+    packages = installed_packages.find_changed_files(git, plan.environment)
     site = _proof_site(root, slot, broken, [line.partition("\t")[2] for line in tracked])
     with import_traces.record_imports(site) as (logging_variables, log):
         variables = {**plan.gate_environment, **(logging_variables if broken else {})}
@@ -132,7 +136,7 @@ def _run_in_slot(
         report.end(ProofStep.TESTS, tests)
         changes = tree_snapshot.find_changes(git, tracked_files)
         if not tests.passed or not prove:
-            return ProofResult(setup, tests, changes=changes)
+            return ProofResult(setup, tests, changes=changes, packages=packages)
         texts = (plan.command, plan.setup or "", *_task_runner_texts(slot))
         path = commands.command_environment(root, plan.environment).get("PATH", "")
         observation = import_traces.read_observation(log, site, texts, path, plan.environment)
@@ -150,7 +154,7 @@ def _run_in_slot(
                 exit_status=exit_status,
                 lines_with_path=_find_root_mentions(git, root, plan) if exit_status == 0 else (),
             )
-    return ProofResult(setup, tests, test_proof.judge_proof(observation, str(root), plan.hint), changes)
+    return ProofResult(setup, tests, test_proof.judge_proof(observation, str(root), plan.hint), changes, packages)
 
 
 def _proof_site(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:

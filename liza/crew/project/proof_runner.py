@@ -5,11 +5,11 @@ from __future__ import annotations
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging.merge_lock import hold_merge_lock
-from liza.crew.project import commands, proof
+from liza.crew.project import commands, installed_packages, proof
 from liza.rules import settings
 from liza.rules.errors import Refused
-from liza.rules.model import FULL_CHECKOUT, TestProof
-from liza.rules.project import project_kinds, test_proof, tree_changes
+from liza.rules.model import FULL_CHECKOUT, Config, TestProof
+from liza.rules.project import package_records, project_kinds, test_proof, tree_changes
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.rules.value_classes import replace
 
@@ -22,7 +22,7 @@ def require_proof(crew: Crew, by: str) -> None:
     Raises Refused if they test another checkout (then no candidate is tested), GitFailed, OSError.
     """
     state = crew.board.read()
-    if test_proof.is_proof_due(state.config):
+    if _is_proof_due(crew, state.config):
         record_proof(crew, by, drift.require_integration(crew, state))
     used = test_proof.tested_instead(crew.board.read().config)
     if used is not None:
@@ -37,7 +37,7 @@ def prove_if_due(crew: Crew, by: str, commit: str) -> str | None:
 
     The caller must hold the merge lock. Raises GitFailed, OSError.
     """
-    if test_proof.is_proof_due(crew.board.read().config):
+    if _is_proof_due(crew, crew.board.read().config):
         record_proof(crew, by, commit)
     return test_proof.tested_instead(crew.board.read().config)
 
@@ -48,6 +48,21 @@ def prove_now(crew: Crew, by: str) -> TestProof:
         raise Refused("config.integration_command is empty: there is no test to prove", "liza edit")
     with hold_merge_lock(crew, "a merge is under way; it runs the tests too") as locked:
         return record_proof(locked, by, drift.require_integration(locked, locked.board.read()))
+
+
+def _is_proof_due(crew: Crew, config: Config) -> bool:
+    """Return whether the proof is due. If that is because packages of ``config.environment`` changed, report it: the
+    person, or an agent that a guard did not stop, changed them. Raises OSError."""
+    environment = config.environment
+    digest = (
+        "" if environment is None else package_records.packages_digest(installed_packages.list_packages(environment))
+    )
+    is_due = test_proof.is_proof_due(config, digest)
+    if is_due and environment is not None and config.proof.environment not in ("", digest):
+        difference = installed_packages.describe_changes(environment, crew.paths.logs, config.proof.environment)
+        text = f"packages of {environment} changed since the last proof{f': {difference}' if difference else ''}"
+        crew.append_alert_log([f"packages_changed  {text}; the tests are proved again. Next: liza doctor --tests"])
+    return is_due
 
 
 def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
@@ -66,7 +81,11 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
     )
     result = proof.run_proof(crew.worktrees, commit, plan, crew.paths.logs, always=False)
     proof_entry = test_proof.to_test_proof(_proof_outcome(crew, result), plan.command, plan.setup)
-    proof_entry = replace(proof_entry, writes=tree_changes.allowable_names(result.changes))
+    proof_entry = replace(
+        proof_entry,
+        writes=tree_changes.allowable_names(result.changes),
+        environment=installed_packages.record_packages(config.environment, crew.paths.logs),
+    )
     # This proof was observed here, so it is confirmed, before it is written: an unconfirmed one does not count.
     confirmed_settings.confirm_settings(
         crew.paths, {"proof": settings.confirmable_values(replace(config, proof=proof_entry))["proof"]}, config

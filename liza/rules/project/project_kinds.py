@@ -122,7 +122,8 @@ def _node(facts: ProjectFiles) -> Project:
         ("npm-shrinkwrap.json", "npm", "npm ci"),
         ("pnpm-lock.yaml", "pnpm", "pnpm install --frozen-lockfile"),
         ("yarn.lock", "yarn", "yarn install --frozen-lockfile"),
-        ("bun.lock", "bun", "bun install --frozen-lockfile"),
+        # bun has no variable for this: its hard links would share files with its cache and other worktrees.
+        ("bun.lock", "bun", "bun install --frozen-lockfile --backend=copyfile"),
     ):
         if lock in facts.files:
             tool, setup = name, ProjectCommand(command, ("package.json", lock))

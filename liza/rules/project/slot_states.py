@@ -13,6 +13,17 @@ FIRST_PORT, PORTS_PER_SLOT = 21000, 20
 _SLOT_NAME = lazy_pattern(r"(?P<kind>s|code-reviewer|planner|merge|proof|coder)-?(?P<number>[0-9]*)")
 _FIRST_NUMBERS = {"s": 0, "coder": 200, "code-reviewer": 300, "planner": 400, "merge": 450, "proof": 499}
 _NUMBERS = 500
+COPY_VARIABLES = {
+    "UV_LINK_MODE": "copy",
+    "npm_config_package_import_method": "copy",  # pnpm up to version 10
+    "pnpm_config_package_import_method": "copy",  # pnpm from version 11 on
+    "YARN_NM_MODE": "classic",
+    "CONDA_ALWAYS_COPY": "true",
+    "MAMBA_ALWAYS_COPY": "true",
+}
+"""Variables by which installers copy files from their caches. A hard link is one file: an edit of it in a slot would
+change the cache, the other slots and the person's environment.
+"""
 _WAITING_STATUSES = frozenset({Status.UNCLAIMED, Status.REJECTED, Status.INTEGRATION_FAILED, Status.BLOCKED})
 
 
@@ -82,12 +93,13 @@ def slot_status(facts: SlotFacts, task: Task | None) -> SlotStatus:
 
 
 def slot_variables(slot: str) -> dict[str, str]:
-    """Return the variables by which set-up, tests and sessions find ports and databases of their own.
+    """Return the variables by which set-up, tests and sessions have ports, databases and dependencies of their own.
 
     The ports of two slots are different as long as their numbers are below the limits of their kinds (200 task slots,
     100 reviewers); beyond, they repeat.
     """
-    return {"LIZA_SLOT": slot, "LIZA_PORT_BASE": str(slot_ports(slot).start)}
+    own = {"LIZA_SLOT": slot, "LIZA_PORT_BASE": str(slot_ports(slot).start)}
+    return {**own, **COPY_VARIABLES}
 
 
 def slot_ports(slot: str) -> range:

@@ -179,14 +179,14 @@ def to_test_proof(outcome: ProofOutcome, command: str, setup: str | None) -> Tes
             assert_never(outcome)
 
 
-def is_proof_due(config: Config) -> bool:
-    """Return whether the proof has to run: the test command or the set-up has changed since the last one.
+def is_proof_due(config: Config, environment: str = "") -> bool:
+    """Return whether the proof has to run: the test command, the set-up or the packages changed since the last one.
 
-    False if a person turned the proof off.
+    ``environment`` is the digest of the packages in ``config.environment`` now. False if a person turned the proof off.
     """
     if not config.has_tests or config.proof.outcome == ProofVerdict.SKIPPED:
         return False
-    return not _is_current(config)
+    return not _is_current(config) or environment != config.proof.environment
 
 
 def tested_instead(config: Config) -> str | None:
