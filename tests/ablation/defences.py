@@ -1918,6 +1918,11 @@ TABLE: dict[str, Defence] = {
             f"{PACKAGES}test_an_edit_in_the_activated_environment_blames_no_task",
         ),
     ),
+    "shared environments": Defence(
+        "an agent installs no packages into an environment that others use",
+        {"liza.rules.guards.normal_commands:_has_own_environment": gives(True)},
+        ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
+    ),
     "list of packages": Defence(
         "packages that changed in the activated environment are reported, and the tests are proved again",
         {"liza.crew.project.installed_packages:list_packages": gives(())},

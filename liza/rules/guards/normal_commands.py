@@ -5,9 +5,9 @@ Options of git before its subcommand are marked, because a rule must not take th
 
 from __future__ import annotations
 
-from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, UNKNOWN
+from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, UNKNOWN, is_below
 from liza.rules.guards.shell_table import option_values, positionals
-from liza.rules.guards.word_matching import ANY, MANY, MARK, is_known, is_unknown
+from liza.rules.guards.word_matching import ANY, MANY, MARK, YES, is_known, is_unknown, match_glob
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,13 +122,17 @@ def locate_git_path(words: Sequence[str], scope: Scope) -> str | None:
     return None
 
 
-def normalize_call(table: ShellTable, name: str, words: Sequence[str]) -> list[str]:
+def normalize_call(table: ShellTable, name: str, words: Sequence[str], scope: Scope) -> list[str]:
     """Return the words of a command that is not one of git, with a mark for what its options mean together.
 
     ``gh api x -f a=b`` gets ``@method=POST``; ``curl -d x https://h/y`` also ``@url=h/y``; ``kill -9 -1`` gets
-    ``@target=all``.
+    ``@target=all``; ``pip install x`` gets ``@environment=shared`` if that is no environment of the worktree.
     """
     normal = [name, *words[1:]]
+    line = " ".join(normal[:3])
+    options = next((row for command, row in table.environments.items() if match_glob(command, line) == YES), None)
+    if options is not None and not _has_own_environment(words, options, scope):
+        return [*normal, f"{MARK}environment=shared"]
     if name in table.requests:
         urls = [url for word in words[1:] if (url := _address(word))]
         return [*normal, *(_mark_request(table, name, words[1:], urls) if urls else ())]
@@ -138,6 +142,30 @@ def normalize_call(table: ShellTable, name: str, words: Sequence[str]) -> list[s
         # ``kill -1 123`` sends a signal to one process; ``kill -9 -1`` to all.
         return [*normal, f"{MARK}target=all"]
     return normal
+
+
+def _has_own_environment(words: Sequence[str], options: Sequence[str], scope: Scope) -> bool:
+    """Return whether a program installs into an environment in the worktree or in a temporary directory.
+
+    That is the one that an option names, that of the program's own path, or an activated one. uv also looks for
+    ``.venv``. An environment of which nothing is known counts as own.
+    """
+    values = option_values(words[1:], options)
+    named = [value for value in values if not (value[:1].isdecimal() or value.startswith("python"))]
+    if not named and "/" in words[0]:
+        named = [f"{words[0].rpartition('/')[0]}/.."]  # not the program itself: it is a link to another one
+    if not named and "--system" not in words:
+        named = list(scope.variables.get("VIRTUAL_ENV", ()))
+        entries = (entry for value in scope.variables.get("PATH", ()) for entry in value.split(":"))
+        named += [entry for entry in entries if entry.endswith("/bin") and is_known(entry)]
+        if words[0] == "uv" and scope.facts.exists(scope.resolve(".venv")):
+            named.append(".venv")
+    return any(_is_own_path(scope.resolve(path), scope) for path in named)
+
+
+def _is_own_path(path: str, scope: Scope) -> bool:
+    tops = ("/tmp", "/var/tmp", *scope.variables.get("TMPDIR", ()))
+    return scope.facts.area_of(path) in (OWN, UNKNOWN) or any(is_below(path, top) for top in tops)
 
 
 def _api_method(words: Sequence[str]) -> str:

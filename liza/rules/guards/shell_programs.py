@@ -60,6 +60,8 @@ def run_program(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> 
         _unknown_program(walk, name, words, scope, stdin)
     if _change_shell(walk, name, words, scope):
         return
+    if words[:2] == ["uv", "venv"]:
+        scope.assign("VIRTUAL_ENV", positionals(words[2:], ("-p", "--python", "--prompt"))[:1] or (".venv",))
     table = walk.table
     if name in table.wrappers or " ".join(words[:2]) in table.wrappers:
         _wrapper(walk, name, words, scope, stdin)
@@ -70,7 +72,7 @@ def run_program(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> 
     elif name == "git":
         _git(walk, words, scope)
     else:
-        walk.acts.append(Act(SHELL, normalize_call(table, name, words), area=_area(table, name, words, scope)))
+        walk.acts.append(Act(SHELL, normalize_call(table, name, words, scope), area=_area(table, name, words, scope)))
     _files(walk, name, words, scope, stdin)
     options = table.code_options(name)
     if options is not None:
@@ -122,6 +124,8 @@ def _change_shell(walk: ShellWalk, name: str, words: list[str], scope: Scope) ->
                 scope.aliases[key] = value
                 walk.script(value, scope.copy())
     elif name in ("source", "."):
+        if rest and rest[0].endswith("/bin/activate"):
+            scope.assign("VIRTUAL_ENV", (scope.resolve(rest[0].removesuffix("/bin/activate")),))
         if rest and ("/dev/fd/" in rest[0] or rest[0] == "/dev/stdin"):
             walk.unjudged(scope, UNKNOWN_FILE)
     elif name in ("read", "mapfile", "readarray", "unset", "getopts"):
@@ -154,6 +158,8 @@ def _wrapper(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: 
         inner.assign(key, (value,))
     for directory in option_values(arguments[1 : len(arguments) - len(command)], row.get("directories", ())):
         inner.change_directory(directory)
+    if row.get("environment"):
+        inner.assign("VIRTUAL_ENV", (scope.facts.worktree,))
     if row.get("appends"):
         command = _appended(arguments, command)
     walk.acts.append(Act(SHELL, [name, *words[1:2]], area=scope.facts.area_of(scope.directory)))

@@ -20,7 +20,8 @@ class ShellTable:
     options of other commands that have a separate value. ``writes``, ``modes``, ``copies``, ``in_place`` and
     ``output_options`` tell which arguments are paths that are written; ``directories``: options that name the directory
     where a program works; ``requests``: the options of HTTP clients that decide the method.
-    ``setup`` are commands whose output may be evaluated.
+    ``setup`` are commands whose output may be evaluated. ``environments``: commands that install into an environment,
+    by their first three words, and the options that name it.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -39,6 +40,7 @@ class ShellTable:
         self.requests: Mapping[str, Mapping[str, Any]] = data.get("requests", {})
         self.directories: Mapping[str, Sequence[str]] = data.get("directories", {})
         self.setup: Sequence[str] = data.get("setup", ())
+        self.environments: Mapping[str, Sequence[str]] = data.get("environments", {})
 
     def code_options(self, program: str) -> Sequence[str] | None:
         """Return the options of an interpreter whose value is a program; None if it is no interpreter."""
