@@ -113,9 +113,10 @@ class Git(Value):
     def with_git_dir(self, directory: Path, git_dir: Path, common: Path | None = None) -> Git:
         """Return git on a worktree with a known git directory and a known common git directory.
 
-        git does not read ``directory/.git``, ``commondir`` and ``core.worktree`` then.
+        git does not read ``directory/.git``, ``commondir`` and ``core.worktree`` then. Additional configuration of this
+        worktree is dropped.
         """
-        return replace(self, directory=directory, git_dir=git_dir, common_dir=common, ceiling=None)
+        return replace(self, directory=directory, git_dir=git_dir, common_dir=common, ceiling=None, extra_config=())
 
     def at_root(self, directory: Path) -> Git:
         """Return git in ``directory``, which must be a repository itself: parent directories are not searched."""

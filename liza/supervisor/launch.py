@@ -23,6 +23,7 @@ from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
 from liza.repo.config_pins import git_dirs
+from liza.repo.hiding import slot_excludes
 from liza.repo.runner import FALLBACK_IDENTITY
 from liza.repo.slots import slot_setup
 from liza.rules.errors import NotOwner, Refused
@@ -280,14 +281,16 @@ class Launcher:
     def _find_due_set_up(self, state: State, run: str, slot: str) -> SetUpDue | None:
         setup, git = state.config.sandbox_setup, self.crew.worktrees.slot_git(slot)
         is_due = slot_setup.bring(self.crew.paths.root, git, state.config)
-        return SetUpDue(run, slot, setup) if setup and is_due else None
+        if not setup or not is_due:
+            return None
+        slot_setup.begin_setup(git)
+        return SetUpDue(run, slot, setup)
 
     def mark_set_up_done(self, slot: str) -> None:
         """Record that the set-up command succeeded in ``slot``."""
         config = self.crew.board.read().config
         if config.sandbox_setup:
-            git = self.crew.worktrees.slot_git(slot)
-            slot_setup.mark_setup_done(git, config.sandbox_setup, config.sandbox_setup_files)
+            slot_setup.mark_setup_done(self.crew.paths.root, self.crew.worktrees.slot_git(slot), config)
 
     def run_record(self, state: State, work: CurrentWork, worktree: Path) -> RunRecord:
         """Return what the run is for, with the commit where it starts."""
@@ -320,7 +323,8 @@ class Launcher:
             identity=self._git_identity(),
             keep=self.crew.board.read().config.environment,
         )
-        environment |= slot_variables(worktree.name)
+        git_dir, _ = git_dirs(self.crew.worktrees.slot_git(worktree.name))
+        environment |= slot_variables(worktree.name) | slot_excludes.session_variables(git_dir)
         name = environment.get("GIT_COMMITTER_NAME")
         # With this name the reflogs show which session moved a ref that is not its own.
         return {**environment, "GIT_COMMITTER_NAME": ref_moves.session_author(name, work.run)} if name else environment

@@ -47,6 +47,7 @@ def gather_brief_facts(
         integration_tip=crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}"),
         sparse=_sparse(crew, worktree),
         is_set_up=bool(state.config.sandbox_setup) and not (is_by_hand and _is_setup_due(crew, state, worktree)),
+        hidden=_hidden_names(crew, state, worktree),
         is_by_hand=is_by_hand,
         wake_trigger=state.planning.trigger or "",
         wake_ids=state.planning.ids,
@@ -76,9 +77,16 @@ def _is_setup_due(crew: Crew, state: State, worktree: Path) -> bool:
     """Whether the set-up has not been run for the present files. A supervisor starts no session before it has."""
     from liza.repo.slots import slot_setup  # only work by hand needs it
 
-    config = state.config
-    git = crew.worktrees.slot_git(worktree.name)
-    return slot_setup.is_setup_due(git, config.sandbox_setup, config.sandbox_setup_files)
+    return slot_setup.is_setup_due(crew.paths.root, crew.worktrees.slot_git(worktree.name), state.config)
+
+
+def _hidden_names(crew: Crew, state: State, worktree: Path) -> tuple[str, ...]:
+    """Return what the set-up left in the worktree and git ignores only there. Raises GitFailed, OSError."""
+    if not state.config.sandbox_setup:
+        return ()
+    from liza.repo.slots import slot_setup  # many crews have no set-up
+
+    return slot_setup.hidden_names(crew.worktrees.slot_git(worktree.name))
 
 
 def _previous_outcome(crew: Crew, state: State, work: CurrentWork) -> SessionOutcome | None:

@@ -44,6 +44,7 @@ FAILURES = "tests/edges/test_merge_failures.py::"
 BATCHES = "tests/edges/test_batches.py::"
 FOREIGN = "tests/edges/test_foreign_servers.py::"
 SLOTS = "tests/edges/test_slots.py::"
+LEFTOVERS = "tests/edges/test_slot_leftovers.py::"
 EPICS = "tests/edges/test_epics.py::"
 BACKUP = "tests/edges/test_branch_backup.py::"
 ORIGIN = "tests/edges/test_accepted_origin.py::"
@@ -1588,8 +1589,21 @@ TABLE: dict[str, Defence] = {
     ),
     "clean slot": Defence(
         "what a red candidate left does not make the next one green",
-        {"liza.repo.slots.slot_setup:is_clean_due": gives(False)},
-        (f"{FAILURES}test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone",),
+        {"liza.repo.slots.slot_setup:remove_leftovers": gives(None)},
+        (
+            f"{FAILURES}test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone",
+            f"{LEFTOVERS}test_what_tests_left_does_not_make_the_next_gate_green[1]",
+        ),
+    ),
+    "set-up for its inputs": Defence(
+        "a dependency that a candidate drops is missing when it is tested",
+        {"liza.repo.slots.slot_setup:_digest_inputs": gives("unchanged")},
+        (f"{LEFTOVERS}test_a_dependency_that_a_candidate_drops_is_missing_in_its_test",),
+    ),
+    "hidden files of the set-up": Defence(
+        "what the set-up left does not come into the work of an agent",
+        {"liza.repo.hiding.slot_excludes:write_excludes": gives(None)},
+        (f"{LEFTOVERS}test_git_of_a_session_does_not_add_what_the_set_up_left",),
     ),
     "submodules of the slot": Defence(
         "what tests changed in a submodule makes no later candidate green",

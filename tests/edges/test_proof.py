@@ -19,7 +19,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
 from liza.rules.errors import Missing, Refused
 from liza.rules.merging import merge_rules
-from liza.rules.model import Status
+from liza.rules.model import Config, Status
 from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
 from liza.verbs.doctor import doctor
@@ -395,12 +395,12 @@ def test_a_submodule_that_moves_makes_the_set_up_due_again(repo: Path, tmp_path:
         commit(sub)
     git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(sub), "vendor/sub")
     commit(repo)
-    files = (".gitmodules", "vendor/sub")
-    slot_setup.mark_setup_done(Git(repo), "fetch", files)
-    assert not slot_setup.is_setup_due(Git(repo), "fetch", files)
+    config = Config(sandbox_setup="fetch", sandbox_setup_files=(".gitmodules", "vendor/sub"))
+    slot_setup.mark_setup_done(repo, Git(repo), config)
+    assert not slot_setup.is_setup_due(repo, Git(repo), config)
     git(repo / "vendor" / "sub", "checkout", "-q", "HEAD~1")
     commit(repo)
-    assert slot_setup.is_setup_due(Git(repo), "fetch", files)
+    assert slot_setup.is_setup_due(repo, Git(repo), config)
 
 
 def approved(crew: Crew, task: str) -> None:

@@ -11,6 +11,8 @@ from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
 from liza.rules.errors import Refused, UsageError
+from liza.rules.model import Config, TestProof
+from liza.rules.value_classes import replace
 from tests.conftest import git
 
 
@@ -66,17 +68,30 @@ def test_nothing_is_copied_through_a_link_that_leads_out_of_the_slot(repo: Path,
     assert (slot / ".env").read_text() == "A=1\n"
 
 
-def test_set_up_is_due_in_a_new_slot_and_when_its_command_or_files_change(slot: Path) -> None:
-    assert not slot_setup.is_setup_due(Git(slot), None, ())
-    assert slot_setup.is_setup_due(Git(slot), "npm ci", ("package.json", "absent"))
-    slot_setup.mark_setup_done(Git(slot), "npm ci", ("package.json", "absent"))
-    assert not slot_setup.is_setup_due(Git(slot), "npm ci", ("absent", "package.json"))
-    assert slot_setup.is_setup_due(Git(slot), "npm install", ("package.json", "absent"))
+def test_set_up_is_due_in_a_new_slot_and_when_an_input_changes(repo: Path, slot: Path) -> None:
+    config = Config(sandbox_setup="npm ci", sandbox_setup_files=("package.json", "absent"), sandbox_copy=(".npmrc",))
+    assert not slot_setup.is_setup_due(repo, Git(slot), Config())
+    assert slot_setup.is_setup_due(repo, Git(slot), config)
+    slot_setup.mark_setup_done(repo, Git(slot), config)
+    assert not slot_setup.is_setup_due(repo, Git(slot), replace(config, sandbox_setup_files=("absent", "package.json")))
+    assert slot_setup.is_setup_due(repo, Git(slot), replace(config, sandbox_setup="npm install"))
     (slot / "absent").write_text("")
-    assert slot_setup.is_setup_due(Git(slot), "npm ci", ("package.json", "absent"))
+    assert slot_setup.is_setup_due(repo, Git(slot), config)
     (slot / "absent").unlink()
+    (repo / ".npmrc").write_text("registry=x\n")
+    assert slot_setup.is_setup_due(repo, Git(slot), config)
+    (repo / ".npmrc").unlink()
+    assert not slot_setup.is_setup_due(repo, Git(slot), config)
     (slot / "package.json").write_text("{ }\n")
-    assert slot_setup.is_setup_due(Git(slot), "npm ci", ("package.json", "absent"))
+    assert slot_setup.is_setup_due(repo, Git(slot), config)
+
+
+def test_a_set_up_that_builds_from_sources_is_due_at_each_commit(repo: Path, slot: Path) -> None:
+    config = Config(sandbox_setup="make", proof=TestProof(setup_builds=True))
+    slot_setup.mark_setup_done(repo, Git(slot), config)
+    assert not slot_setup.is_setup_due(repo, Git(slot), config)
+    git(slot, "commit", "-q", "--allow-empty", "-m", "next")
+    assert slot_setup.is_setup_due(repo, Git(slot), config)
 
 
 def with_submodule(repo: Path, tmp_path: Path) -> Path:
@@ -123,7 +138,7 @@ def test_a_changed_submodule_is_as_the_commit_has_it_afterwards_and_nothing_that
     assert ((lib / "a.txt").read_text(), (lib / "new.txt").exists()) == ("a\n", False)
     assert (own / "HEAD").read_text().strip() == commit
     assert (lib / "cache").exists()
-    slot_setup.remove_ignored_files(there, ())
+    slot_setup.remove_leftovers(repo, there, Config())
     assert not (lib / "cache").exists()
     assert (victim / "precious").exists()
     assert not ran.exists()
@@ -136,7 +151,7 @@ def test_what_stands_in_the_place_of_a_submodule_is_removed_and_not_followed_and
     slot = with_submodule(repo, tmp_path)
     mine = tmp_path / "lib"
     (mine / "a.txt").write_text("mine\n")
-    slot_setup.mark_setup_done(Git(slot), "true", ())
+    slot_setup.mark_setup_done(repo, Git(slot), Config(sandbox_setup="true"))
     if kind == "link":
         shutil.rmtree(slot / "lib")
         (slot / "lib").symlink_to(mine)
@@ -145,4 +160,4 @@ def test_what_stands_in_the_place_of_a_submodule_is_removed_and_not_followed_and
     slot_setup.empty_submodules(Git(slot))
     assert (mine / "a.txt").read_text() == "mine\n"
     assert list((slot / "lib").iterdir()) == []
-    assert slot_setup.is_setup_due(Git(slot), "true", ())
+    assert slot_setup.is_setup_due(repo, Git(slot), Config(sandbox_setup="true"))

@@ -83,7 +83,7 @@ def prepare_slots(crew: Crew, name: str, commit: str, gates: int) -> tuple[Prepa
 def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMergeSlot:
     config = crew.board.read().config
     crew.worktrees.detach(slot, commit, f"merge-{_file_name(name)}")
-    crew.worktrees.clean(slot, config.merge_clean, config.sandbox_keep)
+    crew.worktrees.clean(slot, config)
     git = crew.worktrees.slot_git(slot)
     if config.checkout == FULL_CHECKOUT:
         sparse_checkout.make_full(git)
@@ -205,6 +205,9 @@ def _run_gate(
         if reds:
             failure = merge_failures.format_failure(f"{gate.command}: {'; '.join(reds)}", where, result.tail(12))
         outcome = GateOutcome.RED if reds else GateOutcome.GREEN
+        if not reds:
+            # The next gate in this slot keeps what the set-up left.
+            slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot.name))
         return GateTiming(gate.name, outcome, result.seconds, failure, findings=findings)
     is_late = result.exit_status is None
     why = "did not end in time" if is_late else f"exit {result.exit_status}"
@@ -280,6 +283,7 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
     path, slot_git = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
     if not slot_setup.bring(crew.paths.root, slot_git, config) or not config.sandbox_setup:
         return None
+    slot_setup.begin_setup(slot_git)
     log = crew.paths.logs / f"setup-{slot}.log"
     result = commands.run_command(
         config.sandbox_setup, path, log, config.integration_timeout, crew.paths.root, config.environment
@@ -287,5 +291,5 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
     if not result.passed:
         summary = f"set-up failed: {config.sandbox_setup}: exit {result.exit_status}"
         return merge_failures.format_failure(summary, _display_path(crew, log), result.tail(12))
-    slot_setup.mark_setup_done(slot_git, config.sandbox_setup, config.sandbox_setup_files)
+    slot_setup.mark_setup_done(crew.paths.root, slot_git, config)
     return None

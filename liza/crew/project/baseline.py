@@ -113,6 +113,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         if sparse_checkout.list_included(crew.git) and plan.is_full:
             raise GitFailed(error.message, 'liza init "…" --checkout sparse') from error
         raise
+    _report_left(result.left, say)
     if command is None:
         return Baseline(None, setup, keep, TestProof())
     _report_changes(result.changes, plan, options.accept_red, say)
@@ -228,6 +229,13 @@ def _report_setup(outcome: commands.CommandOutcome, plan: proof.ProofPlan, say: 
         hint = f'{first}; liza init "…"' if first else 'liza init "…" --setup CMD'
         raise Refused(f"set-up fails on integration: {setup}\n{outcome.tail()}", hint)
     say("set-up", f"{setup}: {outcome.seconds:.0f} s ok")
+
+
+def _report_left(names: Sequence[str], say: ReportFact) -> None:
+    """Report the untracked files that git does not ignore: they must not become work of an agent."""
+    if names:
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        say("left", f"{shown} by the set-up, which git does not ignore: hidden from git in each worktree")
 
 
 def _report_tests(

@@ -63,7 +63,8 @@ class ProofResult(Value):
 
     ``tests`` is None if the set-up failed, or without a test command. ``outcome`` is None if the tests were not green
     or no proof was requested. ``changes``: tracked files that the set-up and the tests wrote. ``packages``: installed
-    files that differ from the records of their packages after the set-up.
+    files that differ from the records of their packages after the set-up. ``left``: untracked files of the set-up that
+    git does not ignore.
     """
 
     setup: commands.CommandOutcome | None = None
@@ -71,6 +72,7 @@ class ProofResult(Value):
     outcome: ProofOutcome | None = None
     changes: TreeChanges = TreeChanges()
     packages: tuple[ChangedPackageFile, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def run_proof(
@@ -122,8 +124,9 @@ def _run_in_slot(
         report.end(ProofStep.SET_UP, setup)
         if not setup.passed:
             return ProofResult(setup)
+    left = slot_setup.list_unignored(git)
     if not plan.command:
-        return ProofResult(setup)
+        return ProofResult(setup, left=left)
     packages = installed_packages.find_changed_files(git, plan.environment)
     site = _proof_site(root, slot, broken, [line.partition("\t")[2] for line in tracked])
     with import_traces.record_imports(site) as (logging_variables, log):
@@ -136,7 +139,7 @@ def _run_in_slot(
         report.end(ProofStep.TESTS, tests)
         changes = tree_snapshot.find_changes(git, tracked_files)
         if not tests.passed or not prove:
-            return ProofResult(setup, tests, changes=changes, packages=packages)
+            return ProofResult(setup, tests, changes=changes, packages=packages, left=left)
         texts = (plan.command, plan.setup or "", *_task_runner_texts(slot))
         path = commands.command_environment(root, plan.environment).get("PATH", "")
         observation = import_traces.read_observation(log, site, texts, path, plan.environment)
@@ -154,7 +157,7 @@ def _run_in_slot(
                 exit_status=exit_status,
                 lines_with_path=_find_root_mentions(git, root, plan) if exit_status == 0 else (),
             )
-    return ProofResult(setup, tests, test_proof.judge_proof(observation, str(root), plan.hint), changes, packages)
+    return ProofResult(setup, tests, test_proof.judge_proof(observation, str(root), plan.hint), changes, packages, left)
 
 
 def _proof_site(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:

@@ -26,7 +26,8 @@ class BriefContext(Value):
     ``task`` is None for a planner; ``wake_trigger``, ``wake_ids`` and ``wake_facts`` are its wake-up.
     ``earlier_commits``: commits of earlier tries on the task's branch, newest first, one line each.
     ``sparse``: what the sparse checkout of the worktree includes; empty for a full one.
-    ``is_set_up``: the set-up has been run in the worktree. ``is_by_hand``: a person claimed the work or started
+    ``is_set_up``: the set-up has been run in the worktree. ``hidden``: untracked names that git ignores only there.
+    ``is_by_hand``: a person claimed the work or started
     the program; no supervisor does.
     ``previous_outcome``: how the session before this one ended, of this task, or of a planner; None if there was none,
     or if that is not on record. ``continues``: the run whose conversation this one continues.
@@ -43,6 +44,7 @@ class BriefContext(Value):
     integration_tip: str = ""
     sparse: tuple[str, ...] = ()
     is_set_up: bool = False
+    hidden: tuple[str, ...] = ()
     is_by_hand: bool = False
     wake_trigger: str = ""
     wake_ids: tuple[str, ...] = ()

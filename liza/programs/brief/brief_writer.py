@@ -183,12 +183,20 @@ def _quoted_messages(context: BriefContext) -> tuple[Message, ...]:
 def _tests(context: BriefContext) -> str:
     setup = context.state.config.sandbox_setup
     if context.is_set_up:
-        note = "  (set-up has been run)"
+        note = f"  (set-up has been run{_hidden(context.hidden)})"
     else:
         note = f"  (first run the set-up: {quote_line(setup, 300)})" if setup else ""
     if not context.test_command:
         return f"TESTS  No test command is configured; run the project's own tests, and say what you ran.{note}"
     return f"TESTS  {quote_line(context.test_command, 300)}{note}"
+
+
+def _hidden(names: tuple[str, ...]) -> str:
+    """Return a clause about the untracked names that git ignores only in this worktree."""
+    if not names:
+        return ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"; git ignores here what it left: {quote_line(', '.join(names[:3]), 200)}{more}; never git add -f it"
 
 
 _STAY = "No branch switching, no stash, no push, no hand edits under .liza/."

@@ -5,7 +5,7 @@ slots; `slot_emptying.py` empties them. Before anything is reset, `salvage.py` s
 `refs/liza/salvage/`; `salvage_restore.py` restores it. `slot_records.py` reads and writes git's records and the owner
 file of a slot. `slots_directory.py` chooses and marks the directory. `slot_damage.py` finds and repairs damaged slots.
 `stuck_slots.py`, `leftovers.py` and `relocate.py` repair what killed processes, permissions and moves leave behind.
-`slot_setup.py` copies files into a slot and marks its set-up; `submodules.py` and `salvage_submodules.py` handle
-submodules.
+`slot_setup.py` handles what git does not track in a slot, and records its set-up. `submodules.py` and
+`salvage_submodules.py` handle submodules.
 Read `pool.py` first, then `slot_records.py` and `salvage.py`.
 """

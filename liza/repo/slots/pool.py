@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from liza.repo import symbolic_refs
@@ -22,6 +22,7 @@ from liza.repo.slots.slot_emptying import SlotEmptying
 from liza.repo.slots.slot_records import SlotOwner
 from liza.repo.worktree_records import list_worktrees
 from liza.rules.errors import GitFailed, Missing, NotOwner, Refused, SharedPathBlocked
+from liza.rules.model import Config
 from liza.rules.paths import branch_of
 from liza.rules.value_classes import Value, replace
 from liza.system.flock import lock_path
@@ -104,6 +105,7 @@ class Worktrees(SlotEmptying):
             if owner.salvage is not None:
                 restore_salvage(self.slot_git(slot), owner.salvage)
                 mark_restored(self.git, task, owner.salvage)
+            slot_setup.forget_untracked(self.slot_git(slot))
             slot_records.unlink_others(self.paths, task, slot)
             slot_records.write_last_run(git_dir, run)
             # `done` is written last: a killed `finish` is repeated from its start.
@@ -154,14 +156,15 @@ class Worktrees(SlotEmptying):
         with self.lock_slot(slot):
             self._retry_if_stuck(slot, lambda: self._detach(slot, commit_id, run))
 
-    def clean(self, slot: str, when: str, keep: Sequence[str]) -> None:
-        """Remove ignored files from a slot as ``config.merge_clean`` (``when``) says, except ``keep``, and reset its
-        submodules. Raises GitFailed, OSError.
+    def clean(self, slot: str, config: Config) -> None:
+        """Reset the submodules of a merge slot, and remove what tests left there, as ``config.merge_clean`` says.
+
+        Raises GitFailed, OSError.
         """
+        root = self.paths.root
         with self.lock_slot(slot):
             self._retry_if_stuck(slot, lambda: slot_setup.empty_submodules(self.slot_git(slot)))
-            if slot_setup.is_clean_due(self.slot_git(slot), when):
-                self._retry_if_stuck(slot, lambda: slot_setup.remove_ignored_files(self.slot_git(slot), keep))
+            self._retry_if_stuck(slot, lambda: slot_setup.remove_leftovers(root, self.slot_git(slot), config))
 
     def detach_once(self, slot: str, commit: str, run: str) -> bool:
         """Detach as ``detach`` does, unless that has completed for this run: its agent may be working there.
@@ -181,6 +184,7 @@ class Worktrees(SlotEmptying):
         git_dir, owner = self._open_slot(slot)
         current_owner = owner or SlotOwner(slot, run, commit)
         self._empty_at(slot, git_dir, current_owner, commit)
+        slot_setup.forget_untracked(self.slot_git(slot))
         slot_records.write_last_run(git_dir, run)
         slot_records.write_owner(git_dir, SlotOwner(slot, run, commit, done=True))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from liza.repo import survey
 from liza.repo.config_pins import git_dirs
+from liza.repo.hiding import slot_excludes
 from liza.repo.merge.merges import find_branches
 from liza.repo.runner import Git
 from liza.repo.slots import reset, slot_records, slots_directory, stuck_slots
@@ -121,7 +122,8 @@ class SlotAccess(Value, dict=True):
                 f"{self.paths.slot(slot)} is not a worktree of {self.paths.root}", "liza doctor --fix"
             )
         slot_records.repair_commondir(git_dir)
-        return self.git.with_git_dir(self.paths.slot(slot), git_dir, self.common_dir)
+        git = self.git.with_git_dir(self.paths.slot(slot), git_dir, self.common_dir)
+        return git.with_config(*slot_excludes.slot_config(git_dir))
 
     def lock_slot(self, slot: str) -> AbstractContextManager[int]:
         """Lock a slot. The board frees a slot before it is cleared, so the next claim and the clearing must not

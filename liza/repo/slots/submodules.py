@@ -6,7 +6,7 @@ the pins override the submodule's configuration as they do that of the project.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
@@ -50,6 +50,20 @@ def list_fetched(git: Git) -> tuple[str, ...]:
     """Return the paths of the submodules in the index that have a repository of this slot. Raises GitFailed."""
     own = git_dirs(git)[0].resolve()
     return tuple(name for name, _ in list_submodules(git) if open_submodule(git, own, name) is not None)
+
+
+def open_all(git: Git) -> tuple[tuple[str, Git], ...]:
+    """Return the fetched submodules, nested ones included, each with its path in the slot. Raises GitFailed."""
+    own = git_dirs(git)[0].resolve()
+    return tuple(_open_below(git, own, ""))
+
+
+def _open_below(git: Git, own: Path, prefix: str) -> Iterator[tuple[str, Git]]:
+    for name, _ in list_submodules(git):
+        inner = open_submodule(git, own, name)
+        if inner is not None:
+            yield prefix + name, inner
+            yield from _open_below(inner, own, f"{prefix}{name}/")
 
 
 def list_submodules(git: Git) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,67 @@
+"""Names that git ignores in one slot only.
+
+`.git/info/exclude` is shared by all worktrees: the person's `git status` would change. So the names are in a file in
+the git directory of the slot. ``core.excludesFile`` names that file for Liza's git in the slot and for sessions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from liza.repo.config_pins import git_dirs
+from liza.repo.runner import Git
+from liza.system import atomic
+
+_FILE = "liza-excludes"
+_SETTING = "core.excludesFile"
+
+
+def write_excludes(git: Git, names: Iterable[str]) -> None:
+    """Ignore ``names`` in the slot of ``git``, beside the person's own patterns. A directory ends with a slash.
+
+    Without names the file is removed. Raises GitFailed, OSError.
+    """
+    path, patterns = git_dirs(git)[0] / _FILE, [_pattern(name) for name in names]
+    if not patterns:
+        path.unlink(missing_ok=True)
+        return
+    lines = "".join(f"{pattern}\n" for pattern in patterns).encode("utf-8", "surrogateescape")
+    atomic.write(path, _own_patterns(git) + lines, sync=False)
+
+
+def slot_config(git_dir: Path) -> tuple[tuple[str, str], ...]:
+    """Return the configuration that makes Liza's git ignore the names of the slot with this git directory."""
+    path = git_dir / _FILE
+    return ((_SETTING, str(path)),) if path.exists() else ()
+
+
+def session_variables(git_dir: Path) -> dict[str, str]:
+    """Return the variables that make the git of a session ignore the names of the slot with this git directory.
+
+    The variable is the one that `git -c` sets for its children. Some programs remove variables with KEY in their name
+    from the environment, so GIT_CONFIG_KEY_0 would make every git of such a session fail.
+    """
+    settings = " ".join(_quoted(f"{name}={value}") for name, value in slot_config(git_dir))
+    return {"GIT_CONFIG_PARAMETERS": settings} if settings else {}
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _own_patterns(git: Git) -> bytes:
+    """Return the content of the file that ``core.excludesFile`` names without Liza; its own value replaces that."""
+    plain = git.with_git_dir(git.directory, *git_dirs(git))
+    configured = plain.run("config", "--type=path", "--get", _SETTING, codes=(0, 1)).stdout.decode(errors="replace")
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
+    path = git.directory / (configured.removesuffix("\n") or f"{home}/git/ignore")
+    text = path.read_bytes() if path.is_file() else b""
+    return text if not text or text.endswith(b"\n") else text + b"\n"
+
+
+def _pattern(name: str) -> str:
+    """Return the pattern for one path. A pattern cannot contain a line break, so any character matches there."""
+    return "/" + re.sub(r"[\\*?\[ ]", r"\\\g<0>", name).replace("\n", "?").replace("\r", "?")
