@@ -10,12 +10,16 @@ from liza.repo import symbolic_refs
 from liza.repo.hiding import brief_filter
 from liza.repo.merge import merge_refs
 from liza.repo.runner import Git
+from liza.repo.slots import slot_setup
 from liza.rules.errors import NotOwner
 from liza.rules.merging.targets import target_branch
 from liza.rules.model import Status, Task
 from liza.rules.paths import branch_of
+from liza.rules.project import submitted_files
+from liza.rules.project.submitted_files import SubmittedFiles
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.coding import SubmittedWork
+from liza.rules.value_classes import replace
 
 NEXT_STEP = "stop now: a reviewer continues"
 MANUAL_NEXT_STEP = "liza claim {task} --agent code-reviewer-1, or let a reviewer of `liza up` take it"
@@ -38,7 +42,10 @@ def submit(crew: Crew) -> Result:
     _keep_reviewed(crew, claims.get_task(tx.state, task_id))
     record_run_result(crew, caller.run, "0")
     step = NEXT_STEP if crew.run_dir(caller.run).exists() else MANUAL_NEXT_STEP.format(task=task_id)
-    return make_result(tx.before, tx.state, task_id, step, commit=work.head)
+    outside = dict(work.outside_scope)
+    result = make_result(tx.before, tx.state, task_id, step, commit=work.head, outside_scope=outside)
+    lines = (result.message, submitted_files.describe_outside(outside))
+    return replace(result, message="\n".join(line for line in lines if line))
 
 
 def _keep_reviewed(crew: Crew, task: Task) -> None:
@@ -59,14 +66,35 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     # Commit, branch and changed files of one moment.
     tree = crew.worktrees.read_work_tree(slot.name)
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
+    target = f"refs/heads/{target_branch(crew.board.read(), task)}"
+    related = merge_refs.has_merge_base(git, head, target)
+    files = _submitted_files(git, head, target) if related else SubmittedFiles()
     return SubmittedWork(
         head=head,
         branch=tree.branch,
         ahead=head != task.base_commit and git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
         dirty=tree.changed,
         hidden=_hidden_instructions(git),
-        related=merge_refs.has_merge_base(git, head, f"refs/heads/{target_branch(crew.board.read(), task)}"),
+        related=related,
+        no_work=submitted_files.find_no_work(files, task.scope),
+        outside_scope=submitted_files.count_outside(files, task.scope),
     )
+
+
+def _submitted_files(git: Git, head: str, target: str) -> SubmittedFiles:
+    """Return what the commits since the merge base with ``target`` change. Raises GitFailed."""
+    # Renames count as deleted and added: a directory that moves adds no more files than it deletes.
+    fields = git.names("diff", "--name-status", "--no-renames", "-z", f"{target}...{head}", "--")
+    letters, names = fields[::2], fields[1::2]
+    files = SubmittedFiles(
+        changed=names,
+        added=tuple(name for letter, name in zip(letters, names, strict=True) if letter == "A"),
+        deleted=letters.count("D"),
+        hidden=slot_setup.hidden_names(git),
+    )
+    if not submitted_files.needs_directories(files):
+        return files
+    return replace(files, directories=frozenset(git.names("ls-tree", "-r", "-d", "-z", "--name-only", target)))
 
 
 def _hidden_instructions(git: Git) -> tuple[str, ...]:

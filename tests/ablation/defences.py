@@ -45,6 +45,7 @@ BATCHES = "tests/edges/test_batches.py::"
 FOREIGN = "tests/edges/test_foreign_servers.py::"
 SLOTS = "tests/edges/test_slots.py::"
 LEFTOVERS = "tests/edges/test_slot_leftovers.py::"
+UNTRACKED = "tests/journeys/test_untracked_files.py::"
 EPICS = "tests/edges/test_epics.py::"
 BACKUP = "tests/edges/test_branch_backup.py::"
 ORIGIN = "tests/edges/test_accepted_origin.py::"
@@ -1603,7 +1604,15 @@ TABLE: dict[str, Defence] = {
     "hidden files of the set-up": Defence(
         "what the set-up left does not come into the work of an agent",
         {"liza.repo.hiding.slot_excludes:write_excludes": gives(None)},
-        (f"{LEFTOVERS}test_git_of_a_session_does_not_add_what_the_set_up_left",),
+        (
+            f"{LEFTOVERS}test_git_of_a_session_does_not_add_what_the_set_up_left",
+            f"{UNTRACKED}test_a_virtual_environment_of_the_set_up_is_never_merged",
+        ),
+    ),
+    "no environments submitted": Defence(
+        "a virtual environment in a commit is not merged",
+        {"liza.rules.project.submitted_files:find_no_work": gives(None)},
+        (f"{UNTRACKED}test_a_submission_with_an_environment_is_refused_and_its_hint_leads_out",),
     ),
     "submodules of the slot": Defence(
         "what tests changed in a submodule makes no later candidate green",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.formatting.times import format_time
@@ -14,6 +17,9 @@ from liza.rules.tasks.claims import get_owned_task, get_task, is_held_by, releas
 from liza.rules.tasks.picking import CRASHES_BEFORE_OTHERS, crashes_in_a_row
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 from liza.rules.value_classes import Value, replace
+
+if TYPE_CHECKING:
+    from liza.rules.project.submitted_files import NoWork
 
 S = Status
 E = HistoryEvent
@@ -29,7 +35,8 @@ class SubmittedWork(Value):
 
     ``ahead``: HEAD has a commit beyond the base. ``branch`` is None if HEAD is detached. ``dirty``: uncommitted files.
     ``hidden``: files ignored by git that hold text of the agent beside the brief. ``related``: HEAD has a merge base
-    with integration.
+    with integration. ``no_work``: what the commits must not add. ``outside_scope``: numbers of changed files outside
+    the scope of the task, by directory.
     """
 
     head: str
@@ -38,6 +45,8 @@ class SubmittedWork(Value):
     dirty: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     related: bool = True
+    no_work: NoWork | None = None
+    outside_scope: Mapping[str, int] = MappingProxyType({})
 
 
 def submit(state: State, task_id: str, run: str, work: SubmittedWork, now: datetime) -> State:
@@ -93,9 +102,18 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
             f"git ignores {work.hidden[0]}, and it holds text of yours beside the brief",
             f"git add -f {work.hidden[0]}",
         )
+    if work.no_work is not None:
+        raise Refused(work.no_work.describe(), work.no_work.hint)
     if work.dirty:
         names = ", ".join(work.dirty[:5]) + (f" and {len(work.dirty) - 5} more" if len(work.dirty) > 5 else "")
-        raise Refused(f"the worktree has changes that are not committed: {names}", 'git add -A && git commit -m "…"')
+        from liza.rules.project import submitted_files  # this module is loaded by most verbs
+
+        environment = submitted_files.find_untracked_environment(work.dirty)
+        # `git add -A` would commit an environment, too.
+        ignore = f"{submitted_files.ignore_command(environment)} && " if environment else ""
+        raise Refused(
+            f"the worktree has changes that are not committed: {names}", f'{ignore}git add -A && git commit -m "…"'
+        )
     if not work.related:
         raise Refused(
             f"HEAD {work.head[:12]} has no commit in common with integration, so it can never be merged",
