@@ -263,6 +263,11 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
     if config.merge_clean not in MERGE_CLEAN_VALUES:
         wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
+    if config.gate_environment not in ((), Config().gate_environment):
+        from liza.rules.project import gate_variables  # every command loads this module
+
+        for name in gate_variables.find_refused(config.gate_environment):
+            yield Violation(entry=key, field="gate_environment", actual=name, expected=gate_variables.EXPECTED)
     for name in ("planning_rounds", "archive_after"):
         if getattr(config, name) < 0:
             yield Violation(entry=key, field=name, actual=str(getattr(config, name)), expected="0 or more")

@@ -313,7 +313,8 @@ class Launcher:
 
     def session_environment(self, work: CurrentWork, worktree: Path) -> dict[str, str]:
         """Return the environment of a session, without its hooks and its account."""
-        environment = session_environment.compose_environment(
+        config = self.crew.board.read().config
+        composed = session_environment.compose_environment(
             self.preset,
             self.environ,
             run=work.run,
@@ -321,8 +322,10 @@ class Launcher:
             root=self.crew.paths.root,
             liza=liza_path(),
             identity=self._git_identity(),
-            keep=self.crew.board.read().config.environment,
+            keep=config.environment,
         )
+        # The agent's own runs of the tests are as those of a gate. The row of a program takes precedence.
+        environment = composed if self.preset.reads_ci else {**config.gate_variables, **composed}
         git_dir, _ = git_dirs(self.crew.worktrees.slot_git(worktree.name))
         environment |= slot_variables(worktree.name) | slot_excludes.session_variables(git_dir)
         name = environment.get("GIT_COMMITTER_NAME")

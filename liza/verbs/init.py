@@ -385,6 +385,12 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         lines.append(f"  checkout: {options.checkout}")
     if options.copied_files:
         lines.append(f"  sandbox_copy: {json.dumps(list(options.copied_files), ensure_ascii=False)}")
+    if baseline.caches:
+        lines.append(f"  sandbox_keep: {json.dumps(list(baseline.caches))}    # caches that merges keep between tests")
+    if baseline.gate_environment is not None:
+        lines.append(
+            f"  gate_environment: {json.dumps(list(baseline.gate_environment))}    # the tests are red with CI=true"
+        )
     if baseline.environment is not None:
         lines.append(f"  environment: {json.dumps(baseline.environment, ensure_ascii=False)}    # first on PATH")
     if baseline.proof.outcome:

@@ -45,6 +45,7 @@ BATCHES = "tests/edges/test_batches.py::"
 FOREIGN = "tests/edges/test_foreign_servers.py::"
 SLOTS = "tests/edges/test_slots.py::"
 LEFTOVERS = "tests/edges/test_slot_leftovers.py::"
+VARIABLES = "tests/journeys/test_variables_of_tests.py::"
 UNTRACKED = "tests/journeys/test_untracked_files.py::"
 EPICS = "tests/edges/test_epics.py::"
 BACKUP = "tests/edges/test_branch_backup.py::"
@@ -106,6 +107,11 @@ def _only_with_text(was: Callable[..., Any]) -> Any:
     from liza.crew.merging import merge_outcomes
 
     return lambda crew, by, task, failure: merge_outcomes.record_failure(crew, by, task, failure)
+
+
+def _never_drops_variables(was: Callable[..., Any]) -> Any:
+    """Instead: a plan that never runs red tests without the variables of gates."""
+    return lambda *words, **named: was(*words, **{**named, "may_drop_variables": False})
 
 
 def _holds_nothing(was: Callable[..., Any]) -> Any:
@@ -1608,6 +1614,16 @@ TABLE: dict[str, Defence] = {
             f"{LEFTOVERS}test_git_of_a_session_does_not_add_what_the_set_up_left",
             f"{UNTRACKED}test_a_virtual_environment_of_the_set_up_is_never_merged",
         ),
+    ),
+    "variables that stop the tests": Defence(
+        "tests that are red where CI is set go on without it",
+        {"liza.crew.project.proof:ProofPlan": _never_drops_variables},
+        (f"{VARIABLES}test_tests_that_are_red_with_ci_go_on_without_it",),
+    ),
+    "names of variables": Defence(
+        "no setting redirects git or the home directory of the tests",
+        {"liza.rules.project.gate_variables:find_refused": gives(())},
+        (f"{VARIABLES}test_a_variable_that_would_redirect_git_is_refused",),
     ),
     "no environments submitted": Defence(
         "a virtual environment in a commit is not merged",

@@ -260,7 +260,7 @@ def check_packages(crew: Crew, slot: str) -> tuple[tuple[GateFinding, ...], str 
     files = installed_packages.find_changed_files(git, config.environment)
     refused = package_records.select_refused(files, config.installed_changes)
     if any(not file.package.is_shared for file in refused):
-        slot_setup.remove_ignored_files(git, ())
+        slot_setup.remove_untracked(git, ())
         failure = set_up_slot(crew, slot)
         if failure is not None:
             return (), failure

@@ -24,7 +24,7 @@ from liza.repo.runner import Git
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.errors import GitFailed, Missing, Refused
 from liza.rules.formatting.counts import count_noun
-from liza.rules.model import FULL_CHECKOUT, TestProof
+from liza.rules.model import FULL_CHECKOUT, Config, TestProof
 from liza.rules.project import (
     clean_environment,
     package_records,
@@ -57,12 +57,14 @@ class BaselineOptions(Value):
 
 
 class Baseline(Value):
-    """Values for the board."""
+    """Values for the board. ``caches``: names that stay in merge slots. ``gate_environment``: None for the default."""
 
     command: str | None
     setup: ProjectCommand | None
     environment: str | None
     proof: TestProof
+    caches: tuple[str, ...] = ()
+    gate_environment: tuple[str, ...] | None = None
 
 
 def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip: str, say: ReportFact) -> Baseline:
@@ -94,8 +96,10 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         options.copied_files,
         environment=keep,
         is_full=options.checkout == FULL_CHECKOUT,
+        gate_environment=Config().gate_variables,
         limit=BASELINE_LIMIT,
         hint=suggest_init_command(project, command) if command else "",
+        may_drop_variables=True,
     )
 
     def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
@@ -116,6 +120,9 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     _report_left(result.left, say)
     if command is None:
         return Baseline(None, setup, keep, TestProof())
+    if result.drops_variables:
+        entries = " ".join(Config().gate_environment)
+        say("variables", f"the tests are red with {entries}: gates and sessions go without (config.gate_environment)")
     _report_changes(result.changes, plan, options.accept_red, say)
     _report_packages(result.packages, say)
     skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
@@ -125,7 +132,8 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         writes=tree_changes.allowable_names(result.changes),
         environment=installed_packages.record_packages(keep, crew.paths.logs),
     )
-    return Baseline(command, setup, keep, recorded)
+    caches = _find_caches(crew.git, say)
+    return Baseline(command, setup, keep, recorded, caches, () if result.drops_variables else None)
 
 
 def _report_sparse(git: Git, tip: str, checkout: str, say: ReportFact) -> None:
@@ -144,6 +152,15 @@ def _report_sparse(git: Git, tip: str, checkout: str, say: ReportFact) -> None:
         "checkout",
         f"{only}; merges are tested on a full one, with {absent} more{cost}; or: --checkout sparse",
     )
+
+
+def _find_caches(git: Git, say: ReportFact) -> tuple[str, ...]:
+    """Return the caches of the project's build tools, and report them. Raises GitFailed."""
+    patterns = (f":(glob)**/{name}" for name in project_kinds.BUILD_CACHES)
+    caches = project_kinds.find_caches(git.names("ls-files", "-z", "--", *patterns))
+    if caches:
+        say("kept", f"{', '.join(caches)} stay between the test runs of merges (config.sandbox_keep)")
+    return caches
 
 
 def _describe_step(step: ProofStep, plan: proof.ProofPlan) -> tuple[str, str]:

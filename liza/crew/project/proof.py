@@ -27,6 +27,7 @@ class ProofPlan(Value):
 
     ``is_full``: in a full checkout, not as sparse as the person's. Without a ``command`` only the set-up runs.
     ``hint`` is the command for the error that the tests test another checkout, ``red_hint`` the one for red tests.
+    ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it.
     """
 
     command: str
@@ -38,6 +39,7 @@ class ProofPlan(Value):
     limit: float = 1800
     hint: str = ""
     red_hint: str = ""
+    may_drop_variables: bool = False
 
 
 class ProofStep(Enum):
@@ -64,7 +66,7 @@ class ProofResult(Value):
     ``tests`` is None if the set-up failed, or without a test command. ``outcome`` is None if the tests were not green
     or no proof was requested. ``changes``: tracked files that the set-up and the tests wrote. ``packages``: installed
     files that differ from the records of their packages after the set-up. ``left``: untracked files of the set-up that
-    git does not ignore.
+    git does not ignore. ``drops_variables``: the tests are green only without ``gate_environment``.
     """
 
     setup: commands.CommandOutcome | None = None
@@ -73,6 +75,7 @@ class ProofResult(Value):
     changes: TreeChanges = TreeChanges()
     packages: tuple[ChangedPackageFile, ...] = ()
     left: tuple[str, ...] = ()
+    drops_variables: bool = False
 
 
 def run_proof(
@@ -136,10 +139,21 @@ def _run_in_slot(
         tests = commands.run_command(
             plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.environment, variables
         )
+        drops_variables = False
+        if plan.may_drop_variables and plan.gate_environment and tests.exit_status not in (0, None):
+            _remove_new_files(git, slot, files_before)
+            tree_snapshot.restore_files(git, tracked_files, tree_snapshot.find_changes(git, tracked_files))
+            kept = {name: value for name, value in variables.items() if name not in plan.gate_environment}
+            log_without = logs / "baseline-tests-without-variables.log"
+            again = commands.run_command(plan.command, slot, log_without, plan.limit, root, plan.environment, kept)
+            if again.passed:
+                tests, variables, drops_variables = again, kept, True
         report.end(ProofStep.TESTS, tests)
         changes = tree_snapshot.find_changes(git, tracked_files)
         if not tests.passed or not prove:
-            return ProofResult(setup, tests, changes=changes, packages=packages, left=left)
+            return ProofResult(
+                setup, tests, changes=changes, packages=packages, left=left, drops_variables=drops_variables
+            )
         texts = (plan.command, plan.setup or "", *_task_runner_texts(slot))
         path = commands.command_environment(root, plan.environment).get("PATH", "")
         observation = import_traces.read_observation(log, site, texts, path, plan.environment)
@@ -157,7 +171,8 @@ def _run_in_slot(
                 exit_status=exit_status,
                 lines_with_path=_find_root_mentions(git, root, plan) if exit_status == 0 else (),
             )
-    return ProofResult(setup, tests, test_proof.judge_proof(observation, str(root), plan.hint), changes, packages, left)
+    proof_outcome = test_proof.judge_proof(observation, str(root), plan.hint)
+    return ProofResult(setup, tests, proof_outcome, changes, packages, left, drops_variables)
 
 
 def _proof_site(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:

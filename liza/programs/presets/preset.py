@@ -174,6 +174,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
     one. ``config_dir_env`` is the variable that names its configuration directory.
 
+    ``reads_ci``: the program itself asks nothing and shows no prompt where CI is set, so its sessions do not get the
+    variables of ``config.gate_environment``.
+
     ``via`` is how a session without a terminal is driven, ``acp`` the settings for a program that speaks this protocol.
 
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
@@ -188,6 +191,7 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     install: str = ""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
+    reads_ci: bool = False
     process_names: tuple[str, ...] = ()
     instructions: tuple[str, ...] = ("AGENTS.md",)
     creates: str = ""

@@ -161,7 +161,7 @@ def remove_leftovers(root: Path, git: Git, config: Config) -> None:
     )
     leftovers = _list_leftovers(git, record.results) if is_reusable else None
     if leftovers is None:
-        _remove_all(git, config.sandbox_keep)
+        remove_untracked(git, config.sandbox_keep)
         return
     options = _clean_options(config.sandbox_keep)
     for repository, names in leftovers:
@@ -232,8 +232,11 @@ def _hide(git: Git, names: Sequence[str]) -> tuple[str, ...]:
     return hidden
 
 
-def _remove_all(git: Git, keep: Sequence[str]) -> None:
-    """Remove all untracked and ignored files from a slot, except names that match ``keep`` (as in ``.gitignore``)."""
+def remove_untracked(git: Git, keep: Sequence[str]) -> None:
+    """Remove all untracked and ignored files from a slot, except names that match ``keep`` (as in ``.gitignore``).
+
+    The set-up becomes due. Raises GitFailed, OSError.
+    """
     options = _clean_options(keep)
     submodules.empty(git, options)
     git.with_timeout(_CLEAN_LIMIT).out("clean", *options)

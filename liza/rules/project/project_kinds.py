@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from liza.rules.value_classes import Value, field
@@ -14,6 +15,14 @@ REQUIREMENT_FILES = (
     "requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt",
     "requirements-test.txt", "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
 )  # fmt: skip
+BUILD_CACHES = {
+    "Cargo.toml": ("target/",),
+    "build.gradle": (".gradle/", "build/"),
+    "build.gradle.kts": (".gradle/", "build/"),
+    "package.json": ("**/node_modules/.cache/",),
+    "mix.exs": ("_build/",),
+}
+"""Caches by the file of their build tool, as patterns of ``.gitignore``. The tool itself notices changed sources."""
 _TEST_EXTRAS = ("dev", "test", "tests", "testing", "all")
 
 
@@ -83,6 +92,13 @@ def _detect_directory(facts: ProjectFiles) -> Project:
         setup = _chain(setup, more)
     own = _chain(node.setup, python.worktree_setup) if python.worktree_setup is not None else None
     return Project(project.test, setup, own, use_venv(project.test) if own else None)
+
+
+def find_caches(tracked: Iterable[str]) -> tuple[str, ...]:
+    """Return the caches that stay between gates, for the tools whose files are among ``tracked``. Deeper files than in
+    the second directory level do not count: they are examples and test data."""
+    names = {PurePosixPath(name).name for name in tracked if name.count("/") <= 2}
+    return tuple(dict.fromkeys(cache for name, caches in BUILD_CACHES.items() if name in names for cache in caches))
 
 
 def worktree_commands(project: Project, command: str) -> tuple[str, str] | None:

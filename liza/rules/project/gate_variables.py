@@ -1,0 +1,27 @@
+"""Which variables ``config.gate_environment`` may set. Pure."""
+
+from __future__ import annotations
+
+from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.project.clean_environment import REMOVED_VARIABLES
+
+_ENTRY = lazy_pattern(r"([A-Za-z_][A-Za-z0-9_]*)=[^\0\r\n]*")
+_REFUSED_NAMES = ("PATH", "HOME", *REMOVED_VARIABLES)
+_REFUSED_PREFIXES = ("LIZA_", "GIT_")
+EXPECTED = "NAME=VALUE, without a name that Liza, git or the choice of an environment needs"
+
+
+def find_refused(entries: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the entries that are no variables of gates. A value is left out: it may be a secret."""
+    return tuple(_name(entry) for entry in entries if not _is_allowed(entry))
+
+
+def _is_allowed(entry: str) -> bool:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        return False
+    return match[1] not in _REFUSED_NAMES and not match[1].startswith(_REFUSED_PREFIXES)
+
+
+def _name(entry: str) -> str:
+    return repr(entry.partition("=")[0][:40])
