@@ -114,6 +114,16 @@ class BoardUnreadable(BoardInconsistent):
     code = "board-unreadable"
 
 
+class TaskNotWritable(BoardInconsistent):
+    """The entry of one task cannot be changed on the board, not even to set the task aside. Exit code 4."""
+
+    code = "task-not-writable"
+
+    def __init__(self, task_id: str, reason: str) -> None:
+        super().__init__(f"{task_id} cannot be changed on the board: {reason}", "liza edit")
+        self.task_id = task_id
+
+
 class BoardTooNew(BoardInconsistent):
     """The board was written by a newer Liza. Exit code 4."""
 

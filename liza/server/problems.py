@@ -25,6 +25,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
         "merge-conflict": 409,
         "git-failed": 503,
         "board-inconsistent": 503,
+        "task-not-writable": 503,
         "board-unreadable": 503,
         "board-too-new": 503,
         "missing": 503,

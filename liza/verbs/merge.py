@@ -13,7 +13,7 @@ from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.crew.project import proof_runner
 from liza.crew.result import Result, make_result
-from liza.rules.errors import LizaError, Refused
+from liza.rules.errors import LizaError, Refused, TaskNotWritable
 from liza.rules.merging import epic_rules, merge_batches, merge_failures, merge_queue, merge_rules, targets
 from liza.rules.merging.epic_rules import EpicJob
 from liza.rules.model import State, Status, Task
@@ -141,7 +141,7 @@ def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
             try:
                 _attempt(crew, by, [each for each in chosen if each.id not in unwritable], untested=untested)
                 return
-            except merge_outcomes.TaskNotWritable as error:
+            except TaskNotWritable as error:
                 unwritable[error.task_id] = error.message
                 task = merge_rules.next_to_merge(crew.board.read(), crew.clock.now(), skipped=unwritable)
                 if task is None or len(unwritable) == _MAX_UNWRITABLE:

@@ -11,7 +11,7 @@ from liza.rules.governance.watched_events import collect_events
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import blame, epic_rules, merge_alarms, merge_failures, merge_queue, merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import EpicStep, State, Status, Task
+from liza.rules.model import EpicStep, MergeInProgress, State, Status, Task
 from liza.rules.transitions import Invocation, find_unexplained_step
 from tests.unit.boards import NOW, board, claimed, later, task
 from tests.unit.test_merging import BY, approved
@@ -44,7 +44,8 @@ def test_a_second_red_merge_in_a_row_is_suspicious() -> None:
     assert blame.last_blamed(once, "integration") == once.tasks[0]
     assert blame.last_blamed(once, "release") is None
     merged = Invocation(now=later(20), by="coder-1", commit="f" * 40)
-    after = merge_rules.record_merge(once, "b", merged, tested=True)
+    tested = MergeInProgress(candidate="f" * 40, expected="e" * 40, tested=True)
+    after = merge_rules.record_merge(once, "b", merged, tested)
     assert blame.last_blamed(after, "integration") is None
     epic = replace(once, tasks=(once.tasks[0], replace(after.tasks[1], epic="shop")))
     assert blame.last_blamed(epic, "integration") == epic.tasks[0], "b is not on integration yet"

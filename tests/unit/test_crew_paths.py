@@ -50,6 +50,7 @@ FILES = {
     "push_failure": ".liza/run/push-failure.json",
     "recorder_lock": ".liza/locks/recorder.lock",
     "pins_lock": ".liza/locks/pins.lock",
+    "unwritable_tasks": ".liza/tx/unwritable",
     "worktree_lock": ".liza/locks/worktree-add.lock",
     "runs": ".liza/run",
     "usage": ".liza/usage.jsonl",

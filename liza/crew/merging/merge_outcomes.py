@@ -13,13 +13,13 @@ from liza.crew.merging.candidate import CandidateResult
 from liza.programs.session import log_file
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import (
-    BoardInconsistent,
     LizaError,
     LockTimeout,
     Missing,
     Refused,
     SharedPathBlocked,
     SystemRefused,
+    TaskNotWritable,
 )
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_batches, merge_rules, targets
@@ -120,16 +120,6 @@ def untested_failure(subject: str, why: GateFinding) -> SharedFailure:
     return SharedFailure(subject, MergeFailure(MergeFailureKind.UNTESTED, f"untested: {why.text}", hint))
 
 
-class TaskNotWritable(BoardInconsistent):
-    """The entry of one task cannot be changed on the board, not even to set the task aside. Exit code 4."""
-
-    code = "task-not-writable"
-
-    def __init__(self, task_id: str, error: Exception) -> None:
-        super().__init__(f"{task_id} cannot be changed on the board: {_error_text(error)}", "liza edit")
-        self.task_id = task_id
-
-
 def record_errors(crew: Crew, by: str, tasks: Sequence[Task], error: Exception) -> bool:
     """Record a failed merge on each of its tasks. Return whether the error may be caused by them and was recorded.
 
@@ -175,7 +165,7 @@ def _record_or_shorten(crew: Crew, by: str, task: Task, failure: MergeFailure) -
             raise
         except Exception as again:
             log_bug(crew, again)
-            raise TaskNotWritable(task.id, again) from again
+            raise TaskNotWritable(task.id, _error_text(again)) from again
 
 
 def log_bug(crew: Crew, error: Exception) -> None:
