@@ -67,24 +67,24 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     tree = crew.worktrees.read_work_tree(slot.name)
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
     target = f"refs/heads/{target_branch(crew.board.read(), task)}"
-    related = merge_refs.has_merge_base(git, head, target)
-    files = _submitted_files(git, head, target) if related else SubmittedFiles()
+    base = merge_refs.find_merge_base(git, head, target)
+    files = _submitted_files(git, head, base) if base else SubmittedFiles()
     return SubmittedWork(
         head=head,
         branch=tree.branch,
         ahead=head != task.base_commit and git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
         dirty=tree.changed,
         hidden=_hidden_instructions(git),
-        related=related,
+        related=base is not None,
         no_work=submitted_files.find_no_work(files, task.scope),
         outside_scope=submitted_files.count_outside(files, task.scope),
     )
 
 
-def _submitted_files(git: Git, head: str, target: str) -> SubmittedFiles:
-    """Return what the commits since the merge base with ``target`` change. Raises GitFailed."""
+def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
+    """Return what the commits change since ``base``, the merge base with the target. Raises GitFailed."""
     # Renames count as deleted and added: a directory that moves adds no more files than it deletes.
-    fields = git.names("diff", "--name-status", "--no-renames", "-z", f"{target}...{head}", "--")
+    fields = git.names("diff", "--name-status", "--no-renames", "-z", base, head, "--")
     letters, names = fields[::2], fields[1::2]
     files = SubmittedFiles(
         changed=names,
@@ -94,7 +94,7 @@ def _submitted_files(git: Git, head: str, target: str) -> SubmittedFiles:
     )
     if not submitted_files.needs_directories(files):
         return files
-    return replace(files, directories=frozenset(git.names("ls-tree", "-r", "-d", "-z", "--name-only", target)))
+    return replace(files, directories=frozenset(git.names("ls-tree", "-r", "-d", "-z", "--name-only", base)))
 
 
 def _hidden_instructions(git: Git) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merg
 ) -> None:
     with monkeypatch.context() as patch:
         # As on a board that was written before submit asked for that.
-        patch.setattr(merge_refs, "has_merge_base", lambda *words: True)
+        patch.setattr(merge_refs, "find_merge_base", lambda *words: "")
         crew.approved("a", work=squash)
     crew.approved("b")
     assert crew.merge() == ""

@@ -129,7 +129,13 @@ def is_readable(git: Git, branch: str) -> bool:
 
 def has_merge_base(git: Git, commit: str, other: str) -> bool:
     """Return whether two commits have a merge base; True if ``other`` does not exist."""
-    return git.run("merge-base", commit, other).code != 1
+    return find_merge_base(git, commit, other) is not None
+
+
+def find_merge_base(git: Git, commit: str, other: str) -> str | None:
+    """Return the merge base of two commits, or None if they have none; empty if ``other`` does not exist."""
+    result = git.run("merge-base", commit, other)
+    return None if result.code == 1 else result.stdout.decode().strip()
 
 
 def _is_in_history(git: Git, ref: str, commit: str) -> bool:
