@@ -16,7 +16,7 @@ _NUMBERS = 500
 COPY_VARIABLES = {
     "UV_LINK_MODE": "copy",
     "npm_config_package_import_method": "copy",  # pnpm up to version 10
-    "pnpm_config_package_import_method": "copy",  # pnpm from version 11 on
+    "pnpm_config_package_import_method": "copy",  # later versions of pnpm
     "YARN_NM_MODE": "classic",
     "CONDA_ALWAYS_COPY": "true",
     "MAMBA_ALWAYS_COPY": "true",
