@@ -74,6 +74,7 @@ class AlarmKind(StrEnum):
     SLOT_SET_ASIDE = "slot_set_aside"
     UNEXPLAINED_STATUS = "unexplained_status"
     TESTS_ELSEWHERE = "tests_elsewhere"
+    TESTS_GREEN = "tests_green"
     UNTESTED_MERGES = "untested_merges"
     PULL_REQUEST_UNREAD = "pull_request_unread"
     BREAKER_TRIPPED = "breaker_tripped"

@@ -278,6 +278,8 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
 
         for problem in gate_problems(config):
             yield Violation(entry=key, field="gates", actual=problem, expected="gates that can be run")
+    if not 1 <= config.proof_runs <= 10:
+        yield Violation(entry=key, field="proof_runs", actual=str(config.proof_runs), expected="1 to 10")
     for name in ("batch", "parallel"):
         if getattr(config.queue, name) < 1:
             actual = str(getattr(config.queue, name))

@@ -475,8 +475,9 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``writes``: tracked files that the commands write on the person's own commit too. ``green_parts``: parts of the
     command that stay green when all sources fail. ``reads_last_commit``: the command tests only what the last commit
     changes. ``setup_builds``: the set-up reads sources, so it runs for each candidate. ``meaning``: digest of the files
-    that define what the command does, such as ``Makefile`` and ``conftest.py``. ``environment``: digest of the list of
-    packages in ``config.environment``; empty without one.
+    that define what the command does, such as ``Makefile`` and ``conftest.py``. ``changed``: those that have changed
+    since. ``gates``: the commands of ``config.gates`` at that time. ``environment``: digest of the list of packages in
+    ``config.environment``; empty without one.
     """
 
     outcome: str = ""
@@ -489,6 +490,8 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     setup_builds: bool = False
     meaning: str = ""
     environment: str = ""
+    changed: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
 
 
 class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

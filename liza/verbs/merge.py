@@ -94,11 +94,24 @@ def _merge(crew: Crew, by: str, subject: str | None, *, untested: bool) -> Resul
             raise _named(error) from error
         raise
     start = crew.board.read()
+    # Without a proof there is nothing that a merge could make old.
+    tip = crew.git.find_commit(start.config.integration_branch) if start.config.proof.meaning else None
+    try:
+        return _merge_next(crew, by, task_id, epic, start, untested=untested)
+    finally:
+        # Also after an error: a batch may have been published before it.
+        if tip is not None:
+            with suppress(LizaError, OSError):
+                proof_runner.note_changed_definitions(crew, by, tip)
+
+
+def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, start: State, *, untested: bool) -> Result:
+    """Merge the named task or epic, or what is next. ``start``: the board before."""
     retry_candidates(crew, by, task_id)
     before = crew.board.read()
     if epic is not None:
         return _merge_epic(crew, by, epic, epic_rules.find_job(before, epic))
-    job = None if subject else epic_rules.due_job(before, crew.clock.now())
+    job = None if task_id else epic_rules.due_job(before, crew.clock.now())
     if job is not None:
         return _merge_epic(crew, by, job.epic, job)
     archived_tasks.refuse_archived(crew, before, [task_id] if task_id is not None else [])
@@ -116,10 +129,10 @@ def _merge(crew: Crew, by: str, subject: str | None, *, untested: bool) -> Resul
         # retry_candidates has just offered it: it waits until a person's changed files are out of the way.
         return _merge_result(start, before, task.id)
     try:
-        proof_runner.require_proof(crew, by)
+        proof_runner.require_proof(crew, by, untested=untested)
     except Exception as error:
-        # Tests that are known to test another checkout stop every merge and have an alarm of their own.
-        if test_proof.tested_instead(crew.board.read().config) is None and _mark_next_task(crew, by, task.id, error):
+        # Tests that are known to say nothing about a candidate stop every merge and have an alarm of their own.
+        if test_proof.untested_reason(crew.board.read().config) is None and _mark_next_task(crew, by, task.id, error):
             raise _named(error) from error
         raise
     # A supervisor names the head of the queue that it has seen; a person names the only task to merge.

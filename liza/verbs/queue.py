@@ -37,7 +37,7 @@ def show_queue(crew: Crew) -> dict[str, Any]:
 
 
 def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> list[dict[str, Any]]:
-    now, size = crew.clock.now(), state.config.queue.batch
+    now, size = crew.clock.now(), merge_queue.batch_size(state.config)
     entries = merge_queue.ordered_queue(state, now)
     ready = [entry.task for entry in entries if entry.obstacle is None]
     planned = merge_queue.plan_batches(ready, size)

@@ -95,8 +95,15 @@ def _up_command(crew: Crew, state: State) -> str | None:
 
 
 def _tests(state: State) -> dict[str, Any]:
-    """The test command, and why it is not proved that it tests the worktree it runs in; null if it is proved."""
-    return {"command": state.config.integration_command, "not_proved": test_proof.unproved_reason(state.config)}
+    """The test command, and why it is not proved that it tests the worktree it runs in; null if it is proved.
+
+    ``outdated``: which files that define it have changed since the proof; null if none has.
+    """
+    return {
+        "command": state.config.integration_command,
+        "not_proved": test_proof.unproved_reason(state.config),
+        "outdated": test_proof.outdated_reason(state.config),
+    }
 
 
 def _question_alarms(crew: Crew, state: State, rows: Iterable[Mapping[str, Any]]) -> Iterator[Alarm]:

@@ -114,6 +114,8 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
             if advance.outcome is MoveOutcome.MOVED:
                 drift.record_last_tip(crew, candidate_commit)
+                with suppress(*merge_outcomes.CAUGHT_ERRORS):
+                    proof_runner.note_changed_definitions(crew, by, expected)
         finally:
             merges.delete_candidate(crew.git, _CANDIDATE_NAME)
         if advance.outcome is MoveOutcome.WAITING:

@@ -471,8 +471,12 @@ def _always_proved(was: Callable[..., Any]) -> Any:
     return lambda *words: Proved()
 
 
-def _through_links(was: Callable[..., Any]) -> Any:
-    return lambda slot, name, text: (slot / name).write_text(text)
+def _uncommitted(was: Callable[..., Any]) -> Any:
+    def check_out(self: Any, commit: str) -> None:
+        was(self, commit)
+        self.slot.git.out("reset", "--soft", self.slot.commit)
+
+    return check_out
 
 
 def _following(was: Callable[..., Any]) -> Any:
@@ -1268,10 +1272,38 @@ TABLE: dict[str, Defence] = {
             "and_one_of_another_checkout_stops_merging",
         ),
     ),
-    "sources of the slot only": Defence(
-        "the proof makes no file of the person's fail",
-        {"liza.crew.project.proof:_replace_file": _through_links},
-        (f"{PROOF}test_a_source_is_never_replaced_through_a_link_that_the_tests_laid",),
+    "parts that stay green": Defence(
+        "nothing is merged while a part of the tests stays green when all sources fail, and no person accepted it",
+        {"liza.rules.project.test_proof:unaccepted_parts": gives(())},
+        (f"{PROOF}test_merges_wait_for_a_person_while_a_part_is_untested",),
+    ),
+    "failing sources are committed": Defence(
+        "tests that see only uncommitted changes are not proved",
+        {"liza.crew.project.broken_runs:BrokenRuns._check_out": _uncommitted},
+        (f"{PROOF}test_a_green_part_is_untested_and_its_cause_is_named[uncommitted]",),
+    ),
+    "lost exit statuses": Defence(
+        "a part whose exit status a later one replaces is untested",
+        {"liza.rules.project.command_parts:lost_statements": gives(())},
+        (
+            f"{PROOF}test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail"
+            "[sh tests/a.sh; echo done-green5]",
+        ),
+    ),
+    "tests of the last commit": Defence(
+        "candidates are merged one by one by tests that examine the last commit only",
+        {"liza.rules.project.test_proof:reads_last_commit": gives(False)},
+        (f"{PROOF}test_tests_of_the_last_commit_are_found_and_candidates_merged_one_by_one[hidden]",),
+    ),
+    "a set-up that builds": Defence(
+        "a set-up that builds what the tests use runs for each candidate",
+        {"liza.rules.project.test_proof:is_setup_due_for_each": gives(False)},
+        (f"{PROOF}test_a_set_up_that_builds_runs_for_each_candidate[builds]",),
+    ),
+    "an old proof": Defence(
+        "a merge that changes what the tests mean makes the proof old",
+        {"liza.crew.project.proof_runner:note_changed_definitions": gives(None)},
+        (f"{PROOF}test_a_merge_that_changes_what_tests_mean_makes_the_proof_old",),
     ),
     "recorded green": Defence(
         "a candidate is published, and MERGED after a crash, only if its green result was recorded in both places",

@@ -154,6 +154,7 @@ def test_each_command_is_told_before_it_runs_and_its_outcome_as_soon_as_it_ends(
         f"baseline: running {test}",
         f"baseline: {test}: ok, 0 s",
         f"proof: running {test} again, with sources that fail",
+        "proof: running true again, with sources that fail",
         "proof: the tests fail when the sources of their own worktree fail",
     ]
 

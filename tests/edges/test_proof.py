@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from msgspec.structs import replace
@@ -18,13 +22,15 @@ from liza.crew.result import Result
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
 from liza.rules.errors import Missing, Refused
-from liza.rules.merging import merge_rules
-from liza.rules.model import Config, Status
+from liza.rules.merging import merge_queue, merge_rules
+from liza.rules.model import Config, Gate, Status
 from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
+from liza.verbs.config import set_setting
 from liza.verbs.doctor import doctor
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
+from liza.verbs.queue import show_queue
 from liza.verbs.status import status
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
@@ -99,12 +105,12 @@ def test_tests_that_fail_with_the_sources_of_their_own_worktree_are_proved_and_n
     assert (package / "src" / "invo" / "sums.py").read_text() == SUMS
 
 
-@pytest.mark.parametrize("command", ["true", "python3 -c pass"])
-def test_tests_that_run_nothing_are_not_proved_and_not_refused(package: Path, command: str) -> None:
-    _, facts = begun(package, command)
-    why = "2 source files were made to fail and the tests stayed green: they do not run them"
+def test_a_command_that_only_prepares_a_test_is_not_proved_and_not_refused(package: Path) -> None:
+    _, facts = begun(package, "cd src && true")
+    why = "the command only prepares a test, and runs none"
     assert facts["proof"] == f"not proved that the tests test the worktree they run in: {why}"
-    assert status(find_crew(package))["tests"] == {"command": command, "not_proved": why}
+    tests = {"command": "cd src && true", "not_proved": why, "outdated": None}
+    assert status(find_crew(package))["tests"] == tests
 
 
 def test_without_a_source_the_tests_run_once_and_are_not_proved(repo: Path, tmp_path: Path) -> None:
@@ -208,7 +214,8 @@ def test_node_modules_above_that_lead_to_the_persons_checkout_leave_it_unproved(
     above.mkdir()
     (above / "invo").symlink_to(package)
     begun(package, command)
-    why = f"Node imports were not logged, and {above}/invo leads to {package}"
+    cause = f"Node imports were not logged, and {above}/invo leads to {package}"
+    why = f"`node tests/add.mjs` stays green when all sources fail: {cause}"
     assert proof(find_crew(package)) == ("unproved", why)
 
 
@@ -240,7 +247,7 @@ def test_a_path_in_documentation_or_one_that_only_begins_alike_names_no_checkout
     (repo / "check.sh").write_text(f"# {repo}-data\n: {repo}.worktrees /mnt{repo}\n")
     commit(repo)
     begun(repo, "sh check.sh")
-    why = "the only source file was made to fail and the tests stayed green: they do not run them"
+    why = "`sh check.sh` stays green when all sources fail"
     assert proof(find_crew(repo)) == ("unproved", why)
 
 
@@ -403,12 +410,13 @@ def test_a_submodule_that_moves_makes_the_set_up_due_again(repo: Path, tmp_path:
     assert slot_setup.is_setup_due(repo, Git(repo), config)
 
 
-def approved(crew: Crew, task: str) -> None:
-    """A task whose work is a file of its own, ready to be merged."""
+def approved(crew: Crew, task: str, files: Mapping[str, str] = MappingProxyType({})) -> None:
+    """A task whose work is a file of its own, and ``files``, ready to be merged."""
     add(crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md")])
     run = str(claim(crew, "coder-1", task).details["run"])
     there = crew.paths.slot(str(crew.board.read().task(task).worktree))  # type: ignore[union-attr]
-    (there / f"{task}.txt").write_text(run)
+    for name, text in {f"{task}.txt": run, **files}.items():
+        (there / name).write_text(text)
     commit(there)
     with chdir(there):
         submit(find_crew(crew.paths.root))
@@ -451,3 +459,183 @@ def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_anoth
     assert proof(crew) == ("proved", "")
     assert not [one for one in status(crew)["alerts"] if "config.proof" in one["message"]]
     assert about(package, "proof").text == "the tests fail when the sources of their own worktree fail"
+
+
+@pytest.fixture
+def scripts(repo: Path) -> Path:
+    """A project of shell scripts in two directories, each with a test, committed: its tests take no time."""
+    for name in ("a", "b"):
+        (repo / name).mkdir()
+        (repo / name / "lib.sh").write_text(f"echo {name}\n")
+        (repo / "tests").mkdir(exist_ok=True)
+        (repo / "tests" / f"{name}.sh").write_text(f'[ "$(sh {name}/lib.sh)" = {name} ]\n')
+    (repo / ".gitignore").write_text("built/\nkept/\nlog\n")
+    commit(repo)
+    return repo
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).write_text(text)
+    (root / name).chmod(0o755)
+    commit(root)
+
+
+A, B = "sh tests/a.sh", "sh tests/b.sh"
+
+
+@pytest.mark.parametrize(
+    ("command", "green"),
+    [
+        (f"{A} && {B}", ()),
+        (f"set -e\ncd tests\ncd ..\n{A}\n{B}\necho ok", ()),
+        (f"{A} && python3 -c pass", ("python3 -c pass",)),
+        (f"{A} | tee log", (f"{A} | tee log",)),
+        (f"{A} || true", (f"{A} || true",)),
+        (f"{A}; echo done", (A,)),
+        (f"{A} && {B}; true", (A, B)),
+        (f"{A} &", (f"{A} &",)),
+        (f"{A}; s=$?; {B}; exit $s", ()),
+        ("for t in a b; do sh tests/$t.sh || exit 1; done; echo ok", ()),
+    ],
+)  # fmt: skip
+def test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail(
+    scripts: Path, command: str, green: tuple[str, ...]
+) -> None:
+    begun(scripts, command)
+    kept = find_crew(scripts).board.read().config.proof
+    assert (kept.green_parts, kept.outcome) == (green, "unproved" if green else "proved")
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "shape"),
+    [
+        ("#!/bin/sh\n[ -n \"$(git diff --name-only HEAD)\" ] || exit 0\nsh tests/a.sh\n", "./t",
+         "it tests uncommitted changes only: `git diff --name-only HEAD`, and a candidate is committed"),
+        ("#!/bin/sh\n[ -d kept ] && { echo cache hit; exit 0; }\nsh tests/a.sh && mkdir kept\n", "./t",
+         "it shows a cached result: cache hit"),
+        ("#!/bin/sh\necho '3 skipped in 0.01s'\nsh tests/a.sh\n", "./t", "all were skipped or deselected"),
+        ("test:\n\t-sh tests/a.sh\n", "make -f t test", "make ignores the error: `-` before a recipe"),
+        ("tests:\n\tsh tests/a.sh\n", "make -f t tests",
+         "a file or directory has the name of the make target tests"),
+        ("#!/bin/sh\nsh tests/a.sh || echo No tests found\n", "./t", "it ran no test: No tests found"),
+    ],
+    ids=["uncommitted", "cached", "skipped", "ignored", "up-to-date", "none"],
+)  # fmt: skip
+def test_a_green_part_is_untested_and_its_cause_is_named(scripts: Path, text: str, command: str, shape: str) -> None:
+    write(scripts, "t", text)
+    _, facts = begun(scripts, command)
+    assert facts["proof"].startswith(f"untested: `{command}` ")
+    assert facts["proof"].endswith(shape)
+    assert facts["untested"].endswith(accepting(command))
+
+
+def accepting(part: str) -> str:
+    return f"liza config set unproved_commands {shlex.quote(part)}"
+
+
+def test_merges_wait_for_a_person_while_a_part_is_untested(scripts: Path) -> None:
+    begun(scripts, f"{A} && python3 -c pass")
+    crew = find_crew(scripts)
+    for task in ("a", "b", "c"):
+        approved(crew, task)
+    reason = "`python3 -c pass` stays green when all sources fail"
+    with pytest.raises(Refused, match=f"nothing is merged: {re.escape(reason)}"):
+        merge(crew, "a")
+    assert merge_rules.next_to_merge(crew.board.read(), crew.clock.now()) is None
+    (alarm,) = [one for one in status(crew)["alerts"] if one["kind"] == "tests_green"]
+    assert (reason in alarm["message"], alarm["next"]) == (True, accepting("python3 -c pass"))
+    assert about(scripts, "proof").hint == accepting("python3 -c pass")
+
+    merge(crew, "a", untested=True)
+    task = crew.board.read().task("a")
+    assert task is not None
+    assert (task.status, task.tested, task.remarks) == (Status.MERGED, False, ())
+
+    set_setting(crew, "unproved_commands", "python3 -c pass")
+    merge(crew, "b")
+    task = crew.board.read().task("b")
+    assert task is not None
+    assert (task.status, task.tested, task.remarks) == (Status.MERGED, False, (reason,))
+    assert not [one for one in status(crew)["alerts"] if one["kind"] == "tests_green"]
+
+
+def test_a_gate_that_notices_no_failing_source_is_untested(scripts: Path) -> None:
+    begun(scripts, A)
+    crew = find_crew(scripts)
+    configured(crew, gates=(Gate(name="style", command="python3 -c pass"), Gate(name="b", command=B, paths=("b/*",))))
+    approved(crew, "a")
+    with pytest.raises(Refused, match="`python3 -c pass` stays green"):
+        merge(crew, "a")
+    assert crew.board.read().config.proof.green_parts == ("python3 -c pass",)
+
+
+LAST = """\
+#!/bin/sh
+for d in $(git log --name-only --format= {base}..HEAD | sed -n 's,/lib.sh,,p'); do sh tests/$d.sh || exit 1; done
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "is_last"),
+    [("HEAD~1", True), ("$(git rev-list -n 2 HEAD | tail -n 1)", True), ("$LIZA_BASE", False)],
+    ids=["named", "hidden", "base"],
+)
+def test_tests_of_the_last_commit_are_found_and_candidates_merged_one_by_one(
+    scripts: Path, base: str, is_last: bool
+) -> None:
+    write(scripts, "t", LAST.format(base=base))
+    _, facts = begun(scripts, "./t")
+    assert ("candidates are tested one by one" in facts.get("range", "")) is is_last
+    crew = find_crew(scripts)
+    for task in ("a", "b"):
+        approved(crew, task)
+    state = crew.board.read()
+    batch = merge_queue.choose_batch(state, state.tasks[0], crew.clock.now())
+    assert len(batch) == (1 if is_last else 2)
+    assert {row["batch"] for row in show_queue(crew)["queue"]} == ({1, 2} if is_last else {1})
+
+
+def test_sources_that_no_test_examines_are_named(scripts: Path) -> None:
+    _, facts = begun(scripts, B)
+    assert facts["range"] == "not examined: a: the tests stay green when only these sources fail"
+    assert about(scripts, "proof").text.endswith("; not examined: a")
+
+
+@pytest.mark.parametrize(
+    ("setup", "builds"),
+    [
+        ("rm -rf built && mkdir built && cp a/lib.sh built/", True),
+        ("mkdir -p node_modules && date > node_modules/x", False),
+    ],
+    ids=["builds", "installs"],
+)
+def test_a_set_up_that_builds_runs_for_each_candidate(scripts: Path, tmp_path: Path, setup: str, builds: bool) -> None:
+    (scripts / "tests" / "a.sh").write_text('[ "$(sh built/lib.sh)" = a ]\n' if builds else "sh a/lib.sh\n")
+    (scripts / ".gitignore").write_text("built/\nnode_modules/\n")
+    commit(scripts)
+    _, facts = begun(scripts, A, setup=f"{setup} && echo run >> {tmp_path}/runs")
+    assert facts["proof"] == "the tests fail when the sources of their own worktree fail"
+    crew = find_crew(scripts)
+    assert crew.board.read().config.proof.setup_builds is builds
+    for task in ("a", "b"):
+        approved(crew, task)
+    (tmp_path / "runs").unlink()
+    merge(crew, "a")
+    merge(crew, "b")
+    assert (tmp_path / "runs").read_text().count("run") == (2 if builds else 1)
+
+
+def test_a_merge_that_changes_what_tests_mean_makes_the_proof_old(scripts: Path) -> None:
+    write(scripts, "t", "#!/bin/sh\nsh tests/a.sh\n")
+    begun(scripts, "./t")
+    crew = find_crew(scripts)
+    assert status(crew)["tests"]["outdated"] is None
+    approved(crew, "a", {"t": "#!/bin/sh\nsh tests/a.sh || true\n"})
+    merge(crew, "a")
+    assert status(crew)["tests"]["outdated"] == "the proof is of before t changed"
+    approved(crew, "b")
+    merge(crew, "b")  # a merge does not wait for the proof
+    assert status(crew)["tests"]["outdated"] == "the proof is of before t changed"
+    doctor(scripts, tests=True)
+    assert status(crew)["tests"]["outdated"] is None
+    assert crew.board.read().config.proof.green_parts == ("./t",)

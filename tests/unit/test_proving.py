@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import Config, TestProof
-from liza.rules.project import test_proof
+from liza.rules.model import Config, Gate, TestProof
+from liza.rules.project import breakage, test_proof
 from liza.rules.project.breakage import BREAKAGE_MARK, broken_source, is_test
 from liza.rules.project.test_proof import (
+    GreenPart,
     NotProved,
     ProofObservation,
     ProofOutcome,
@@ -59,12 +60,6 @@ def test_a_script_is_known_by_its_first_line_and_keeps_it() -> None:
     assert broken_source("bin/tool", "ELF") is None
 
 
-def test_a_script_that_starts_the_tests_is_a_part_of_them_and_a_compiled_source_is_not() -> None:
-    assert broken_source("check.sh", "#!/bin/sh", "./check.sh --all") is None
-    assert broken_source("ci/check.sh", "#!/bin/sh", "sh check.sh") is not None
-    assert broken_source("main.c", "", "cc main.c && ./a.out") is not None
-
-
 @pytest.mark.parametrize(
     ("seen", "outcome"),
     [
@@ -82,8 +77,10 @@ def test_a_script_that_starts_the_tests_is_a_part_of_them_and_a_compiled_source_
         ),
         (ProofObservation(exit_status=0), NotProved("the repository has no source of a kind that can be made to fail")),
         (
-            SEEN,
-            NotProved("2 source files were made to fail and the tests stayed green: they do not run them"),
+            replace(SEEN, green=(GreenPart("p"), GreenPart("q", "so"), GreenPart("r", runs_no_test=True))),
+            NotProved(
+                "`p` stays green when all sources fail; `q` stays green when all sources fail: so; `r` runs no test"
+            ),
         ),
         (
             ProofObservation(exit_status=None, broken=SOURCES),
@@ -283,21 +280,11 @@ def test_a_source_whose_name_is_similar_is_no_test(name: str) -> None:
     assert not is_test(name)
 
 
-@pytest.mark.parametrize(
-    ("mentioned", "is_replaced"),
-    [
-        ("check.sh", False),
-        ("sh ./check.sh", False),
-        ("make && check.sh --all", False),
-        ("sh ci/check.sh", True),
-        ("my-check.sh", True),
-        ("check.shx", True),
-        ("check.sh/x", True),
-        ("checkxsh", True),
-    ],
-)
-def test_a_script_that_starts_the_tests_stays_as_it_is(mentioned: str, is_replaced: bool) -> None:
-    assert (broken_source("check.sh", "", mentioned) is not None) is is_replaced
+def test_a_failing_source_can_also_be_one_that_cannot_be_parsed() -> None:
+    text = breakage.add_syntax_error(str(broken_source("a.py", "")))
+    with pytest.raises(SyntaxError):
+        compile(text, "a.py", "exec")
+    compile(str(broken_source("a.py", "")), "a.py", "exec")
 
 
 COPY = test_proof.TestsAnotherCheckout
@@ -327,8 +314,12 @@ COPY = test_proof.TestsAnotherCheckout
         ),
         (ProofObservation(exit_status=1, broken=SOURCES, untraced=("why", "so")), NotProved("why, so")),
         (
+            ProofObservation(exit_status=0, broken=SOURCES, green=(GreenPart("p"),), untraced=("why",)),
+            NotProved("`p` stays green when all sources fail: why"),
+        ),
+        (
             ProofObservation(exit_status=0, broken=SOURCES[:1]),
-            NotProved("the only source file was made to fail and the tests stayed green: they do not run them"),
+            NotProved("the command only prepares a test, and runs none"),
         ),
         (ProofObservation(exit_status=1, broken=SOURCES), Proved()),
     ],
@@ -371,3 +362,55 @@ def test_reasons_that_were_not_recorded_are_named_as_such() -> None:
 )  # fmt: skip
 def test_a_file_that_tools_read_is_no_documentation(name: str, is_document: bool) -> None:
     assert test_proof.is_documentation(name) is is_document
+
+
+GREEN = Config(
+    integration_command="p && q",
+    proof=TestProof(
+        outcome="unproved",
+        command="p && q",
+        why="`p` stays green when all sources fail: so; `q` runs no test",
+        green_parts=("p", "q"),
+    ),
+)
+
+
+def test_green_parts_are_untested_until_a_person_accepts_each() -> None:
+    first = test_proof.untested_reason(GREEN)
+    assert first is not None
+    assert (first.text, first.hint) == (
+        "`p` stays green when all sources fail: so",
+        "liza config set unproved_commands p",
+    )
+    accepted = replace(GREEN, unproved_commands=("p",))
+    second = test_proof.untested_reason(accepted)
+    assert second is not None
+    assert (second.text, second.hint) == (
+        "`q` runs no test",
+        """liza config set unproved_commands '["p", "q"]'""",
+    )
+    both = replace(GREEN, unproved_commands=("p", "q"))
+    assert test_proof.untested_reason(both) is None
+    remarks = [(finding.kind, finding.text) for finding in test_proof.proof_findings(both, ["p && x"])]
+    assert remarks == [("remark", "`p` stays green when all sources fail")]
+    assert [finding.kind for finding in test_proof.proof_findings(accepted, ["p && q"])] == ["untested", "remark"]
+    assert test_proof.untested_reason(replace(GREEN, integration_command="other")) is None
+
+
+def test_a_proof_that_was_turned_off_is_a_remark_of_each_merge() -> None:
+    config = Config(integration_command="t", proof=TestProof(outcome="skipped", command="t"))
+    assert [finding.text for finding in test_proof.proof_findings(config, ["t"])] == ["the tests are not proved"]
+    assert test_proof.proof_findings(Config(), []) == ()
+
+
+def test_a_proof_counts_only_for_the_commands_and_set_up_it_was_made_with() -> None:
+    proof = TestProof(outcome="proved", command="t", reads_last_commit=True, setup_builds=True, changed=("Makefile",))
+    config = Config(integration_command="t", proof=proof)
+    assert test_proof.reads_last_commit(config)
+    assert test_proof.is_setup_due_for_each(config)
+    assert test_proof.outdated_reason(config) == "the proof is of before Makefile changed"
+    other = replace(config, integration_command="u", sandbox_setup="s")
+    assert not test_proof.reads_last_commit(other)
+    assert not test_proof.is_setup_due_for_each(other)
+    assert test_proof.outdated_reason(other) is None
+    assert is_proof_due(replace(config, gates=(Gate(name="g", command="lint"),)))

@@ -73,9 +73,12 @@ def format_status(summary: Row, colour: bool) -> str:
     parts = [f"{goal}   {_group_counts(summary)}    {_cost(summary['cost'])}"]
     parts += [*_goal_end_lines(summary), *_decision_lines(summary)]
     doubt = summary["tests"]["not_proved"]
-    is_reported = doubt == NO_SOURCE or any(alarm["kind"] == AlarmKind.TESTS_ELSEWHERE for alarm in summary["alerts"])
+    reported_by = (AlarmKind.TESTS_ELSEWHERE, AlarmKind.TESTS_GREEN)
+    is_reported = doubt == NO_SOURCE or any(alarm["kind"] in reported_by for alarm in summary["alerts"])
     if doubt and not is_reported:
         parts.append(f"tests not proved: {shorten_line(doubt, 200)}: liza doctor --tests")
+    if outdated := summary["tests"].get("outdated"):
+        parts.append(f"tests: {outdated}; it is renewed when the crew is idle: liza doctor --tests")
     if summary.get("up"):
         parts.append(f"no supervisor runs, so no task goes on: {summary['up']}")
     parts += _server_lines(summary)

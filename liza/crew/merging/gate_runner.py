@@ -20,7 +20,7 @@ from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures
 from liza.rules.merging.gates import GateOutcome
 from liza.rules.model import FULL_CHECKOUT, TESTS_GATE, Gate
-from liza.rules.project import package_records, tree_changes
+from liza.rules.project import package_records, test_proof, tree_changes
 from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value, replace
 
@@ -105,7 +105,8 @@ def run_gates(crew: Crew, job: GateJob) -> GatesOutcome:
     if not failures:
         for slot in job.slots:
             slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot.name))
-    findings = dict.fromkeys(finding for timing in timings for finding in timing.findings)
+    proof_findings = test_proof.proof_findings(crew.board.read().config, [gate.command for gate in job.gates])
+    findings = dict.fromkeys([*proof_findings, *(finding for timing in timings for finding in timing.findings)])
     untested = next((finding for finding in findings if finding.kind is GateFindingKind.UNTESTED), None)
     remarks = tuple(finding.text for finding in findings if finding.kind is GateFindingKind.REMARK)
     return GatesOutcome("\n".join(failures) or None, timings, untested, remarks)

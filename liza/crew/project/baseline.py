@@ -17,8 +17,8 @@ from liza.crew.project import (
     local_files,
     proof,
 )
+from liza.crew.project.broken_runs import ProofPlan, ProofReport, ProofStep
 from liza.crew.project.project_report import find_worktree_gaps
-from liza.crew.project.proof import ProofReport, ProofStep
 from liza.repo import sparse_checkout
 from liza.repo.runner import Git
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
@@ -90,7 +90,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     server = listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (command,)) if command else None
     if server is not None:
         say("server", f"{server.text}: merges wait while it runs ({server.hint} ends it)")
-    plan = proof.ProofPlan(
+    plan = ProofPlan(
         command or "",
         setup.text if setup else None,
         options.copied_files,
@@ -163,13 +163,15 @@ def _find_caches(git: Git, say: ReportFact) -> tuple[str, ...]:
     return caches
 
 
-def _describe_step(step: ProofStep, plan: proof.ProofPlan) -> tuple[str, str]:
+def _describe_step(step: ProofStep, plan: ProofPlan) -> tuple[str, str]:
     """Return the line that says which command runs now: it can take minutes."""
     match step:
         case ProofStep.SET_UP:
             return "set-up", f"running {plan.setup}"
         case ProofStep.TESTS:
             return "baseline", f"running {plan.command}"
+        case ProofStep.BROKEN_SET_UP:
+            return "proof", f"running {plan.setup} again, with sources that fail"
         case ProofStep.BROKEN_TESTS:
             return "proof", f"running {plan.command} again, with sources that fail"
 
@@ -235,7 +237,7 @@ def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportF
         say("left out", f"from the environment of tests and sessions: {environments.describe_removed(removed)}")
 
 
-def _report_setup(outcome: commands.CommandOutcome, plan: proof.ProofPlan, say: ReportFact) -> None:
+def _report_setup(outcome: commands.CommandOutcome, plan: ProofPlan, say: ReportFact) -> None:
     setup = plan.setup or ""
     if not outcome.passed:
         missing = project_kinds.missing_runner(setup, outcome.exit_status, outcome.tail())
@@ -257,7 +259,7 @@ def _report_left(names: Sequence[str], say: ReportFact) -> None:
 
 def _report_tests(
     outcome: commands.CommandOutcome,
-    plan: proof.ProofPlan,
+    plan: ProofPlan,
     notes: str,
     accept_red: bool,
     say: ReportFact,
@@ -281,7 +283,7 @@ def _report_tests(
     say("baseline", f"{plan.command}: {'ok' if outcome.passed else 'red, accepted'}, {outcome.seconds:.0f} s")
 
 
-def _report_changes(changes: TreeChanges, plan: proof.ProofPlan, accept_red: bool, say: ReportFact) -> None:
+def _report_changes(changes: TreeChanges, plan: ProofPlan, accept_red: bool, say: ReportFact) -> None:
     """Report the tracked files that the commands write. Raises Refused if they change sources or expected values."""
     findings = tree_changes.judge_changes(changes, ("*",), ())
     reds = [finding for finding in findings if finding.kind is GateFindingKind.RED]
@@ -309,16 +311,30 @@ def _report_packages(files: Sequence[ChangedPackageFile], say: ReportFact) -> No
         )
 
 
-def _report_proof(result: proof.ProofResult, plan: proof.ProofPlan, say: ReportFact) -> TestProof:
+def _report_proof(result: proof.ProofResult, plan: ProofPlan, say: ReportFact) -> TestProof:
     outcome = proof.final_outcome(result)
+    recorded = test_proof.to_test_proof(outcome, plan.command, plan.setup, result.details)
     match outcome:
         case Proved():
-            say("proof", "the tests fail when the sources of their own worktree fail")
+            say("proof", test_proof.PROVED_TEXT)
         case NotProved(reason):
-            say("proof", f"not proved that the tests test the worktree they run in: {reason}")
+            untested = test_proof.untested_reason(
+                Config(integration_command=plan.command, sandbox_setup=plan.setup, proof=recorded)
+            )
+            if untested is None:
+                say("proof", f"not proved that the tests test the worktree they run in: {reason}")
+            else:
+                say("proof", f"untested: {reason}")
+                say("untested", f"merges wait for a person: {test_proof.FIX_TESTS}, or accept it: {untested.hint}")
         case TestsAnotherCheckout():
             raise Refused(*describe_other_checkout(outcome, plan.command))
-    return test_proof.to_test_proof(outcome, plan.command, plan.setup)
+    if recorded.setup_builds:
+        say("set-up", test_proof.SETUP_BUILDS_TEXT)
+    if recorded.reads_last_commit:
+        say("range", test_proof.LAST_COMMIT_TEXT)
+    if result.details.unexamined:
+        say("range", f"not examined: {result.details.unexamined}: the tests stay green when only these sources fail")
+    return recorded
 
 
 def describe_other_checkout(outcome: TestsAnotherCheckout, command: str) -> tuple[str, str]:

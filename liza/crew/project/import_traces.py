@@ -72,7 +72,7 @@ def read_observation(log: Path, site: ProofSite, texts: Sequence[str], path: str
             is_python_traced |= str(loaded.relative_to(slot)) in broken and loaded.suffix == ".py"
         elif loaded.is_relative_to(root) and str(loaded.relative_to(root)) in broken:
             loads["checkout"][str(loaded.relative_to(root))] = loads["programs"][program] = None
-        elif (tail := _matching_suffix(loaded, site.suffixes)) and _is_older(loaded, started):
+        elif (tail := matching_suffix(loaded, site.suffixes)) and _is_older(loaded, started):
             if copies.is_copy(loaded, tail):
                 loads["copies"][str(loaded)] = loads["programs"][program] = None
             else:
@@ -82,8 +82,11 @@ def read_observation(log: Path, site: ProofSite, texts: Sequence[str], path: str
     return ProofObservation(
         None,
         site.broken_sources,
+        tuple(loads["checkout"]),
+        tuple(loads["copies"]),
+        tuple(loads["programs"]),
+        namesakes=tuple(loads["namesakes"]),
         untraced=(*untraced_python, *_untraced_node(site)),
-        **{key: tuple(names) for key, names in loads.items()},
     )
 
 
@@ -94,7 +97,8 @@ def _log_rows(log: Path) -> Iterator[tuple[str, Path, str]]:
             yield row[0], Path(row[1]), row[2]
 
 
-def _matching_suffix(path: Path, suffixes: Collection[str]) -> str | None:
+def matching_suffix(path: Path, suffixes: Collection[str]) -> str | None:
+    """Return the end of a path that is one of ``suffixes``, else None."""
     parts = path.parts
     tails = ("/".join(parts[start:]) for start in range(1, len(parts)))
     return next((end for end in tails if end in suffixes), None)

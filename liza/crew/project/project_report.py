@@ -97,11 +97,22 @@ def _check_proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
         )
         text = f"the tests do not test the worktree they run in: they use {tested_checkout}{hint_text}"
         yield Finding("proof", text, False, "liza edit && liza doctor --tests")
+    elif (untested := test_proof.untested_reason(config)) is not None:
+        text = f"nothing is merged: untested: {untested.text}; {test_proof.FIX_TESTS}, or accept this part for good"
+        yield Finding("proof", text, False, untested.hint)
     elif doubt:
         text = f"not proved that the tests test the worktree they run in: {doubt}"
         yield Finding("proof", text, True, test_proof.unproved_command(config))
     elif config.integration_command:
-        yield Finding("proof", "the tests fail when the sources of their own worktree fail")
+        text = f"{test_proof.PROVED_TEXT}; {config.proof.why}" if config.proof.why else test_proof.PROVED_TEXT
+        yield Finding("proof", text)
+    outdated = test_proof.outdated_reason(config)
+    if outdated is not None:
+        yield Finding("proof", f"{outdated}; it is renewed when the crew is idle", True, "liza doctor --tests")
+    if test_proof.reads_last_commit(config):
+        yield Finding("proof", test_proof.LAST_COMMIT_TEXT)
+    if config.sandbox_setup and test_proof.is_setup_due_for_each(config):
+        yield Finding("set-up", test_proof.SETUP_BUILDS_TEXT)
 
 
 def find_start_obstacle(command: str, root: Path, env: Mapping[str, str], *, set_up: bool) -> str | None:

@@ -1,63 +1,28 @@
-"""Prove that the tests test the worktree they run in: run them in a throw-away slot, then with failing sources."""
+"""Prove that the tests test the worktree they run in: run them in a throw-away slot, then with failing sources.
+
+`broken_runs.py` runs the commands with failing sources.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 
 from liza.crew.project import commands, import_traces, installed_packages, tree_snapshot
-from liza.repo import sparse_checkout
+from liza.crew.project.broken_runs import NO_REPORT, BrokenRuns, ProofPlan, ProofReport, ProofSlot, ProofStep
+from liza.crew.project.tree_snapshot import TreeSnapshot
+from liza.programs.session import log_file
+from liza.repo import file_commits, sparse_checkout
 from liza.repo.runner import Git
-from liza.repo.slots import slot_setup, stuck_slots
+from liza.repo.slots import slot_setup
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
-from liza.rules.project import breakage, test_proof
+from liza.rules.project import breakage, command_parts, test_definitions, test_proof
 from liza.rules.project.package_records import ChangedPackageFile
-from liza.rules.project.test_proof import NotProved, ProofObservation, ProofOutcome
+from liza.rules.project.test_proof import GreenPart, NotProved, ProofDetails, ProofObservation, ProofOutcome
 from liza.rules.project.tree_changes import TreeChanges
 from liza.rules.value_classes import Value, replace
-from liza.system import atomic
 
 _FIRST_LINE_BYTES = 256  # bytes of a file that are read for its first line
-
-
-class ProofPlan(Value):
-    """Plan of a proof: the project's commands, the files to copy, ``config.environment``, and the limit in seconds.
-
-    ``is_full``: in a full checkout, not as sparse as the person's. Without a ``command`` only the set-up runs.
-    ``hint`` is the command for the error that the tests test another checkout, ``red_hint`` the one for red tests.
-    ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it.
-    """
-
-    command: str
-    setup: str | None = None
-    copied_files: Sequence[str] = ()
-    environment: str | None = None
-    gate_environment: Mapping[str, str] = MappingProxyType({})
-    is_full: bool = True
-    limit: float = 1800
-    hint: str = ""
-    red_hint: str = ""
-    may_drop_variables: bool = False
-
-
-class ProofStep(Enum):
-    """A command of the project that a proof runs."""
-
-    SET_UP = "set-up"
-    TESTS = "tests"
-    BROKEN_TESTS = "tests with failing sources"
-
-
-class ProofReport(Value):
-    """Functions that are called before a step, and after it with its outcome. If ``end`` raises, the proof ends."""
-
-    begin: Callable[[ProofStep], None] = lambda step: None
-    end: Callable[[ProofStep, commands.CommandOutcome], None] = lambda step, outcome: None
-
-
-NO_REPORT = ProofReport()
 
 
 class ProofResult(Value):
@@ -73,6 +38,7 @@ class ProofResult(Value):
     tests: commands.CommandOutcome | None = None
     outcome: ProofOutcome | None = None
     changes: TreeChanges = TreeChanges()
+    details: ProofDetails = ProofDetails()
     packages: tuple[ChangedPackageFile, ...] = ()
     left: tuple[str, ...] = ()
     drops_variables: bool = False
@@ -99,127 +65,134 @@ def run_proof(
     if plan.is_full:
         sparse_checkout.make_full(worktrees.slot_git(PROOF_SLOT))
     try:
-        return _run_in_slot(worktrees, plan, logs, prove and bool(plan.command), always, report)
+        slot = _open_slot(worktrees, plan, logs, prove=prove and bool(plan.command))
+        return _run_in_slot(slot, prove=prove and bool(plan.command), always=always, report=report)
     finally:
         worktrees.discard(PROOF_SLOT)
 
 
-def _run_in_slot(
-    worktrees: Worktrees,
-    plan: ProofPlan,
-    logs: Path,
-    prove: bool,
-    always: bool,
-    report: ProofReport,
-) -> ProofResult:
-    root, slot = worktrees.paths.root, worktrees.paths.slot(PROOF_SLOT)
+def _open_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, *, prove: bool) -> ProofSlot:
     git = worktrees.slot_git(PROOF_SLOT)
-    slot_setup.copy_files(root, git, plan.copied_files)
+    slot_setup.copy_files(worktrees.paths.root, git, plan.copied_files)
+    commit = git.out("rev-parse", "HEAD")
     tracked = git.names("ls-files", "-s", "-z") if prove else ()
-    broken = _broken_sources(tracked, slot, plan)
+    texts = (plan.command, plan.setup or "", *(gate.command for gate in plan.gates))
+    definitions = read_definitions(git, commit, texts) if prove else {}
+    return ProofSlot(worktrees.paths.root, git, commit, tracked, definitions, plan, logs)
+
+
+def read_definitions(git: Git, commit: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the files of ``commit`` that define what the commands ``texts`` do, with their texts. Raises GitFailed."""
+    names = git.names("ls-tree", "-r", "-z", "--name-only", commit)
+    return test_definitions.find_definitions(texts, names, lambda wanted: file_commits.read_files(git, commit, wanted))
+
+
+def _run_in_slot(slot: ProofSlot, *, prove: bool, always: bool, report: ProofReport) -> ProofResult:
+    plan, git = slot.plan, slot.git
+    broken = _broken_sources(slot)
+    details = ProofDetails(
+        gates=tuple(gate.command for gate in plan.gates),
+        meaning=test_definitions.digest_definitions(slot.definitions) if broken else "",
+    )
     if not (broken or always):
-        return ProofResult(outcome=test_proof.judge_proof(ProofObservation(None), str(root), plan.hint))
+        outcome = test_proof.judge_proof(ProofObservation(None), str(slot.root), plan.hint)
+        return ProofResult(outcome=outcome, details=details)
     setup = None
     tracked_files = tree_snapshot.take_snapshot(git)
     if plan.setup:
         report.begin(ProofStep.SET_UP)
-        setup = commands.run_command(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.environment)
+        setup = slot.run(plan.setup, "baseline-setup.log")
         report.end(ProofStep.SET_UP, setup)
         if not setup.passed:
             return ProofResult(setup)
-    left = slot_setup.list_unignored(git)
+    result = ProofResult(setup, left=slot_setup.list_unignored(git))
     if not plan.command:
-        return ProofResult(setup, left=left)
-    packages = installed_packages.find_changed_files(git, plan.environment)
-    site = _proof_site(root, slot, broken, [line.partition("\t")[2] for line in tracked])
+        return result
+    result = replace(result, packages=installed_packages.find_changed_files(git, plan.environment))
+    site = _proof_site(slot, broken)
     with import_traces.record_imports(site) as (logging_variables, log):
-        variables = {**plan.gate_environment, **(logging_variables if broken else {})}
-        files_before = _untracked(git)
+        variables = {**plan.gate_environment, "LIZA_BASE": _base_of(slot), **(logging_variables if broken else {})}
+        runs = BrokenRuns(slot, broken, site, {**variables, "LIZA_BASE": slot.commit}, report)
         report.begin(ProofStep.TESTS)
-        tests = commands.run_command(
-            plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.environment, variables
-        )
-        drops_variables = False
+        tests = slot.run(plan.command, "baseline-tests.log", variables)
         if plan.may_drop_variables and plan.gate_environment and tests.exit_status not in (0, None):
-            _remove_new_files(git, slot, files_before)
-            tree_snapshot.restore_files(git, tracked_files, tree_snapshot.find_changes(git, tracked_files))
-            kept = {name: value for name, value in variables.items() if name not in plan.gate_environment}
-            log_without = logs / "baseline-tests-without-variables.log"
-            again = commands.run_command(plan.command, slot, log_without, plan.limit, root, plan.environment, kept)
+            again = _run_without_variables(runs, tracked_files, variables)
             if again.passed:
-                tests, variables, drops_variables = again, kept, True
+                tests, result = again, replace(result, drops_variables=True)
+                runs.drop_variables(plan.gate_environment)
         report.end(ProofStep.TESTS, tests)
-        changes = tree_snapshot.find_changes(git, tracked_files)
+        result = replace(result, tests=tests, changes=tree_snapshot.find_changes(git, tracked_files))
         if not tests.passed or not prove:
-            return ProofResult(
-                setup, tests, changes=changes, packages=packages, left=left, drops_variables=drops_variables
-            )
-        texts = (plan.command, plan.setup or "", *_task_runner_texts(slot))
-        path = commands.command_environment(root, plan.environment).get("PATH", "")
-        observation = import_traces.read_observation(log, site, texts, path, plan.environment)
+            return result
+        path = commands.command_environment(slot.root, plan.environment).get("PATH", "")
+        observation = import_traces.read_observation(log, site, slot.texts, path, plan.environment)
         if broken and not (observation.checkout or observation.copies):
-            _remove_new_files(git, slot, files_before)
-            for name, text in broken.items():
-                _replace_file(slot, name, text)
-            proof_log = logs / "proof-tests.log"
-            report.begin(ProofStep.BROKEN_TESTS)
-            exit_status = commands.run_command(
-                plan.command, slot, proof_log, plan.limit, root, plan.environment, variables
-            ).exit_status
+            whole = runs.break_all()
+            idle = _unrun_command(slot, tests)
+            green = (*whole.green, *([idle] if idle is not None else []))
             observation = replace(
                 observation,
-                exit_status=exit_status,
-                lines_with_path=_find_root_mentions(git, root, plan) if exit_status == 0 else (),
+                exit_status=whole.exit_status,
+                lines_with_path=_find_root_mentions(slot) if whole.exit_status == 0 else (),
+                green=green,
             )
-    proof_outcome = test_proof.judge_proof(observation, str(root), plan.hint)
-    return ProofResult(setup, tests, proof_outcome, changes, packages, left, drops_variables)
+            details = replace(
+                runs.examine_range(details, whole),
+                green_parts=tuple(dict.fromkeys(part.text for part in green)),
+                setup_builds=runs.setup_builds,
+            )
+    return replace(result, outcome=test_proof.judge_proof(observation, str(slot.root), plan.hint), details=details)
 
 
-def _proof_site(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:
-    build_files = tuple(name for name in tracked if PurePosixPath(name).name in test_proof.BUILD_FILES)
+def _run_without_variables(
+    runs: BrokenRuns, tracked_files: TreeSnapshot, variables: Mapping[str, str]
+) -> commands.CommandOutcome:
+    """Run the red tests again without the variables of gates, on the files as they were before the first run."""
+    slot = runs.slot
+    runs.remove_new_files()
+    tree_snapshot.restore_files(slot.git, tracked_files, tree_snapshot.find_changes(slot.git, tracked_files))
+    kept = {name: value for name, value in variables.items() if name not in slot.plan.gate_environment}
+    return slot.run(slot.plan.command, "baseline-tests-without-variables.log", kept)
+
+
+def _base_of(slot: ProofSlot) -> str:
+    """The commit that the run with good sources gets as LIZA_BASE: the first parent, or the commit without a parent."""
+    return slot.git.find_commit(f"{slot.commit}^") or slot.commit
+
+
+def _unrun_command(slot: ProofSlot, tests: commands.CommandOutcome) -> GreenPart | None:
+    """Return the command if its test runners ran no test on good sources, though it does not look for changes."""
+    if test_definitions.examines_changes(slot.texts) or "LIZA_BASE" in "".join(slot.texts):
+        return None
+    output = log_file.read_tail(tests.log)
+    if command_parts.ran_tests(output) is not False:
+        return None
+    shape = command_parts.find_shape(command_parts.PartContext("", slot.texts, output))
+    return GreenPart(slot.plan.command, shape.removeprefix("it ran no test: "), runs_no_test=True)
+
+
+def _proof_site(slot: ProofSlot, failing: Iterable[str]) -> import_traces.ProofSite:
+    names = slot.names
+    build_files = tuple(name for name in names if PurePosixPath(name).name in test_proof.BUILD_FILES)
     broken = tuple(failing)
-    return import_traces.ProofSite(root, slot, broken, test_proof.installed_suffixes(broken, tracked), build_files)
+    suffixes = test_proof.installed_suffixes(broken, names)
+    return import_traces.ProofSite(slot.root, slot.path, broken, suffixes, build_files)
 
 
-def _untracked(git: Git) -> frozenset[str]:
-    return frozenset(git.names("ls-files", "--others", "--exclude-standard", "-z"))
-
-
-def _remove_new_files(git: Git, slot: Path, before: frozenset[str]) -> None:
-    """Remove the new files of the tests that git does not ignore: they alone could make the next run red."""
-    stuck_slots.loosen_permissions(slot)
-    for name in _untracked(git) - before:
-        path = slot / name
-        if not path.is_dir() and path.parent.resolve() == slot.resolve() / PurePosixPath(name).parent:
-            path.unlink(missing_ok=True)
-
-
-def _broken_sources(tracked: Sequence[str], slot: Path, plan: ProofPlan) -> dict[str, str]:
-    """New texts of the tracked sources that a proof makes fail. ``tracked`` is the output of ``git ls-files -s``."""
-    mentioned = "\n".join((plan.command, plan.setup or "", *_task_runner_texts(slot)))
+def _broken_sources(slot: ProofSlot) -> dict[str, str]:
+    """New texts of the tracked sources that a proof makes fail."""
     texts = {}
-    for line in tracked:
+    for line in slot.tracked:
         mode, name = line.partition(" ")[0], line.partition("\t")[2]
         if not mode.startswith("100"):
             continue  # a link, or a submodule
-        text = breakage.broken_source(name, _first_line(slot / name), mentioned)
+        text = breakage.broken_source(name, _first_line(slot.path / name))
         if text is not None:
             texts[name] = text
-    return texts
-
-
-def _task_runner_texts(slot: Path) -> Iterator[str]:
-    """Texts of task runner files, which define the commands that the test command runs."""
-    import json
-
-    for name in ("Makefile", "makefile", "GNUmakefile", "justfile", "tox.ini", "noxfile.py"):
-        if (slot / name).is_file():
-            yield (slot / name).read_text(errors="replace")
-    try:
-        scripts = json.loads((slot / "package.json").read_text())["scripts"]
-        yield "\n".join(str(script) for script in scripts.values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return
+    plan = slot.plan
+    commands_run = (plan.command, plan.setup or "", *(gate.command for gate in plan.gates))
+    tested = test_definitions.choose_tested(texts, commands_run, slot.definitions)
+    return {name: texts[name] for name in tested}
 
 
 def _first_line(path: Path) -> str:
@@ -230,21 +203,13 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def _replace_file(slot: Path, name: str, text: str) -> None:
-    """Replace a file in the slot by a new one. Never write through a link: it may lead to a file of the person."""
-    path = slot / name
-    if not path.is_file() or path.parent.resolve() != slot.resolve() / PurePosixPath(name).parent:
-        return
-    mode = path.lstat().st_mode & 0o777 if not path.is_symlink() else 0o644
-    atomic.write(path, text.encode(), mode, sync=False)
-
-
-def _find_root_mentions(git: Git, root: Path, plan: ProofPlan) -> tuple[str, ...]:
+def _find_root_mentions(slot: ProofSlot) -> tuple[str, ...]:
     """Find the path of the person's checkout in the command, the set-up and tracked lines; return up to 6 places."""
+    root, plan = slot.root, slot.plan
     mentions = [
         f"`{text}`" for text in (plan.command, plan.setup) if text and test_proof.contains_path(text, str(root))
     ]
-    output = git.run("grep", "-n", "-I", "-F", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
+    output = slot.git.run("grep", "-n", "-I", "-F", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
     for name, number, text in (line.split(":", 2) for line in output.splitlines() if line.count(":") > 1):
         if not test_proof.is_documentation(name) and test_proof.contains_path(text, str(root)):
             mentions.append(f"{name}:{number}")

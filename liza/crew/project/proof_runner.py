@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging.merge_lock import hold_merge_lock
-from liza.crew.project import commands, installed_packages, proof
+from liza.crew.project import commands, installed_packages
 from liza.rules import settings
 from liza.rules.errors import Refused
 from liza.rules.model import FULL_CHECKOUT, Config, TestProof
-from liza.rules.project import package_records, project_kinds, test_proof, tree_changes
+from liza.rules.project import package_records, project_kinds, test_proof
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.rules.value_classes import replace
+
+if TYPE_CHECKING:
+    from liza.crew.project.proof import ProofResult
 
 PROOF_HINT = "liza edit && liza doctor --tests"
 
 
-def require_proof(crew: Crew, by: str) -> None:
+def require_proof(crew: Crew, by: str, *, untested: bool = False) -> None:
     """Prove the tests, if that is due, before a candidate is tested. The caller must hold the merge lock.
 
-    Raises Refused if they test another checkout (then no candidate is tested), GitFailed, OSError.
+    Raises Refused if the tests say nothing about a candidate (then none is tested), unless a person merges it
+    ``untested``; GitFailed, OSError.
     """
     state = crew.board.read()
     if _is_proof_due(crew, state.config):
         record_proof(crew, by, drift.require_integration(crew, state))
-    used = test_proof.tested_instead(crew.board.read().config)
-    if used is not None:
-        command = crew.board.read().config.integration_command
-        problem = f"{command} does not test the worktree it runs in, it uses {used}"
-        advice = "change config.integration_command or config.sandbox_setup"
-        raise Refused(f"nothing is merged: {problem}; {advice}", PROOF_HINT)
+    reason = test_proof.untested_reason(crew.board.read().config)
+    if reason is not None and not untested:
+        raise Refused(f"nothing is merged: {reason.text}", reason.hint)
 
 
 def prove_if_due(crew: Crew, by: str, commit: str) -> str | None:
@@ -67,25 +70,64 @@ def _is_proof_due(crew: Crew, config: Config) -> bool:
 
 def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
     """Run the proof at ``commit`` and record its outcome on the board."""
+    from liza.crew.project import proof  # a merge seldom needs a proof
+    from liza.crew.project.broken_runs import ProofPlan
+    from liza.rules.project import tree_changes
+
     config = crew.board.read().config
     assert config.integration_command is not None
-    plan = proof.ProofPlan(
+    plan = ProofPlan(
         config.integration_command,
         config.sandbox_setup,
         config.sandbox_copy,
         config.environment,
         config.gate_variables,
         config.checkout == FULL_CHECKOUT,
+        config.gates,
+        config.proof_runs,
         config.integration_timeout,
         PROOF_HINT,
     )
     result = proof.run_proof(crew.worktrees, commit, plan, crew.paths.logs, always=False)
-    proof_entry = test_proof.to_test_proof(_proof_outcome(crew, result), plan.command, plan.setup)
+    details = replace(result.details, gates=tuple(gate.command for gate in plan.gates))
+    proof_entry = test_proof.to_test_proof(_proof_outcome(crew, result), plan.command, plan.setup, details)
     proof_entry = replace(
         proof_entry,
         writes=tree_changes.allowable_names(result.changes),
         environment=installed_packages.record_packages(config.environment, crew.paths.logs),
     )
+    _write_proof(crew, by, proof_entry)
+    return proof_entry
+
+
+def note_changed_definitions(crew: Crew, by: str, before: str) -> None:
+    """Record which files that define the tests changed from the commit ``before`` to integration, if they differ from
+    those of the proof. The caller must hold the merge lock. Raises LizaError, OSError.
+
+    The proof is then old. It still counts, and is renewed while the crew is idle: a merge does not wait for it.
+    """
+    config = crew.board.read().config
+    if not config.proof.meaning or test_proof.is_proof_due(config):
+        return
+    from liza.crew.project import proof
+    from liza.rules.project import test_definitions
+
+    tip = drift.require_integration(crew, crew.board.read())
+    if tip == before:
+        return
+    texts = (config.integration_command or "", config.sandbox_setup or "", *config.proof.gates)
+    definitions = proof.read_definitions(crew.git, tip, texts)
+    changed: tuple[str, ...] = ()
+    if test_definitions.digest_definitions(definitions) != config.proof.meaning:
+        earlier = proof.read_definitions(crew.git, before, texts)
+        names = {*config.proof.changed, *test_definitions.changed_definitions(earlier, definitions)}
+        changed = tuple(sorted(names))
+    if changed != config.proof.changed:
+        _write_proof(crew, by, replace(config.proof, changed=changed))
+
+
+def _write_proof(crew: Crew, by: str, proof_entry: TestProof) -> None:
+    config = crew.board.read().config
     # This proof was observed here, so it is confirmed, before it is written: an unconfirmed one does not count.
     confirmed_settings.confirm_settings(
         crew.paths, {"proof": settings.confirmable_values(replace(config, proof=proof_entry))["proof"]}, config
@@ -97,10 +139,9 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         confirmed_settings.confirm_settings(
             crew.paths, {"proof": settings.confirmable_values(tx.state.config)["proof"]}, config
         )
-    return proof_entry
 
 
-def _proof_outcome(crew: Crew, result: proof.ProofResult) -> ProofOutcome:
+def _proof_outcome(crew: Crew, result: ProofResult) -> ProofOutcome:
     """Outcome of the proof; NotProved with the reason and the log if the set-up or the tests failed."""
     config = crew.board.read().config
     for outcome, command, subject in (
@@ -118,6 +159,8 @@ def _proof_outcome(crew: Crew, result: proof.ProofResult) -> ProofOutcome:
             )
             log = outcome.log.relative_to(crew.paths.root)
             return NotProved(f"{subject}, as they are, {problem} (see {log})")
+    from liza.crew.project import proof
+
     return proof.final_outcome(result)
 
 

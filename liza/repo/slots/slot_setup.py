@@ -20,6 +20,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import submodules
 from liza.rules.errors import Refused, UsageError
 from liza.rules.model import Config
+from liza.rules.project import test_proof
 from liza.rules.value_classes import Value, asdict, decodable, replace
 from liza.system import atomic
 
@@ -331,6 +332,6 @@ def _digest_inputs(root: Path, git: Git, config: Config) -> str:
     for name in _find_copied(root, config.sandbox_copy):
         content = (root / name).read_bytes()
         digest.update(f"\0copied\0{name}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
-    if config.proof.setup_builds:
+    if test_proof.is_setup_due_for_each(config):
         digest.update(b"\0commit\0" + git.out("rev-parse", "HEAD").encode())
     return digest.hexdigest()

@@ -51,7 +51,7 @@ def find_job(state: State, epic: str) -> EpicJob | None:
 
 def due_job(state: State, now: datetime) -> EpicJob | None:
     """Return the epic to land or to update next; None if no epic is due."""
-    if not any(task.epic for task in state.tasks) or test_proof.tested_instead(state.config) is not None:
+    if not any(task.epic for task in state.tasks) or test_proof.untested_reason(state.config) is not None:
         return None
     entries = {epic: state.epics.get(epic, Epic()) for epic in targets.open_epics(state)}
     jobs = (find_job(state, epic) for epic, entry in entries.items() if not merge_rules.is_paused(entry, now))

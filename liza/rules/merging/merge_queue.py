@@ -8,7 +8,7 @@ from datetime import datetime
 from liza.rules.errors import Refused, UsageError
 from liza.rules.merging import merge_rules, targets
 from liza.rules.merging.merge_rules import MergeFailureKind
-from liza.rules.model import State, Status, Task
+from liza.rules.model import Config, State, Status, Task
 from liza.rules.project import test_proof
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
@@ -38,7 +38,7 @@ def ordered_queue(state: State, now: datetime) -> tuple[QueueEntry, ...]:
 def choose_batch(state: State, head: Task, now: datetime) -> tuple[Task, ...]:
     """Return the tasks to merge together, ``head`` first: at most ``config.queue.batch``, all into one branch.
 
-    A task whose last merge failed is alone in its batch.
+    A task whose last merge failed is alone in its batch, and each is if the tests examine only the last commit.
     """
     if is_alone(head):
         return (head,)
@@ -50,7 +50,12 @@ def choose_batch(state: State, head: Task, now: datetime) -> tuple[Task, ...]:
         and not is_alone(entry.task)
         and (entry.task.epic, entry.task.target) == (head.epic, head.target)
     ]
-    return (head, *others[: max(0, state.config.queue.batch - 1)])
+    return (head, *others[: max(0, batch_size(state.config) - 1)])
+
+
+def batch_size(config: Config) -> int:
+    """Return the most tasks that are merged together. Tests of the last commit would examine only the last of them."""
+    return 1 if test_proof.reads_last_commit(config) else config.queue.batch
 
 
 def plan_batches(tasks: Sequence[Task], size: int) -> tuple[tuple[Task, ...], ...]:
@@ -90,8 +95,9 @@ def _find_obstacle(state: State, task: Task, now: datetime, paused: Mapping[str,
     forged = merge_rules.merge_obstacle(state, task)
     if forged is not None:
         return forged, f"liza history {task.id}"
-    if test_proof.tested_instead(state.config) is not None:
-        return "the tests do not test the worktree they run in", "liza doctor --tests"
+    untested = test_proof.untested_reason(state.config)
+    if untested is not None:
+        return f"untested: {untested.text}", untested.hint
     return None
 
 

@@ -81,9 +81,9 @@ def next_to_merge(state: State, now: datetime, skipped: Container[str] = ()) -> 
     be merged.
 
     It is not held, its dependencies are met, it waits for no files of a person, and the retries of it and its branch
-    are due. None also while the tests are known to test another checkout: the candidate would not be tested.
+    are due. None also while the tests are known to say nothing about a candidate.
     """
-    if test_proof.tested_instead(state.config) is not None:
+    if test_proof.untested_reason(state.config) is not None:
         return None
     waiting = [
         task

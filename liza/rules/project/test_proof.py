@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Config, TestProof
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
+
+if TYPE_CHECKING:
+    from liza.rules.project.tree_changes import GateFinding
 
 BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 NO_SOURCE = "the repository has no source of a kind that can be made to fail"
 """Reason why there is no proof; no command changes that."""
+PROVED_TEXT = "the tests fail when the sources of their own worktree fail"
+FIX_TESTS = "make the command fail"
+SETUP_BUILDS_TEXT = "it builds what the tests use: it runs for each candidate"
+LAST_COMMIT_TEXT = (
+    "the tests read only the last commit (HEAD~1): candidates are tested one by one; use LIZA_BASE in them instead"
+)
+NO_TEST = "the command only prepares a test, and runs none"
 _FOREIGN = ("vendor", "third_party", "scripts", "docs", "examples")
 _DOCUMENTS = lazy_pattern(
     r".*\.(md|markdown|rst|adoc|org|tex)|(?!(.*/)?(requirements|constraints|CMakeLists)[^/]*$)(?!(.*/)?requirements/).*\.txt"
@@ -57,12 +69,46 @@ class TestsAnotherCheckout(Value):
 
 
 ProofOutcome = Proved | NotProved | TestsAnotherCheckout
+RUNS_NO_TEST = "runs no test"
+
+
+class GreenPart(Value):
+    """A part of a command that says nothing about the sources, and why, if the cause is known.
+
+    It stays green when all sources fail; or, with ``runs_no_test``, its test runners counted no test.
+    """
+
+    text: str
+    shape: str = ""
+    runs_no_test: bool = False
+
+    @property
+    def description(self) -> str:
+        """The part and what was seen, in a phrase."""
+        seen = f"`{self.text}` {RUNS_NO_TEST if self.runs_no_test else 'stays green when all sources fail'}"
+        return f"{seen}: {self.shape}" if self.shape else seen
+
+
+class ProofDetails(Value):
+    """Results of a proof beside its outcome, as ``TestProof`` has them. ``unexamined``: directories of sources that can
+    fail without a red test."""
+
+    gates: tuple[str, ...] = ()
+    green_parts: tuple[str, ...] = ()
+    reads_last_commit: bool = False
+    setup_builds: bool = False
+    unexamined: str = ""
+    meaning: str = ""
+
+
+_NO_DETAILS = ProofDetails()
 
 
 class ProofObservation(Value):
     """Observations of two test runs in a slot: one with the sources as they are, one with sources that fail.
 
-    ``exit_status``: of the second run; None if it timed out. ``broken``: the sources that were made to fail.
+    ``exit_status``: of the second run, 0 if no test of it failed; None if it timed out. ``broken``: the sources that
+    were made to fail. ``green``: parts of the command that say nothing about the sources.
     ``checkout``: those that the tests loaded from the person's checkout. ``copies``: paths of installed or other copies
     that they loaded. ``programs``: interpreters that loaded them. ``lines_with_path``: tracked lines, or the command,
     that contain the path of the person's checkout. ``namesakes``: loaded files named like a module of the project that
@@ -77,6 +123,7 @@ class ProofObservation(Value):
     lines_with_path: tuple[str, ...] = ()
     namesakes: tuple[str, ...] = ()
     untraced: tuple[str, ...] = ()
+    green: tuple[GreenPart, ...] = ()
 
 
 def installed_suffixes(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[str]:
@@ -110,20 +157,21 @@ def judge_proof(seen: ProofObservation, root: str, cure: str) -> ProofOutcome:
         return TestsAnotherCheckout((f"{_join_first(seen.checkout)} in your checkout {root}{by}",), cure)
     if seen.copies:
         return TestsAnotherCheckout((f"the installed {_join_first(seen.copies)}{by}",), cure)
-    if seen.exit_status is None:
-        return NotProved("the tests did not end in time when the sources were made to fail")
     if seen.exit_status == 0 and seen.lines_with_path:
         return TestsAnotherCheckout((f"{root}, which is named in {_join_first(seen.lines_with_path)}",), cure)
+    if seen.green:
+        # The cause may be files of another checkout that were loaded without a trace.
+        cause = _join_first(seen.untraced)
+        parts = [part if part.shape else replace(part, shape=cause) for part in seen.green]
+        return NotProved("; ".join(part.description for part in parts))
+    if seen.exit_status is None:
+        return NotProved("the tests did not end in time when the sources were made to fail")
     if seen.namesakes:
         them = "has the name of a module of the project and is" if len(seen.namesakes) == 1 else _NAMESAKES_ARE
         return NotProved(f"the tests load {_join_first(seen.namesakes)}, which {them} none of it")
     if seen.untraced:
         return NotProved(_join_first(seen.untraced))
-    if seen.exit_status != 0:
-        return Proved()
-    number = len(seen.broken)
-    sources = "the only source file was" if number == 1 else f"{number} source files were"
-    return NotProved(f"{sources} made to fail and the tests stayed green: they do not run them")
+    return Proved() if seen.exit_status else NotProved(NO_TEST)
 
 
 def contains_path(line: str, path: str) -> bool:
@@ -165,22 +213,34 @@ def _named(path: str, text: str) -> Iterable[str]:
     return names
 
 
-def to_test_proof(outcome: ProofOutcome, command: str, setup: str | None) -> TestProof:
+def to_test_proof(
+    outcome: ProofOutcome, command: str, setup: str | None, details: ProofDetails = _NO_DETAILS
+) -> TestProof:
     """Return an outcome as it is stored on the board."""
     match outcome:
         case Proved():
-            return TestProof(outcome=ProofVerdict.PROVED.value, command=command, setup=setup or "")
+            verdict, why = ProofVerdict.PROVED, details.unexamined and f"not examined: {details.unexamined}"
         case NotProved(reason):
-            return TestProof(outcome=ProofVerdict.UNPROVED.value, command=command, setup=setup or "", why=reason)
+            verdict, why = ProofVerdict.UNPROVED, reason
         case TestsAnotherCheckout(where):
-            why = "; ".join(where)
-            return TestProof(outcome=ProofVerdict.ELSEWHERE.value, command=command, setup=setup or "", why=why)
+            verdict, why = ProofVerdict.ELSEWHERE, "; ".join(where)
         case _:
             assert_never(outcome)
+    return TestProof(
+        outcome=verdict.value,
+        command=command,
+        setup=setup or "",
+        why=why,
+        gates=details.gates,
+        green_parts=details.green_parts,
+        reads_last_commit=details.reads_last_commit,
+        setup_builds=details.setup_builds,
+        meaning=details.meaning,
+    )
 
 
 def is_proof_due(config: Config, environment: str = "") -> bool:
-    """Return whether the proof has to run: the test command, the set-up or the packages changed since the last one.
+    """Return whether the proof has to run: the commands, the set-up or the packages changed since the last one.
 
     ``environment`` is the digest of the packages in ``config.environment`` now. False if a person turned the proof off.
     """
@@ -193,6 +253,79 @@ def tested_instead(config: Config) -> str | None:
     """Return what the tests use instead of their checkout, if that was proved; else None. Merges are then untested."""
     shown = config.proof.outcome == ProofVerdict.ELSEWHERE and config.has_tests and _is_current(config)
     return (config.proof.why or "another checkout") if shown else None
+
+
+def unaccepted_parts(config: Config) -> tuple[str, ...]:
+    """Return the parts of the commands that say nothing about the sources, and that no person has accepted."""
+    if not config.has_tests or not _is_current(config):
+        return ()
+    return tuple(part for part in config.proof.green_parts if part not in config.unproved_commands)
+
+
+def untested_reason(config: Config) -> GateFinding | None:
+    """Return why nothing may be merged without a person, with the command for it; None if candidates are tested."""
+    used, parts = tested_instead(config), unaccepted_parts(config)
+    if used is None and not parts:
+        return None
+    from liza.rules.project.tree_changes import GateFinding, GateFindingKind  # few crews have untested parts
+
+    if used is not None:
+        text = f"{config.integration_command} does not test the worktree it runs in, it uses {used}"
+        return GateFinding(GateFindingKind.UNTESTED, text, "liza edit && liza doctor --tests")
+    # The reasons of all parts are joined: that of this one has its shape.
+    reasons = [f"`{reason.removeprefix('`')}" for reason in config.proof.why.split("; `")]
+    text = next((reason for reason in reasons if reason.startswith(f"`{parts[0]}`")), describe_part(config, parts[0]))
+    return GateFinding(GateFindingKind.UNTESTED, text, accept_command(config, parts[:1]))
+
+
+def accept_command(config: Config, parts: Sequence[str]) -> str:
+    """Return the command with which a person accepts parts of the commands, beside those accepted before."""
+    accepted = [*config.unproved_commands, *parts]
+    is_plain = len(accepted) == 1 and not set(accepted[0]) & set(',"[{\n')
+    value = accepted[0] if is_plain else json.dumps(accepted, ensure_ascii=False)
+    return f"liza config set unproved_commands {shlex.quote(value)}"
+
+
+def describe_part(config: Config, part: str) -> str:
+    """Return what a proof showed about a part of the commands, in a phrase."""
+    if f"`{part}` {RUNS_NO_TEST}" in config.proof.why:
+        return f"`{part}` {RUNS_NO_TEST}"
+    return f"`{part}` stays green when all sources fail"
+
+
+def proof_findings(config: Config, commands: Sequence[str]) -> tuple[GateFinding, ...]:
+    """Return what the proof says about a run of these gate commands: a remark for each part that a person accepted."""
+    if not config.has_tests:
+        return ()
+    from liza.rules.project.tree_changes import GateFinding, GateFindingKind  # only merges need this
+
+    if config.proof.outcome == ProofVerdict.SKIPPED:
+        return (GateFinding(GateFindingKind.REMARK, "the tests are not proved"),)
+    obstacle = untested_reason(config)
+    accepted = config.proof.green_parts if _is_current(config) else ()
+    remarks = [
+        GateFinding(GateFindingKind.REMARK, describe_part(config, part))
+        for part in accepted
+        if part in config.unproved_commands and any(part in command for command in commands)
+    ]
+    return (*([obstacle] if obstacle is not None else []), *remarks)
+
+
+def reads_last_commit(config: Config) -> bool:
+    """Return whether the tests examine only what the last commit changed: then each candidate is one task."""
+    return config.proof.reads_last_commit and config.has_tests and _is_current(config)
+
+
+def is_setup_due_for_each(config: Config) -> bool:
+    """Return whether the set-up builds what the tests use: then it runs for each candidate."""
+    return config.proof.setup_builds and config.proof.setup == (config.sandbox_setup or "")
+
+
+def outdated_reason(config: Config) -> str | None:
+    """Return which files changed since the proof that define what the tests are; None if the proof is not old."""
+    if not config.has_tests or not _is_current(config) or not config.proof.changed:
+        return None
+    return f"the proof is of before {_join_first(config.proof.changed)} changed"
 
 
 def unproved_reason(config: Config) -> str | None:
@@ -221,7 +354,11 @@ def unproved_command(config: Config) -> str:
 
 
 def _is_current(config: Config) -> bool:
-    return (config.proof.command, config.proof.setup) == (config.integration_command, config.sandbox_setup or "")
+    proof = config.proof
+    commands = tuple(gate.command for gate in config.gates)
+    return (proof.command, proof.setup) == (config.integration_command, config.sandbox_setup or "") and (
+        proof.gates == commands or proof.outcome == ProofVerdict.SKIPPED
+    )
 
 
 def _join_first(names: Iterable[str]) -> str:

@@ -456,6 +456,9 @@ def _untested(state: State) -> Iterator[Alarm]:
             "change config.integration_command or config.sandbox_setup"
         )
         yield Alarm(AlarmKind.TESTS_ELSEWHERE, "config", message, "liza edit && liza doctor --tests")
+    elif (reason := test_proof.untested_reason(state.config)) is not None:
+        message = f"nothing is merged: untested: {reason.text}; {test_proof.FIX_TESTS}, or accept this part for good"
+        yield Alarm(AlarmKind.TESTS_GREEN, "config", message, reason.hint)
     untested = [task.id for task in state.tasks if task.status is S.MERGED and is_untested(task)]
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
