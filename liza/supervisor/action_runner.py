@@ -98,6 +98,8 @@ class ActionRunner:
                     tx.state = coding.block_by_supervisor(tx.state, task, reason, self.crew.clock.now())
             case actions.Merge(subject):
                 self._start_merger(subject)
+            case actions.RenewProof():
+                self._start_proof()
             case actions.GiveBack():
                 self._give_back()
             case actions.DeliverMessage(run, step):
@@ -193,6 +195,23 @@ class ActionRunner:
             if state.config.integration_command:
                 # Without this line nothing is shown between the approval and the merge, which can be minutes.
                 self.notify(f"{LIZA}  merge of {subject} runs: {state.config.integration_command}")
+
+    def _start_proof(self) -> None:
+        """Start the proof of the tests as a child process, which has the turn to merge: nothing is merged meanwhile."""
+        with merge_turn.take_turn(self.crew.paths) as turn:
+            if turn is None or not self.crew.board.read().config.proof.changed:
+                return
+            spec = jobs.JobSpec(
+                kind=JobKind.PROOF,
+                subject="of the tests",
+                argv=[*liza_argv(), "doctor", "--tests"],
+                directory=self.crew.paths.root,
+                log=self.crew.paths.logs / f"prover-{self.agent}.log",
+                env=self.launcher.environ,
+                descriptors=(turn,),
+            )
+            self.memory.job = jobs.start_job(spec, self.post)
+            self.notify(f"{LIZA}  the tests are proved again: {', '.join(self.crew.board.read().config.proof.changed)}")
 
     def pass_on_merge_turn(self, action: actions.Action) -> None:
         """Wake the other supervisors if a merge is due after this one's merger and ``action`` does not start it.
@@ -349,6 +368,10 @@ class ActionRunner:
         match job.kind:
             case JobKind.SET_UP:
                 self._finish_set_up(job, event.exit_status)
+            case JobKind.PROOF:
+                self.memory.proof_tried_after = self.crew.board.read().config.proof.changed
+                self.memory.has_ended_turn = True
+                self.notify(f"{LIZA}  {job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")
             case JobKind.MERGE:
                 failed = event.exit_status not in (0, 1)
                 if failed:

@@ -76,6 +76,8 @@ class Memory(Mutable):
     job: Job | None = None
     has_ended_turn: bool = False
     """Whether its merger has ended, and the other supervisors may not know that the turn is free."""
+    proof_tried_after: tuple[str, ...] = ()
+    """``config.proof.changed`` when its last proof of the tests ended without renewing it."""
     unusable: UnusableProgram | None = None
     failed_set_up: FailedSetUp | None = None
     """None once a set-up succeeded."""

@@ -26,6 +26,7 @@ from liza.rules.governance.open_trips import BREAKER_AUTHOR
 from liza.rules.merging import epic_rules, merge_rules, targets
 from liza.rules.model import Budget, State, Status
 from liza.rules.owned_work import find_current_work
+from liza.rules.project import test_proof
 from liza.rules.sessions import message_rules, spending
 from liza.rules.sessions.session_facts import (
     BudgetState,
@@ -89,7 +90,11 @@ def gather_situation(
             failed_set_up=memory.failed_set_up.reason if memory.failed_set_up else None,
             since_clock_gap=memory.clock.seconds_since_sleep(monotonic_time),
         ),
-        merging=MergeFacts(_may_start_merger(crew, state, memory), _find_resumable_merge(crew, state, memory)),
+        merging=MergeFacts(
+            _may_start_merger(crew, state, memory),
+            _find_resumable_merge(crew, state, memory),
+            _may_prove(crew, state, memory),
+        ),
         budget=budget_state,
         message_step=next_message_step(crew, state, memory.inbox_of(crew.paths, agent), facts, observer)
         if facts is not None and can_type(facts.run)
@@ -210,6 +215,15 @@ def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
         return False
     subject = epic_rules.next_subject(state, crew.clock.now())
     return subject is not None and not memory.merges.was_tried(state.revision, subject)
+
+
+def _may_prove(crew: Crew, state: State, memory: Memory) -> bool:
+    """Whether the proof of the tests is old, no merge is due, and it did not fail already after the same changes."""
+    if test_proof.outdated_reason(state.config) is None or memory.job is not None:
+        return False
+    if state.config.proof.changed == memory.proof_tried_after or merge_turn.is_merger_running(crew.paths):
+        return False
+    return epic_rules.next_subject(state, crew.clock.now()) is None
 
 
 def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | None:

@@ -39,3 +39,27 @@ def test_a_missing_module_above_a_long_report_is_named_and_the_proof_names_its_l
     assert f"ended with exit 1: the module mods is not installed (see {log})" in proof["text"]
     assert proof["hint"] == f"less {log}"
     assert "Cannot find module 'mods'" in (crew.root / log).read_text()
+
+
+def test_an_idle_crew_proves_changed_tests_again(tmp_path: Path) -> None:
+    crew = begun(tmp_path)
+    for name, text in {"lib.sh": "echo 1\n", "t": '#!/bin/sh\n[ "$(sh lib.sh)" = 1 ]\n'}.items():
+        (crew.root / name).write_text(text)
+        (crew.root / name).chmod(0o755)
+    git(crew.root, "add", "-A")
+    git(crew.root, "commit", "-q", "-m", "tests")
+    crew.liza("init", "Go", "--test", "./t")
+    there = crew.work_by_hand("a")
+    (there / "t").write_text("#!/bin/sh\nsh lib.sh || true\n")
+    git(there, "commit", "-q", "-a", "-m", "weaker")
+    crew.liza("submit", cwd=there)
+    crew.liza("verdict", "approve", "looks ok", "--task", "a")
+    crew.liza("merge", "a")
+    wanted = "tests: the proof is of before t changed; it is renewed when the crew is idle: liza doctor --tests"
+    assert wanted in crew.liza("status")
+    supervisor = crew.agent("coder-1", crew.script("never.sh", "exit 1\n"))
+    try:
+        crew.wait(lambda state: state.config.proof.green_parts == ("./t",), "the proof is renewed")
+        assert "nothing is merged: untested: `./t` stays green when all sources fail" in crew.liza("status")
+    finally:
+        supervisor.stop()

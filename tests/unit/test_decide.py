@@ -9,7 +9,7 @@ from liza.rules.model import BreakerTrip, CircuitBreaker, Discovery, Event, Merg
 from liza.rules.sessions import actions, decide, rests
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.session_ends import SessionOutcome, StopReason
-from liza.rules.sessions.session_facts import SessionFacts, SessionState
+from liza.rules.sessions.session_facts import MergeFacts, SessionFacts, SessionState
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.tasks.picking import Evidence
@@ -198,6 +198,17 @@ def _approved() -> State:
 def test_whoever_sees_an_approved_task_merges_it_before_anything_else(agent: str) -> None:
     assert at(_approved(), agent) == actions.Merge("task-1")
     assert not isinstance(at(_approved(), agent, merge_lock_free=False), actions.Merge)
+
+
+def test_an_idle_crew_renews_an_old_proof_and_a_busy_one_does_not() -> None:
+    old = MergeFacts(may_prove=True)
+    merged = board(replace(task(), status=Status.MERGED))
+    assert isinstance(decide.decide(replace(situation(merged, "coder-1"), merging=old)), actions.RenewProof)
+    assert isinstance(decide.decide(situation(merged, "coder-1")), actions.Wait)
+    for state, agent in ((board(task()), "code-reviewer-1"), (claimed(board(task()))[0], "coder-2")):
+        assert isinstance(decide.decide(replace(situation(state, agent), merging=old)), actions.Wait)
+    paused = replace(situation(merged, "coder-1", signals=("PAUSE",)), merging=old)
+    assert isinstance(decide.decide(paused), actions.Wait)
 
 
 def test_while_a_job_runs_nothing_else_is_begun() -> None:

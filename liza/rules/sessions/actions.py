@@ -83,6 +83,10 @@ class Merge(Value):
     subject: str
 
 
+class RenewProof(Value):
+    """Prove the tests again: files that define them have changed, and the crew is idle."""
+
+
 class GiveBack(Value):
     """Give back the work that the agent holds."""
 
@@ -160,6 +164,7 @@ Action = (
     | RenewLease
     | BlockTask
     | Merge
+    | RenewProof
     | GiveBack
     | DeliverMessage
     | Remind

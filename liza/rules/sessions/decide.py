@@ -31,6 +31,7 @@ from liza.rules.sessions.actions import (
     PauseCrew,
     Remind,
     RenewLease,
+    RenewProof,
     ReportQuestion,
     Resume,
     SetCheckpoint,
@@ -321,6 +322,13 @@ def _plan_at_checkpoint(at: Situation) -> ClaimPlanning | None:
 
 
 def _look_for_work(at: Situation) -> Action:
+    action = _find_work(at)
+    if isinstance(action, Wait) and at.merging.may_prove and planning.is_idle(at.state) and not _wait_for_signal(at):
+        return RenewProof()
+    return action
+
+
+def _find_work(at: Situation) -> Action:
     halted = _wait_for_signal(at)
     if halted:
         return _plan_at_checkpoint(at) or halted

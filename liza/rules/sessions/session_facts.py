@@ -24,10 +24,11 @@ class SessionState(StrEnum):
 
 
 class JobKind(StrEnum):
-    """What a supervisor runs as a child process: the set-up of a slot for a session, or the merge of a task."""
+    """What a supervisor runs as a child process: a set-up, a merge, or the proof of the tests."""
 
     SET_UP = "set-up"
     MERGE = "merge"
+    PROOF = "proof"
 
 
 class StartFacts(Value):
@@ -134,10 +135,12 @@ class SupervisorFacts(Value):
 
 
 class MergeFacts(Value):
-    """Whether a merger may be started, and a task whose tested candidate no longer waits for a person's files."""
+    """Whether a merger may be started, a task whose tested candidate no longer waits for a person's files, and whether
+    the proof of the tests is old and may be renewed."""
 
     may_start: bool = True
     resumable: str | None = None
+    may_prove: bool = False
 
 
 class BudgetState(Value):

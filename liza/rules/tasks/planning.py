@@ -266,6 +266,17 @@ def is_crew_done(state: State, has_planner: bool) -> bool:
     return not has_planner and has_tasks and _is_all_done(state)
 
 
+def is_idle(state: State) -> bool:
+    """Return whether no agent works on anything, and none can begin a task or a review without a person."""
+    return state.planning.run is None and not any(
+        task.status is S.CLAIMED
+        or task.reviewing_by is not None
+        or (task.status is S.READY_FOR_REVIEW and task.review == "agent")
+        or (task.status in CLAIMABLE_STATUSES and not unmet_dependencies(state, task))
+        for task in state.tasks
+    )
+
+
 def is_task_over(state: State, task_id: str, roles: frozenset[str]) -> bool:
     """Return whether a task is closed, and supervisors of ``roles`` can continue no other one without a person."""
     task = state.task(task_id)
