@@ -107,7 +107,7 @@ def note_changed_definitions(crew: Crew, by: str, before: str) -> None:
     The proof is then old. It still counts, and is renewed while the crew is idle: a merge does not wait for it.
     """
     config = crew.board.read().config
-    if not config.proof.meaning or test_proof.is_proof_due(config):
+    if not config.proof.meaning or test_proof.is_proof_due(config, config.proof.environment):
         return
     from liza.crew.project import proof
     from liza.rules.project import test_definitions
