@@ -6,7 +6,6 @@ file from its cache, other slots and the person's environment have the edit too.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import stat
@@ -156,6 +155,8 @@ def _compare(recorded: Sequence[_Recorded]) -> list[ChangedPackageFile]:
 
 
 def _digest(content: bytes, algorithm: str) -> str:
+    import base64  # needed only where there is an environment
+
     value = hashlib.new(algorithm, content, usedforsecurity=False).digest()
     return f"{algorithm}={base64.urlsafe_b64encode(value).rstrip(b'=').decode()}"
 
