@@ -30,6 +30,7 @@ OPTIONAL = {
     "gdbus": "help",
     "git-lfs": "version",
     "less": "--version",
+    "make": "--version",
     "more": "--version",
     "node": "--version",
     "setpriv": "--version",

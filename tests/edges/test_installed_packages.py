@@ -20,7 +20,6 @@ from liza.verbs.init import InitOptions, init
 from liza.verbs.verdict import verdict
 from tests.edges.merge_crew import Merges, prepared
 
-UV = shutil.which("uv")
 SITE = "lib/python3.11/site-packages"
 
 
@@ -176,10 +175,12 @@ def test_set_up_and_tests_of_each_slot_copy_packages(crew: Merges, tmp_path: Pat
         assert wanted <= set((tmp_path / name).read_text().splitlines())
 
 
-@pytest.mark.skipif(UV is None, reason="uv is not installed")
+@pytest.mark.needs("uv")
 def test_an_edit_in_an_agents_environment_reaches_no_other(crew: Merges, tmp_path: Path) -> None:
     wheel(tmp_path / "wheels")
-    set_up = f"uv venv -q .venv && uv pip install -q --offline --no-index --find-links {tmp_path}/wheels dep"
+    python = Path(sys.base_prefix) / "bin" / "python3"
+    install = f"uv pip install -q --offline --no-index --find-links {tmp_path}/wheels dep"
+    set_up = f"uv venv -q --python {python} .venv && {install}"
     subprocess.run(["sh", "-c", set_up], cwd=crew.root, check=True)
     (persons,) = (crew.root / ".venv").glob("lib/python3*/site-packages/dep.py")
     assert persons.stat().st_nlink > 1  # as uv links its cache by default

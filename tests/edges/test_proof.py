@@ -514,9 +514,14 @@ def test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail(
         ("#!/bin/sh\n[ -d kept ] && { echo cache hit; exit 0; }\nsh tests/a.sh && mkdir kept\n", "./t",
          "it shows a cached result: cache hit"),
         ("#!/bin/sh\necho '3 skipped in 0.01s'\nsh tests/a.sh\n", "./t", "all were skipped or deselected"),
-        ("test:\n\t-sh tests/a.sh\n", "make -f t test", "make ignores the error: `-` before a recipe"),
-        ("tests:\n\tsh tests/a.sh\n", "make -f t tests",
-         "a file or directory has the name of the make target tests"),
+        pytest.param(
+            "test:\n\t-sh tests/a.sh\n", "make -f t test", "make ignores the error: `-` before a recipe",
+            marks=pytest.mark.needs("make"),
+        ),
+        pytest.param(
+            "tests:\n\tsh tests/a.sh\n", "make -f t tests",
+            "a file or directory has the name of the make target tests", marks=pytest.mark.needs("make"),
+        ),
         ("#!/bin/sh\nsh tests/a.sh || echo No tests found\n", "./t", "it ran no test: No tests found"),
     ],
     ids=["uncommitted", "cached", "skipped", "ignored", "up-to-date", "none"],

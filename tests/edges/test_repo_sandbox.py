@@ -87,7 +87,7 @@ def test_set_up_is_due_in_a_new_slot_and_when_an_input_changes(repo: Path, slot:
 
 
 def test_a_set_up_that_builds_from_sources_is_due_at_each_commit(repo: Path, slot: Path) -> None:
-    config = Config(sandbox_setup="make", proof=TestProof(setup_builds=True))
+    config = Config(sandbox_setup="make", proof=TestProof(setup="make", setup_builds=True))
     slot_setup.mark_setup_done(repo, Git(slot), config)
     assert not slot_setup.is_setup_due(repo, Git(slot), config)
     git(slot, "commit", "-q", "--allow-empty", "-m", "next")

@@ -25,9 +25,7 @@ def begun(tmp_path: Path, script: str, code: int = 0) -> tuple[Crew, str]:
     crew = Crew(root, tmp_path / "notes")
     # A set-up gets no variables of gates: CI changes what package managers install.
     setup = '[ -z "${CI:-}" ]'
-    return crew, crew.liza(
-        "init", "Everything is there", "--test", "./run-tests", "--setup", setup, "--no-proof", code=code
-    )
+    return crew, crew.liza("init", "Everything is there", "--test", "./run-tests", "--setup", setup, code=code)
 
 
 def merge_one(crew: Crew) -> str:

@@ -103,7 +103,7 @@ class ProofSlot(Value):
         gates = (gate.command for gate in self.plan.gates)
         return (self.plan.command, self.plan.setup or "", *gates, *self.definitions.values())
 
-    def run(
+    def run_command(
         self,
         command: str,
         log: str,
@@ -264,7 +264,7 @@ class BrokenRuns:
 
     def _run_setup(self) -> bool:
         self.report.begin(ProofStep.BROKEN_SET_UP)
-        return self.slot.run(self.slot.plan.setup or "", "proof-setup.log").passed
+        return self.slot.run_command(self.slot.plan.setup or "", "proof-setup.log").passed
 
     def _run_commands(self) -> tuple[PartRun, ...]:
         """Run each test of each command, whatever those before it returned."""
@@ -287,7 +287,7 @@ class BrokenRuns:
         with tempfile.TemporaryDirectory(prefix="liza-parts-") as folder:
             record = Path(folder) / "statuses"
             script = command_parts.write_script(statements, str(record))
-            outcome = self.slot.run(script, f"proof-tests{own}.log", self.variables, gate.timeout)
+            outcome = self.slot.run_command(script, f"proof-tests{own}.log", self.variables, gate.timeout)
             statuses = command_parts.read_record(record.read_text() if record.is_file() else "")
         output = log_file.read_tail(outcome.log, 1 << 20)
         lost = command_parts.lost_statements(statements)

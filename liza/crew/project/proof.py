@@ -101,7 +101,7 @@ def _run_in_slot(slot: ProofSlot, *, prove: bool, always: bool, report: ProofRep
     tracked_files = tree_snapshot.take_snapshot(git)
     if plan.setup:
         report.begin(ProofStep.SET_UP)
-        setup = slot.run(plan.setup, "baseline-setup.log")
+        setup = slot.run_command(plan.setup, "baseline-setup.log")
         report.end(ProofStep.SET_UP, setup)
         if not setup.passed:
             return ProofResult(setup)
@@ -114,7 +114,7 @@ def _run_in_slot(slot: ProofSlot, *, prove: bool, always: bool, report: ProofRep
         variables = {**plan.gate_environment, "LIZA_BASE": _base_of(slot), **(logging_variables if broken else {})}
         runs = BrokenRuns(slot, broken, site, {**variables, "LIZA_BASE": slot.commit}, report)
         report.begin(ProofStep.TESTS)
-        tests = slot.run(plan.command, "baseline-tests.log", variables)
+        tests = slot.run_command(plan.command, "baseline-tests.log", variables)
         if plan.may_drop_variables and plan.gate_environment and tests.exit_status not in (0, None):
             again = _run_without_variables(runs, tracked_files, variables)
             if again.passed:
@@ -152,7 +152,7 @@ def _run_without_variables(
     runs.remove_new_files()
     tree_snapshot.restore_files(slot.git, tracked_files, tree_snapshot.find_changes(slot.git, tracked_files))
     kept = {name: value for name, value in variables.items() if name not in slot.plan.gate_environment}
-    return slot.run(slot.plan.command, "baseline-tests-without-variables.log", kept)
+    return slot.run_command(slot.plan.command, "baseline-tests-without-variables.log", kept)
 
 
 def _base_of(slot: ProofSlot) -> str:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
+from liza.crew.merging import merge_outcomes
 from liza.crew.merging.merge_lock import hold_merge_lock
-from liza.crew.project import commands, installed_packages
+from liza.crew.project import commands, installed_packages, listeners
+from liza.repo.slots.pool import PROOF_SLOT
 from liza.rules import settings
 from liza.rules.errors import Refused
 from liza.rules.model import FULL_CHECKOUT, Config, TestProof
@@ -29,7 +31,11 @@ def require_proof(crew: Crew, by: str, *, untested: bool = False) -> None:
     """
     state = crew.board.read()
     if _is_proof_due(crew, state.config):
-        record_proof(crew, by, drift.require_integration(crew, state))
+        try:
+            record_proof(crew, by, drift.require_integration(crew, state))
+        except merge_outcomes.SharedFailure:
+            if not untested:
+                raise
     reason = test_proof.untested_reason(crew.board.read().config)
     if reason is not None and not untested:
         raise Refused(f"nothing is merged: {reason.text}", reason.hint)
@@ -69,7 +75,10 @@ def _is_proof_due(crew: Crew, config: Config) -> bool:
 
 
 def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
-    """Run the proof at ``commit`` and record its outcome on the board."""
+    """Run the proof at ``commit`` and record its outcome on the board.
+
+    Raises SharedFailure while the tests may use a server of another checkout: they would say nothing of the sources.
+    """
     from liza.crew.project import proof  # a merge seldom needs a proof
     from liza.crew.project.broken_runs import ProofPlan
     from liza.rules.project import tree_changes
@@ -88,6 +97,9 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         config.integration_timeout,
         PROOF_HINT,
     )
+    server = listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (plan.command,))
+    if server is not None:
+        raise merge_outcomes.untested_failure(PROOF_SLOT, server)
     result = proof.run_proof(crew.worktrees, commit, plan, crew.paths.logs, always=False)
     details = replace(result.details, gates=tuple(gate.command for gate in plan.gates))
     proof_entry = test_proof.to_test_proof(_proof_outcome(crew, result), plan.command, plan.setup, details)
