@@ -135,7 +135,7 @@ ruff check -q --fix . && pytest -q
 """
 _SERVICE = """\
 #!/bin/sh
-[ -f "$LIZA_TEST_SERVICE" ] || { echo "the service does not answer"; exit 1; }
+[ -f "$SHOP_SERVICE" ] || { echo "the service does not answer"; exit 1; }
 exec pytest -q
 """
 
@@ -168,7 +168,7 @@ SET_UPS = (
             **{
                 "pyproject.toml": (
                     '[project]\nname = "shop"\nversion = "1.0.0"\nrequires-python = ">=3.11"\n'
-                    '[tool.poetry]\npackage-mode = false\n[tool.poetry.group.dev.dependencies]\npytest = "*"\n'
+                    "[tool.poetry]\npackage-mode = false\n"
                     '[tool.pytest.ini_options]\npythonpath = ["."]\n'
                 ),
                 "poetry.toml": "[virtualenvs]\nin-project = true\n",
@@ -290,8 +290,8 @@ SET_UPS = (
         ("--test", "./service"),
         "pytest -q",
         executable=("service",),
-        before_merge="rm -f $LIZA_TEST_SERVICE",
-        after="touch $LIZA_TEST_SERVICE",
+        before_merge="rm -f $SHOP_SERVICE",
+        after="touch $SHOP_SERVICE",
         **PY,
     ),
     SetUp(

@@ -25,7 +25,7 @@ class Project:
     def __init__(self, set_up: SetUp, directory: Path) -> None:
         self.set_up, self.root, self.directory = set_up, directory / "repo", directory
         self.env = set_ups.environment(directory / "home")
-        self.env |= {"LIZA_TEST_SERVICE": str(directory / "service-runs"), "PATH": f"{self.env['PATH']}:{BIN}"}
+        self.env |= {"SHOP_SERVICE": str(directory / "service-runs"), "PATH": f"{self.env['PATH']}:{BIN}"}
         (directory / "service-runs").touch()
         (directory / "home" / ".gitconfig").write_text(GIT_CONFIG + '[protocol "file"]\n\tallow = always\n')
 

@@ -36,6 +36,7 @@ def test_a_command_is_split_at_its_top_level(command: str, parts: list[str]) -> 
     "command",
     [
         "cd a", "export A=1", "A=1 B='x y'", "set -e", "mkdir -p x", "true", "sleep 1", "npm ci",
+        "/bin/mkdir -p x", "go generate ./...", "python manage.py migrate --noinput", "npx prisma generate",
         "npm install --no-audit x", "A=$(b c) uv sync --frozen", "python -m pip install -e .",
         ".venv/bin/pip install x", "git submodule update --init", "[ -f x ]", "test -d x || exit 1",
         ". .venv/bin/activate", "python manage.py runserver &", "f() { pytest; }", "docker compose up -d",
@@ -49,7 +50,7 @@ def test_what_prepares_a_test_is_no_test(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "pytest", "A=1 pytest", "npm test", "npm run build", "make", "[ $(a) = 1 ]", "uv run pytest", "pytest &",
+        "pytest", "./service", "bin/install x", "A=1 pytest", "npm test", "npm run build", "make", "[ $(a) = 1 ]", "uv run pytest", "pytest &",
         "test -d x || make", ". ./run-tests", "env A=1 pytest", "pytest | tee log", "for x in a; do sh $x; done",
     ],
 )  # fmt: skip

@@ -20,6 +20,7 @@ _NO_TESTS = frozenset(
     )
 )  # fmt: skip
 """Programs and builtins that prepare a test and are none."""
+_SYSTEM_DIRECTORIES = frozenset(("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"))
 _STATEFUL = frozenset(
     (
         "cd", "pushd", "popd", "export", "set", "unset", "source", ".", "alias", "unalias", "umask", "ulimit", "trap",
@@ -37,6 +38,13 @@ _INSTALLS = lazy_pattern(
     r"|docker(-|\s+)compose\s+(.*\s)?(up|down|pull|start|stop|wait)\b.*|docker\s+(run\s+-d|pull|start|stop|rm|network)\b.*"
     r"|\S+\s+(--version|-V))"
 )
+_GENERATES = lazy_pattern(
+    r"(go|buf|sqlc|templ|((npx|pnpm|yarn)\s+)?prisma)\s+generate\b.*|(protoc|mockgen|mockery|stringer|wire)\b.*"
+    r"|(\S*/)?(python[\d.]*\s+)?(\S*/)?manage\.py\s+(migrate|collectstatic|flush|loaddata|compilemessages)\b.*"
+    r"|(alembic|flask\s+db)\s+upgrade\b.*|((npx|pnpm|yarn)\s+)?prisma\s+(migrate|db)\b.*"
+    r"|(\S*/)?(rails|rake)\s+db:\S+.*|(diesel|sqlx)\s+(migration|migrate|database)\b.*|mix\s+ecto\.\S+.*|createdb\b.*"
+)
+"""Generators of sources and migrations of databases. They do not read the sources; what they write is compared."""
 _ENVIRONMENT_FILE = lazy_pattern(r"(?:\.|source)\s+\S*(?:activate|env|rc|profile|nvm\.sh)\S*")
 _FILE_CHECK = lazy_pattern(r"(\[\[?|test)\s+(!\s+)?-[defhLrswx]\s+[^$`]+")
 _RUNS_TESTS = lazy_pattern(
@@ -87,9 +95,11 @@ class Statement(Value):
 
 
 def test_positions(statements: Sequence[Statement]) -> tuple[int, ...]:
-    """Return the positions of the statements that may be tests. Without another test, a background process is one."""
+    """Return the positions of the statements that may be tests. Without another test, a background process is one, and
+    without that the last statement: its exit status is that of the gate."""
     tests = tuple(number for number, statement in enumerate(statements) if statement.is_test)
-    return tests or tuple(number for number, statement in enumerate(statements) if statement.is_background)
+    tests = tests or tuple(number for number, statement in enumerate(statements) if statement.is_background)
+    return tests or tuple(range(len(statements)))[-1:]
 
 
 def is_preparation(command: str) -> bool:
@@ -97,10 +107,13 @@ def is_preparation(command: str) -> bool:
     text = _without_assignments(command)
     if not text or re.match(r"\S+\s*\(\)|function\s", text):
         return True
-    program = text.split()[0].rpartition("/")[2]
-    if text.split()[0] in _NO_TESTS or program in _NO_TESTS:
+    first = text.split()[0]
+    directory, _, program = first.rpartition("/")
+    # A script of the project may have the name of a system program.
+    if program in _NO_TESTS and (not directory or directory in _SYSTEM_DIRECTORIES):
         return program != "env" or len(text.split()) == 1
-    return any(pattern.fullmatch(text) is not None for pattern in (_INSTALLS, _FILE_CHECK, _ENVIRONMENT_FILE))
+    patterns = (_INSTALLS, _GENERATES, _FILE_CHECK, _ENVIRONMENT_FILE)
+    return any(pattern.fullmatch(text) is not None for pattern in patterns)
 
 
 def _changes_shell(command: str) -> bool:

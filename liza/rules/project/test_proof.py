@@ -159,16 +159,19 @@ def judge_proof(seen: ProofObservation, root: str, cure: str) -> ProofOutcome:
         return TestsAnotherCheckout((f"the installed {_join_first(seen.copies)}{by}",), cure)
     if seen.exit_status == 0 and seen.lines_with_path:
         return TestsAnotherCheckout((f"{root}, which is named in {_join_first(seen.lines_with_path)}",), cure)
+    namesakes = ""
+    if seen.namesakes:
+        them = "has the name of a module of the project and is" if len(seen.namesakes) == 1 else _NAMESAKES_ARE
+        namesakes = f"the tests load {_join_first(seen.namesakes)}, which {them} none of it"
     if seen.green:
         # The cause may be files of another checkout that were loaded without a trace.
-        cause = _join_first(seen.untraced)
+        cause = namesakes or _join_first(seen.untraced)
         parts = [part if part.shape else replace(part, shape=cause) for part in seen.green]
         return NotProved("; ".join(part.description for part in parts))
     if seen.exit_status is None:
         return NotProved("the tests did not end in time when the sources were made to fail")
-    if seen.namesakes:
-        them = "has the name of a module of the project and is" if len(seen.namesakes) == 1 else _NAMESAKES_ARE
-        return NotProved(f"the tests load {_join_first(seen.namesakes)}, which {them} none of it")
+    if namesakes:
+        return NotProved(namesakes)
     if seen.untraced:
         return NotProved(_join_first(seen.untraced))
     return Proved() if seen.exit_status else NotProved(NO_TEST)
