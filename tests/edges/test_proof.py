@@ -271,9 +271,8 @@ def test_with_no_proof_they_are_taken_as_they_are_and_status_says_so(package: Pa
 
 @pytest.mark.campaign
 def test_a_source_is_never_replaced_through_a_link_that_the_tests_laid(package: Path) -> None:
-    begun(
-        package, f"rm -rf src && ln -s {package}/src src && PYTHONPATH=src {UNITTEST}", no_proof=True, accept_red=True
-    )
+    command = f"rm -rf src && ln -s {package}/src src && PYTHONPATH=src {UNITTEST}"
+    begun(package, command, no_proof=True, accept_red=True)
     crew = find_crew(package)
     report = doctor(package, tests=True)
     assert (package / "src" / "invo" / "sums.py").read_text() == SUMS
