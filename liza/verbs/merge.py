@@ -187,6 +187,9 @@ def _merge_epic(crew: Crew, by: str, epic: str, job: EpicJob | None) -> Result:
 
 def _no_merge_reason(state: State) -> tuple[str, str]:
     """Reason why no task can be merged now, and the hint."""
+    untested = test_proof.untested_reason(state.config)
+    if untested is not None and any(task.status is Status.APPROVED for task in state.tasks):
+        return f"nothing is merged: {untested.text}", untested.hint
     set_aside = [task.id for task in state.tasks if task.status is Status.APPROVED and task.set_aside is not None]
     if not set_aside:
         return "no approved task is ready to merge", "liza task list"

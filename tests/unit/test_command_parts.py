@@ -50,7 +50,8 @@ def test_what_prepares_a_test_is_no_test(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "pytest", "./service", "bin/install x", "A=1 pytest", "npm test", "npm run build", "make", "[ $(a) = 1 ]", "uv run pytest", "pytest &",
+        "pytest", "./service", "bin/install x", "A=1 pytest", "npm test", "npm run build", "make",
+        "[ $(a) = 1 ]", "uv run pytest", "pytest &",
         "test -d x || make", ". ./run-tests", "env A=1 pytest", "pytest | tee log", "for x in a; do sh $x; done",
     ],
 )  # fmt: skip
