@@ -62,7 +62,6 @@ def commits(**files: str) -> Work:
         ("sed -i s/bug/mended/ code.py", "the tests change code.py (line 1: -bug"),
         ("git checkout -q --detach HEAD~1", "the tests left HEAD at"),
         ("rm code.py", "the tests change code.py (it is gone)"),
-        ("git rm -q --cached code.py", "the tests changed the index"),
         ("git update-index --assume-unchanged code.py; echo mended > code.py", "the tests change"),
         ("echo 2 > package-lock.json", "commit the result of `npm install --package-lock-only`"),
         ("mkdir -p __snapshots__; echo new > __snapshots__/a.txt", "the tests change __snapshots__/a.txt"),
@@ -129,6 +128,7 @@ def test_a_person_merges_untested_what_a_supervisor_must_not(crew: Merges) -> No
         "cp code.py c && mv c code.py",
         "touch code.py; chmod 600 code.py; chmod 644 code.py",
         "echo x > new.txt; mkdir -p out; echo y > out/z",
+        "echo x > new.tmp; git add -N . && git add -A",
     ],
 )
 def test_tests_that_leave_the_commit_as_it_is_are_tests(crew: Merges, script: str) -> None:
@@ -184,6 +184,54 @@ def test_gates_know_the_commit_that_the_candidate_replaces(crew: Merges, tmp_pat
     crew.approved("a")
     assert crew.merge() == ""
     assert (tmp_path / "base").read_text().strip() == tip
+
+
+def test_the_set_up_runs_again_for_a_file_that_only_it_reads(crew: Merges) -> None:
+    baseline_writes(crew)
+    crew.configure(sandbox_setup="[ ! -f env.example ] || cp env.example .env")
+    crew.tests("[ ! -f env.example ] || grep -q KEY .env")
+    crew.approved("a", work=commits(env__example="KEY=1\n", __gitignore=".env\n"))
+    assert crew.merge() == ""
+    crew.approved("b", work=commits(env__example="OTHER=1\n"))
+    crew.merge()
+    assert (crew.status("a"), crew.status("b")) == ("MERGED", "INTEGRATION_FAILED")
+
+
+def test_a_package_that_tests_install_is_gone_for_the_next_candidate(crew: Merges) -> None:
+    baseline_writes(crew)
+    crew.configure(sandbox_setup="mkdir -p .venv/lib/python3/site-packages && touch .venv/pyvenv.cfg")
+    site = ".venv/lib/python3/site-packages"
+    crew.tests(f"[ ! -f needs ] || mkdir -p {site}/dep-1.dist-info; [ -f needs ] || [ ! -d {site}/dep-1.dist-info ]")
+    crew.approved("a", work=commits(needs="dep\n", __gitignore=".venv\n"))
+    assert crew.merge() == ""
+
+    def drop(there: Path) -> None:
+        git(there, "rm", "-q", "needs")
+        git(there, "commit", "-q", "-m", "without it")
+
+    crew.approved("b", work=drop)
+    assert crew.merge() == ""
+    assert crew.task("b").tested is True
+
+
+def test_a_candidate_without_any_test_is_red(crew: Merges) -> None:
+    command = f"sh {crew.check}"
+    crew.configure(proof=TestProof(outcome=ProofVerdict.PROVED.value, command=command))
+    crew.tests("[ -f none ] && count=0 || count=2; printf 'Ran %s tests in 0.001s\\n\\nOK\\n' $count")
+    crew.approved("a")
+    assert crew.merge() == ""
+    crew.approved("b", work=commits(none="-\n"))
+    crew.merge()
+    assert (crew.status("a"), crew.status("b")) == ("MERGED", "INTEGRATION_FAILED")
+    assert "the command runs no test" in crew.failure("b")
+
+
+def test_gates_use_no_cached_test_results(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOFLAGS", "-mod=mod")
+    baseline_writes(crew)
+    crew.tests('[ "$GOFLAGS" = "-mod=mod -count=1" ]')
+    crew.approved("a")
+    assert crew.merge() == ""
 
 
 def test_a_result_counts_only_for_the_gates_that_ran(crew: Merges) -> None:

@@ -379,8 +379,8 @@ def test_green_parts_are_untested_until_a_person_accepts_each() -> None:
     first = test_proof.untested_reason(GREEN)
     assert first is not None
     assert (first.text, first.hint) == (
-        "`p` stays green when all sources fail: so",
-        "liza config set unproved_commands p",
+        "`p` stays green when all sources fail: so; `q` runs no test",
+        """liza config set unproved_commands '["p", "q"]'""",
     )
     accepted = replace(GREEN, unproved_commands=("p",))
     second = test_proof.untested_reason(accepted)

@@ -6,6 +6,7 @@ sees files that another one wrote.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,13 +15,22 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.project import commands, installed_packages, listeners, tree_snapshot
 from liza.crew.project.tree_snapshot import TreeSnapshot
+from liza.programs.session import log_file
 from liza.repo import sparse_checkout
 from liza.repo.merge import merge_refs
 from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures
 from liza.rules.merging.gates import GateOutcome
 from liza.rules.model import FULL_CHECKOUT, TESTS_GATE, Gate
-from liza.rules.project import package_records, test_proof, tree_changes
+from liza.rules.project import (
+    command_parts,
+    gate_variables,
+    package_records,
+    test_definitions,
+    test_proof,
+    tree_changes,
+)
+from liza.rules.project.test_proof import ProofVerdict
 from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value, replace
 
@@ -184,6 +194,7 @@ def _run_gate(
     slot = replace(slot, files=tree_snapshot.add_submodules(crew.worktrees.slot_git(slot.name), slot.files))
     job.on_start(gate.name)
     servers = [_find_servers(crew, job)]
+    installed = _list_installed(crew, slot.name)
     result = commands.run_command(
         gate.command,
         crew.paths.slot(slot.name),
@@ -191,7 +202,11 @@ def _run_gate(
         limit,
         crew.paths.root,
         config.environment,
-        {**config.gate_variables, "LIZA_BASE": job.base},
+        {
+            **config.gate_variables,
+            **gate_variables.uncached_variables({**os.environ, **config.gate_variables}),
+            "LIZA_BASE": job.base,
+        },
         cancelled=cancelled,
     )
     is_killed = cancelled is not None and result.exit_status in commands.EXTERNAL_KILL_STATUSES
@@ -200,6 +215,9 @@ def _run_gate(
     if not is_killed:
         found_servers = filter(None, dict.fromkeys(servers))
         findings = (*packages, *_check_checkout(crew, job, slot), *check_files(crew, slot), *found_servers)
+        if result.passed:
+            findings += _check_that_tests_ran(crew, job, gate, log)
+        _check_installed(crew, slot.name, installed)
     where = _display_path(crew, log)
     reds = [finding.text for finding in findings if finding.kind is GateFindingKind.RED]
     if result.passed:
@@ -229,6 +247,36 @@ def _check_checkout(crew: Crew, job: GateJob, slot: PreparedMergeSlot) -> tuple[
         merge_refs.list_changed_paths(git, job.base, job.commit),
         is_allowed=crew.board.read().config.checkout != FULL_CHECKOUT,
     )
+
+
+def _check_that_tests_ran(crew: Crew, job: GateJob, gate: Gate, log: Path) -> tuple[GateFinding, ...]:
+    """Return a red finding if the tests of the candidate are none, though those of the proof ran and failed."""
+    config = crew.board.read().config
+    is_proved = gate.name == TESTS_GATE and config.proof.outcome == ProofVerdict.PROVED
+    if not is_proved or command_parts.ran_tests(log_file.read_tail(log)) is not False:
+        return ()
+    from liza.crew.project import proof  # few candidates run no test
+
+    commands_run = (gate.command, config.sandbox_setup or "")
+    texts = (*commands_run, *proof.read_definitions(crew.git, job.commit, commands_run).values())
+    if test_definitions.examines_changes(texts) or "LIZA_BASE" in "".join(texts):
+        return ()  # a candidate without sources has no test then
+    return (GateFinding(GateFindingKind.RED, "the command runs no test"),)
+
+
+def _list_installed(crew: Crew, slot: str) -> dict[Path, str]:
+    """Return digests of the packages in the environments of a slot."""
+    directory = crew.paths.slot(slot)
+    return {
+        path.parent: package_records.packages_digest(installed_packages.list_packages(str(path.parent)))
+        for path in directory.glob("*/pyvenv.cfg")
+    }
+
+
+def _check_installed(crew: Crew, slot: str, before: dict[Path, str]) -> None:
+    """Make the set-up due if the tests installed packages: the next candidate must not find them."""
+    if _list_installed(crew, slot) != before:
+        slot_setup.clear_setup_mark(crew.worktrees.slot_git(slot))
 
 
 def _find_servers(crew: Crew, job: GateJob) -> GateFinding | None:

@@ -296,7 +296,8 @@ def _report_changes(changes: TreeChanges, plan: ProofPlan, accept_red: bool, say
     reds = [finding for finding in findings if finding.kind is GateFindingKind.RED]
     if reds and not accept_red:
         text = f"{plan.command} changes what it tests: {'; '.join(finding.text for finding in reds)}"
-        raise Refused(text, reds[0].hint or 'liza init "…" --accept-red')
+        commit = f'{plan.command}; git commit -a -m "what the tests write" && liza init "…"'
+        raise Refused(text, reds[0].hint or commit)
     names = tree_changes.allowable_names(changes)
     if names:
         pattern = ",".join(tree_changes.propose_patterns(names))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -16,7 +17,7 @@ from liza.repo import file_commits, sparse_checkout
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
-from liza.rules.project import breakage, command_parts, test_definitions, test_proof
+from liza.rules.project import breakage, command_parts, gate_variables, test_definitions, test_proof
 from liza.rules.project.package_records import ChangedPackageFile
 from liza.rules.project.test_proof import GreenPart, NotProved, ProofDetails, ProofObservation, ProofOutcome
 from liza.rules.project.tree_changes import TreeChanges
@@ -111,7 +112,13 @@ def _run_in_slot(slot: ProofSlot, *, prove: bool, always: bool, report: ProofRep
     result = replace(result, packages=installed_packages.find_changed_files(git, plan.environment))
     site = _proof_site(slot, broken)
     with import_traces.record_imports(site) as (logging_variables, log):
-        variables = {**plan.gate_environment, "LIZA_BASE": _base_of(slot), **(logging_variables if broken else {})}
+        uncached = gate_variables.uncached_variables({**os.environ, **plan.gate_environment})
+        variables = {
+            **plan.gate_environment,
+            **uncached,
+            "LIZA_BASE": _base_of(slot),
+            **(logging_variables if broken else {}),
+        }
         runs = BrokenRuns(slot, broken, site, {**variables, "LIZA_BASE": slot.commit}, report)
         report.begin(ProofStep.TESTS)
         tests = slot.run_command(plan.command, "baseline-tests.log", variables)

@@ -124,11 +124,14 @@ def _find_own(git: Git, before: TreeSnapshot) -> TreeChanges:
     index = _index_digest(_read_index(git))
     head = git.out("rev-parse", "HEAD")
     touched = [name for name, stat in before.stats.items() if _stat(git.directory / name) != stat]
-    changed = _changed_files(git, before, touched) if touched or index != before.index else ()
+    changed = _changed_files(git, before, touched) if touched else ()
+    if index != before.index:
+        # Flags of the index hide changes from git's comparison.
+        known = {file.name for file in changed}
+        changed += _hidden_changes(git, before, [name for name in touched if name not in known])
     changed_names = {file.name for file in changed}
     return TreeChanges(
         head=head if head != before.head else None,
-        is_index_changed=index != before.index,
         written=tuple(
             name
             for name in touched
@@ -155,6 +158,19 @@ def _changed_files(git: Git, before: TreeSnapshot, touched: Sequence[str]) -> tu
         if name in touched and _digest(git.directory / name) != digest
     ]
     return tuple(sorted(files, key=lambda file: file.name))
+
+
+def _hidden_changes(git: Git, before: TreeSnapshot, names: Sequence[str]) -> tuple[ChangedFile, ...]:
+    """Return the files whose content differs from the commit, whatever the index says."""
+    hidden = []
+    for name in names:
+        path = git.directory / name
+        if name in before.different or path.is_symlink() or not path.is_file():
+            continue
+        stored = git.out("hash-object", f"--path={name}", "--", str(path))
+        if stored != git.out("rev-parse", f"{before.head}:{name}"):
+            hidden.append(ChangedFile(name))
+    return tuple(hidden)
 
 
 def _diff(git: Git, head: str, names: Sequence[str]) -> list[ChangedFile]:

@@ -20,7 +20,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import submodules
 from liza.rules.errors import Refused, UsageError
 from liza.rules.model import Config
-from liza.rules.project import test_proof
+from liza.rules.project import slot_states, test_proof, tree_changes
 from liza.rules.value_classes import Value, asdict, decodable, replace
 from liza.system import atomic
 
@@ -89,8 +89,9 @@ def is_setup_due(root: Path, git: Git, config: Config) -> bool:
     """Return whether the set-up must run in the slot of ``git``: it never ran there, or its inputs changed.
 
     Inputs are the command, ``config.sandbox_setup_files``, the files of ``config.sandbox_copy`` in ``root``, and HEAD
-    if the set-up builds from sources. For a directory, such as a submodule, its entry in the commit counts. Raises
-    GitFailed, OSError.
+    if the set-up builds from sources. For a directory, such as a submodule, its entry in the commit counts. In a merge
+    slot each tracked file is an input that is no source, test or document: a set-up can read files that its command
+    does not name. Raises GitFailed, OSError.
     """
     return bool(config.sandbox_setup) and _read_record(git).inputs != _digest_inputs(root, git, config)
 
@@ -332,6 +333,10 @@ def _digest_inputs(root: Path, git: Git, config: Config) -> str:
     for name in _find_copied(root, config.sandbox_copy):
         content = (root / name).read_bytes()
         digest.update(f"\0copied\0{name}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
+    if slot_states.is_merge_slot(git.directory.name):
+        for row in git.names("ls-tree", "-r", "-z", "HEAD"):
+            if tree_changes.may_be_setup_input(row.partition("\t")[2]):
+                digest.update(f"\0{row}".encode("utf-8", "surrogateescape"))
     if test_proof.is_setup_due_for_each(config):
         digest.update(b"\0commit\0" + git.out("rev-parse", "HEAD").encode())
     return digest.hexdigest()

@@ -1,6 +1,8 @@
-"""Which variables ``config.gate_environment`` may set. Pure."""
+"""Variables of gates: which ``config.gate_environment`` may set, and which turn off cached results. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.project.clean_environment import REMOVED_VARIABLES
@@ -14,6 +16,14 @@ EXPECTED = "NAME=VALUE, without a name that Liza, git or the choice of an enviro
 def find_refused(entries: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the entries that are no variables of gates. A value is left out: it may be a secret."""
     return tuple(_name(entry) for entry in entries if not _is_allowed(entry))
+
+
+def uncached_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with which test runners run tests whose cached result they would print.
+
+    Go's cache does not know the files that a child process of a test reads. A build ignores this flag.
+    """
+    return {"GOFLAGS": f"{environ.get('GOFLAGS', '')} -count=1".strip()}
 
 
 def _is_allowed(entry: str) -> bool:

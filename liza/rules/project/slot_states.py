@@ -102,6 +102,12 @@ def slot_variables(slot: str) -> dict[str, str]:
     return {**own, **COPY_VARIABLES}
 
 
+def is_merge_slot(slot: str) -> bool:
+    """Return whether gates run in a slot of this name."""
+    match = _SLOT_NAME.fullmatch(slot)
+    return match is not None and match["kind"] == "merge"
+
+
 def slot_ports(slot: str) -> range:
     """Return the ports of a slot, the first of which is its LIZA_PORT_BASE."""
     first = FIRST_PORT + PORTS_PER_SLOT * _slot_number(slot)

@@ -277,8 +277,11 @@ def untested_reason(config: Config) -> GateFinding | None:
         return GateFinding(GateFindingKind.UNTESTED, text, "liza edit && liza doctor --tests")
     # The reasons of all parts are joined: that of this one has its shape.
     reasons = [f"`{reason.removeprefix('`')}" for reason in config.proof.why.split("; `")]
-    text = next((reason for reason in reasons if reason.startswith(f"`{parts[0]}`")), describe_part(config, parts[0]))
-    return GateFinding(GateFindingKind.UNTESTED, text, accept_command(config, parts[:1]))
+    texts = (
+        next((reason for reason in reasons if reason.startswith(f"`{part}`")), describe_part(config, part))
+        for part in parts
+    )
+    return GateFinding(GateFindingKind.UNTESTED, "; ".join(dict.fromkeys(texts)), accept_command(config, parts))
 
 
 def accept_command(config: Config, parts: Sequence[str]) -> str:
