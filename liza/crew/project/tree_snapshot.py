@@ -127,8 +127,8 @@ def _find_own(git: Git, before: TreeSnapshot) -> TreeChanges:
     changed = _changed_files(git, before, touched) if touched else ()
     if index != before.index:
         # Flags of the index hide changes from git's comparison.
-        known = {file.name for file in changed}
-        changed += _hidden_changes(git, before, [name for name in touched if name not in known])
+        reported = {file.name for file in changed}
+        changed += _hidden_changes(git, before, [name for name in touched if name not in reported])
     changed_names = {file.name for file in changed}
     return TreeChanges(
         head=head if head != before.head else None,
