@@ -515,7 +515,7 @@ class BreakerSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
     ``similarity``: how similar two texts must be to count as the same error, 0 to 100. ``repeated_error``: similar
     failures and reasons for a block. ``review_loop``: rejections and failed merges of one task. ``trade_offs``: reports
     of trade-offs, workarounds and debt. ``spec_ambiguity``: reports and blocks about one spec.
-    ``integration_failures``: failed part, in percent, of the last ``integration_merges`` merges.
+    ``integration_failures``: failed part, in percent, of the last ``integration_merges`` merges, without conflicts.
     ``sessions_without_merge``, ``cost_without_merge`` (US dollars): spent since the last merge. ``tests_weakened``:
     reports of that kind. ``severity``: warn, checkpoint or halt, by the name of a pattern, instead of the usual one.
     """

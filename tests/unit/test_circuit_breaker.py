@@ -25,6 +25,7 @@ from liza.rules.governance.root_cause import find_repeated_rejections
 from liza.rules.governance.text_similarity import are_similar, find_largest_group
 from liza.rules.governance.watched_events import REPORT, WATCHED, collect_events, fingerprint
 from liza.rules.history_events import HistoryEvent
+from liza.rules.merging.merge_failures import describe_conflict
 from liza.rules.model import Anomaly, BreakerSettings, BreakerTrip, CircuitBreaker, Event, State, Task
 from liza.rules.statuses import SEVERITIES, Pattern
 from liza.rules.value_classes import replace
@@ -42,6 +43,7 @@ LOW = BreakerSettings(
     tests_weakened=1,
 )
 RED = "tests failed on integration: test_invoice.py:{} KeyError 'total'"
+CONFLICT = describe_conflict("integration", ["mail.py"], "<<<<<<<")
 
 
 def events(*names: str, start: float = -600, detail: str = "") -> tuple[Event, ...]:
@@ -111,10 +113,18 @@ CASES: dict[str, tuple[State, list[tuple[str, str]]]] = {
         [],
     ),
     "half of the merges failed": (
-        low(with_history("task-1", E.MERGE), with_history("task-2", E.MERGE_FAILED, detail="conflict")),
+        low(with_history("task-1", E.MERGE), with_history("task-2", E.MERGE_FAILED, detail="red")),
         [(Pattern.INTEGRATION_FAILURES, "")],
     ),
-    "too few merges": (low(with_history("task-2", E.MERGE_FAILED, detail="conflict")), []),
+    "too few merges": (low(with_history("task-2", E.MERGE_FAILED, detail="red")), []),
+    "conflicts between tasks": (
+        low(
+            with_history("task-1", E.MERGE),
+            *(with_history(f"task-{n}", E.MERGE_FAILED, detail=CONFLICT) for n in "234"),
+            repeated_error=0,
+        ),
+        [],
+    ),
     "sessions without a merge": (
         low(with_history("task-1", E.CLAIM, E.RESUME, E.RESUME, E.CLAIM_REVIEW)),
         [(Pattern.NO_MERGES, "")],

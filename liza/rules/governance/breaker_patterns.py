@@ -16,6 +16,7 @@ from liza.rules.governance.text_similarity import find_largest_group
 from liza.rules.governance.watched_events import FAILURES, MERGES, REJECTIONS, REPORT, SESSIONS, WatchedEvent
 from liza.rules.history_events import HistoryEvent
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.merging.merge_failures import is_conflict
 from liza.rules.model import BreakerSettings, State
 from liza.rules.statuses import Pattern
 from liza.rules.value_classes import Value
@@ -168,9 +169,12 @@ def _spec_ambiguity(settings: BreakerSettings, judged: Judged, events: Events) -
 
 
 def _integration_failures(settings: BreakerSettings, judged: Judged, events: Events) -> Iterator[BreakerFinding]:
-    tries = judged.fresh(
-        Pattern.INTEGRATION_FAILURES, "", (event for event in events if event.event in (E.MERGE, E.MERGE_FAILED))
+    merges = (
+        event
+        for event in events
+        if event.event == E.MERGE or (event.event == E.MERGE_FAILED and not is_conflict(event.text))
     )
+    tries = judged.fresh(Pattern.INTEGRATION_FAILURES, "", merges)
     tries = tries[-max(settings.integration_merges, 1) :]
     failed = tuple(event for event in tries if event.event == E.MERGE_FAILED)
     enough = len(tries) >= max(settings.integration_merges, 1)

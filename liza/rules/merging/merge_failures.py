@@ -27,6 +27,11 @@ def describe_conflict(branch: str, files: Sequence[str], hunks: str) -> str:
     return f"{_CONFLICT}{branch} in {list_names(files)}" + (f"\n{hunks}" if hunks else "")
 
 
+def is_conflict(detail: str | None) -> bool:
+    """Return whether a merge failed because of a conflict; else its gates were red, or the commit cannot be merged."""
+    return (detail or "").startswith(_CONFLICT)
+
+
 def find_cleared(task: Task) -> tuple[Event, ...]:
     """Return the failed merges of a task that had another cause than the task."""
     cleared = []
@@ -44,7 +49,7 @@ def find_blames(task: Task) -> tuple[Event, ...]:
         for event in task.history
         if event.event == HistoryEvent.MERGE_FAILED
         and event not in cleared
-        and not (event.detail or "").startswith(_CONFLICT)
+        and not is_conflict(event.detail)
     )
 
 
