@@ -53,10 +53,10 @@ TRANSITIONS: tuple[Transition, ...] = (
     ),
     _transition(
         E.BLOCK,
-        {S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED},
+        {S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.APPROVED},
         S.BLOCKED,
         "its coder, its supervisor",
-        "a question, a limit, no progress",
+        "a question, a limit, no progress; from APPROVED only with a merge that fails as often as the limit",
     ),
     _transition(E.CLAIM_REVIEW, {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "supervisor, human", "a reviewer takes it"),
     _transition(

@@ -23,6 +23,8 @@ from liza.rules.tasks import claims
 from liza.rules.tasks.task_groups import changed_tasks
 from liza.rules.value_classes import replace
 
+_NOT_MERGED = (Status.INTEGRATION_FAILED, Status.BLOCKED)
+"""Statuses of a task after its merge failed: its coder is to resolve it, or it failed too often."""
 _MAX_UNWRITABLE = 5
 """How many tasks a merger tries if the board cannot be written for them: then the cause is the board."""
 
@@ -202,13 +204,13 @@ def _merge_result(before: State, after: State, task_id: str) -> Result:
         step = f"commit or put away {', '.join(task.merging.waiting)} in your checkout; it is then merged by itself"
     elif task.merge_commit:
         step = f"git log --first-parent {targets.target_branch(after, task)}"
-    elif task.status is Status.INTEGRATION_FAILED:
+    elif task.status in _NOT_MERGED:
         step = merge_failures.inspect_command(task)
     else:
         step = f"liza task show {task_id}"
     merged, returned = (
-        [changed.id for changed in changed_tasks(before, after) if changed.status is status]
-        for status in (Status.MERGED, Status.INTEGRATION_FAILED)
+        [changed.id for changed in changed_tasks(before, after) if changed.status in statuses]
+        for statuses in ((Status.MERGED,), _NOT_MERGED)
     )
     details = {
         "merge_commit": task.merge_commit,

@@ -1339,6 +1339,11 @@ TABLE: dict[str, Defence] = {
         {"liza.crew.merging.merge_outcomes:_record_or_shorten": _only_with_text},
         (f"{FAILURES}test_a_failure_that_cannot_be_written_is_recorded_without_its_text",),
     ),
+    "limit of failed merges": Defence(
+        "a task whose merge fails again and again is blocked, and stops nobody else",
+        {"liza.rules.merging.merge_failures:count_in_a_row": gives(0)},
+        (f"{FAILURES}test_a_task_that_never_merges_stops_alone",),
+    ),
     "evidence of a common cause": Defence(
         "what is at fault for every merge blames no task",
         {"liza.repo.merge.merges:require_movable": gives(None)},

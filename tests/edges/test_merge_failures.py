@@ -1079,3 +1079,16 @@ def _full(*_: object) -> None:
 
 def _locked(*_: object) -> None:
     raise LockTimeout("the lock is taken", "liza status")
+
+
+def test_a_task_that_never_merges_stops_alone(crew: Merges) -> None:
+    crew.tests("! ls bad-*.txt 2> /dev/null")
+    crew.configure(max_review_cycles=1)
+    crew.approved("a", work=bad)
+    assert merge(crew.crew, "a").details["returned"] == ["a"]
+    task = crew.task("a")
+    assert (crew.status("a"), len(task.blocked_questions)) == ("BLOCKED", 1)
+    assert (task.blocked_reason or "").startswith("1 failed merge; the last: ")
+    crew.approved("b")
+    assert crew.merge("b") == ""
+    assert crew.status("b") == "MERGED"

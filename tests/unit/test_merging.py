@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules import invariants
+from liza.rules.governance.breaker_patterns import evaluate_patterns
+from liza.rules.governance.watched_events import collect_events
 from liza.rules.merging import merge_rules
 from liza.rules.merging.merge_alarms import AbsentCheckout, absent_checkout_alarms, stuck_slot_alarms
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind, RefChange
@@ -17,6 +19,7 @@ from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
 from liza.rules.sessions import decide
 from liza.rules.sessions.actions import Merge, Wait
 from liza.rules.sessions.session_facts import Situation
+from liza.rules.statuses import Pattern
 from liza.rules.tasks import backlog
 from liza.rules.transitions import Invocation
 
@@ -52,6 +55,33 @@ def test_what_only_its_coder_can_resolve_goes_back_at_once_with_gits_words(kind:
     back = troubled(board(approved()), kind)
     assert (back.status, back.set_aside, back.merging) == (Status.INTEGRATION_FAILED, None, None)
     assert (back.history[-1].event, back.history[-1].detail) == ("merge failed", "git's words")
+
+
+@pytest.mark.parametrize(
+    ("before", "status"),
+    [
+        (("merge failed",) * 3, Status.INTEGRATION_FAILED),
+        (("merge failed",) * 4, Status.BLOCKED),
+        (("merge failed", "reject", "merge failed", "claim", "merge failed", "merge failed"), Status.BLOCKED),
+        (("merge failed", "merge failed", "merge failed", "merge failed", "merge cleared"), Status.INTEGRATION_FAILED),
+        (("merge failed", "merge failed", "merge failed", "unblock", "merge failed"), Status.INTEGRATION_FAILED),
+    ],
+)
+def test_a_task_that_never_merges_is_blocked_alone(before: tuple[str, ...], status: Status) -> None:
+    task = approved()
+    past = tuple(Event(time=NOW + timedelta(seconds=n), event=event) for n, event in enumerate(before))
+    known = replace(task, history=(*past, *task.history))
+    failed = merge_rules.fail_merge(board(known), "t", merge_rules.with_detail(BY, "red tests\nand output"))
+    after = failed.tasks[0]
+    assert (after.status, after.approved_by, after.merging) == (status, None, None)
+    assert invariants.check_entry("tasks", "t", after, failed) == ()
+    if status is Status.BLOCKED:
+        assert [event.event for event in after.history[-2:]] == ["merge failed", "block"]
+        assert (after.blocked_reason, after.failed_by) == ("5 failed merges; the last: red tests", ("coder-1",))
+        assert len(after.blocked_questions) == 1
+    if "reject" not in before:
+        events = collect_events(failed, NOW + timedelta(seconds=60))
+        assert Pattern.REVIEW_LOOP not in [found.pattern for found in evaluate_patterns(failed, events)]
 
 
 @pytest.mark.parametrize("kind", [MergeFailureKind.FAILED, MergeFailureKind.MOVING])

@@ -206,14 +206,14 @@ def is_task_error(crew: Crew, error: BaseException) -> bool:
 def record_failure(crew: Crew, by: str, task: Task, failure: MergeFailure) -> bool:
     """Record a failed merge, and log the alarm if its retry is delayed: it may clear before a supervisor sees it.
 
-    Return whether the task went back to its coder, who must resolve it. Raises Refused.
+    Return whether the task went back to its coder, who must resolve it, or is BLOCKED. Raises Refused.
     """
     with crew.change(merge_actor(by), "merge failed", task.id) as tx:
         before = tx.state.task(task.id) or task
         invocation = Invocation(now=crew.clock.now(), by=by, commit=task.review_commit)
         tx.state = merge_rules.retry_or_fail(tx.state, task.id, failure, invocation)
     after = tx.state.task(task.id)
-    if after is None or after.status is Status.INTEGRATION_FAILED:
+    if after is None or after.status is not Status.APPROVED:
         return after is not None
     # The failure is recorded. If its alarm cannot be logged here, a supervisor logs it.
     with suppress(*CAUGHT_ERRORS):

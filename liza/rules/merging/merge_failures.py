@@ -47,10 +47,18 @@ def find_blames(task: Task) -> tuple[Event, ...]:
     return tuple(
         event
         for event in task.history
-        if event.event == HistoryEvent.MERGE_FAILED
-        and event not in cleared
-        and not is_conflict(event.detail)
+        if event.event == HistoryEvent.MERGE_FAILED and event not in cleared and not is_conflict(event.detail)
     )
+
+
+def count_in_a_row(task: Task) -> int:
+    """Return how many merges failed since the task was unblocked last, without those of another cause."""
+    cleared, count = find_cleared(task), 0
+    for event in reversed(task.history):
+        if event.event == HistoryEvent.UNBLOCK:
+            break
+        count += event.event == HistoryEvent.MERGE_FAILED and event not in cleared
+    return count
 
 
 def last_failure(task: Task) -> str:

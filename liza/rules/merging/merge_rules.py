@@ -8,9 +8,10 @@ from enum import StrEnum
 
 from liza.rules import invariants
 from liza.rules.errors import Refused
+from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.undecoded import MAX_NAMES, escape_name
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import targets
+from liza.rules.merging import merge_failures, targets
 from liza.rules.model import Epic, MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
 from liza.rules.tasks.claims import get_task
@@ -257,9 +258,18 @@ def record_merge(state: State, task_id: str, invocation: Invocation, merging: Me
 
 
 def fail_merge(state: State, task_id: str, invocation: Invocation) -> State:
-    """Send the task back to its coder after a conflict with integration or failed tests. Raises Refused."""
+    """Send the task back to its coder after a conflict with integration or failed tests. Raises Refused.
+
+    After max_review_cycles failed merges it is BLOCKED: it alone stops, before the circuit breaker stops the crew.
+    """
     back = apply_verb(get_approved_task(state, task_id), E.MERGE_FAILED, invocation, merging=None, approved_by=None)
-    return state.with_task(back)
+    state, failures = state.with_task(back), merge_failures.count_in_a_row(back)
+    if failures < state.config.max_review_cycles:
+        return state
+    from liza.rules.tasks import coding  # needed only here
+
+    reason = f"{count_noun(failures, 'failed merge')}; the last: {merge_failures.first_line(invocation.detail)}"
+    return coding.block_by_supervisor(state, task_id, reason, invocation.now)
 
 
 def retry_or_fail(state: State, task_id: str, failure: MergeFailure, invocation: Invocation) -> State:

@@ -196,8 +196,8 @@ class ReferenceModel:
                 "status": status, "requested": bool(fields.get("draft")), "complete": fields["complete"],
                 "deps": tuple(fields.get("deps", ())), "epic": fields.get("epic"), "target": fields.get("target"),
                 "review": fields.get("review", "agent"), "failed": (), "authors": frozenset(), "successors": (),
-                "idle": 0, "crashes": 0, "row": 0, "rounds": 0, "silent_reviews": 0, "retried": False, "deaths": 0,
-                "landed": False, "last": self.now, "done": frozenset(),
+                "idle": 0, "crashes": 0, "row": 0, "rounds": 0, "unmerged": 0, "silent_reviews": 0, "deaths": 0,
+                "retried": False, "landed": False, "last": self.now, "done": frozenset(),
             }  # fmt: skip
             if discovery:
                 require(self.reports.get(discovery) == "open", "no such discovery")
@@ -251,7 +251,7 @@ class ReferenceModel:
     def unblock(self, name: str, answers: Iterable[str]) -> None:
         task, answers = self.task(name), list(answers)
         require(task["status"] == "BLOCKED" and len(task["failed"]) < 2 and answers and all(map(str.strip, answers)))
-        zero = {"crashes": 0, "rounds": 0, "idle": 0, "silent_reviews": 0}
+        zero = {"crashes": 0, "rounds": 0, "unmerged": 0, "idle": 0, "silent_reviews": 0}
         self.write(name, "unblock", status="UNCLAIMED", run=None, lease=None, **zero)
 
     def supersede(self, name: str, new: Iterable[Entry], existing: Iterable[str], because: str) -> None:
@@ -479,7 +479,7 @@ class ReferenceModel:
                 self.write(name, "merge", status="MERGED", hold=None, **NO_CANDIDATE)
 
     def merge_failed(self, name: str, kind: str) -> None:
-        """A conflict and red tests go back to the coder, and so does what only the coder can resolve.
+        """A conflict and red tests go back to the coder, and so does what only the coder can resolve, up to a limit.
 
         After any other failure the merge is retried. A candidate that passed its tests is kept for that.
         """
@@ -487,7 +487,10 @@ class ReferenceModel:
         require(task["status"] == "APPROVED")
         deaths = task["deaths"] + 1 if kind == "merger died" else 0
         if kind in ("conflict", "unrelated history", "commit gone") or deaths >= 3:
-            self.write(name, "merge failed", status="INTEGRATION_FAILED", approver=None, **NO_CANDIDATE)
+            failed: Entry = {"unmerged": task["unmerged"] + 1, "approver": None, **NO_CANDIDATE}
+            self.write(name, "merge failed", status="INTEGRATION_FAILED", **failed)
+            if task["unmerged"] >= self.settings["max_review_cycles"]:
+                self.block_by_supervisor(name)
             return
         if task["candidate"] != "tested" or kind == "batch failed":
             task.update(NO_CANDIDATE)
