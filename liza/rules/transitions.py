@@ -76,6 +76,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     _transition(
         E.MERGE_CLEARED, {S.INTEGRATION_FAILED}, S.APPROVED, "supervisor, human", "its branch is red without it, too"
     ),
+    _transition(E.MERGE_CLEARED, {S.CLAIMED}, S.CLAIMED, "supervisor, human", "the same, after its coder began"),
+    _transition(E.MERGE_CLEARED, {S.BLOCKED}, S.BLOCKED, "supervisor, human", "the same, after it was blocked"),
     _transition(E.UNBLOCK, {S.BLOCKED}, S.UNCLAIMED, "planner, human", "its questions are answered"),
     _transition(E.SUPERSEDE, OPEN_STATUSES, S.SUPERSEDED, "planner, human", "other tasks take its place"),
     _transition(E.DROP, OPEN_STATUSES, S.ABANDONED, "planner, human", "not wanted any more"),

@@ -1339,6 +1339,11 @@ TABLE: dict[str, Defence] = {
         {"liza.crew.merging.merge_outcomes:_record_or_shorten": _only_with_text},
         (f"{FAILURES}test_a_failure_that_cannot_be_written_is_recorded_without_its_text",),
     ),
+    "commits without blame": Defence(
+        "a coder may submit again the commit that an outside cause made red",
+        {"liza.rules.merging.merge_failures:is_last_return_cleared": gives(False)},
+        (f"{FAILURES}test_a_coder_submits_again_what_an_outside_cause_made_red",),
+    ),
     "limit of failed merges": Defence(
         "a task whose merge fails again and again is blocked, and stops nobody else",
         {"liza.rules.merging.merge_failures:count_in_a_row": gives(0)},

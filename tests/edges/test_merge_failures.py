@@ -33,10 +33,12 @@ from liza.system import files
 from liza.system.file_lock import Lock
 from liza.system.files import MAX_BOARD_SIZE
 from liza.verbs import show_task
+from liza.verbs.claim import claim
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
 from liza.verbs.merge import merge
 from liza.verbs.sync import sync
+from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import FakeClock, git, variant
 from tests.edges.merge_crew import Merges, prepared
@@ -510,6 +512,25 @@ def test_an_outside_cause_is_charged_to_one_task_at_most(crew: Merges, clock: Fa
     assert merge_when_due(crew, clock) == ""
     assert {crew.status(name) for name in "abc"} == {"MERGED"}
     assert "merge_set_aside" not in crew.alarms()
+
+
+def test_a_coder_submits_again_what_an_outside_cause_made_red(crew: Merges, clock: FakeClock) -> None:
+    service = Path(f"{crew.root}.service")
+    crew.tests(SERVICE)
+    there = crew.approved("a")
+    assert crew.merge("a") == ""
+    claim(crew.crew, "coder-1", "a")
+    with pytest.raises(Refused, match="is the commit that was sent back"):
+        crew.submitted(there)
+    crew.submitted(crew.claimed("b", "coder-2"))
+    verdict(crew.crew, "approve", "fine", task_id="b")
+    assert "integration is red without any task" in merge_when_due(crew, clock)
+    assert (crew.status("a"), crew.task("a").history[-1].event) == ("CLAIMED", "merge cleared")
+    crew.submitted(there)
+    verdict(crew.crew, "approve", "fine", task_id="a")
+    service.touch()
+    assert merge_when_due(crew, clock) == ""
+    assert {crew.status(name) for name in "ab"} == {"MERGED"}
 
 
 @pytest.mark.parametrize("how", ["due", "named"])

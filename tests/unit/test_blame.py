@@ -7,14 +7,17 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from liza.rules.errors import Refused
 from liza.rules.governance.watched_events import collect_events
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import blame, epic_rules, merge_alarms, merge_failures, merge_queue, merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import EpicStep, MergeInProgress, State, Status, Task
-from liza.rules.transitions import Invocation, find_unexplained_step
+from liza.rules.tasks import coding
+from liza.rules.tasks.coding import SubmittedWork
+from liza.rules.transitions import Invocation, add_event, find_unexplained_step
 from tests.unit.boards import NOW, board, claimed, later, task
-from tests.unit.test_merging import BY, approved
+from tests.unit.test_merging import BY, COMMIT, approved
 from tests.unit.test_merging import board as merge_board
 
 RED = "pytest: exit 1 on the merge with integration (log: .liza/logs/merge-a.log)\nno service"
@@ -67,9 +70,48 @@ def test_a_task_is_approved_again_when_its_branch_is_red_without_it() -> None:
     assert E.MERGE_FAILED in [event.event for event in collect_events(blamed(two_approved()), later(60))]
 
 
-def test_a_task_whose_coder_fixes_it_already_stays_with_the_coder() -> None:
-    working, _ = claimed(blamed(two_approved()), "a", "coder-1", later(20))
-    assert blame.clear_blame(working, "integration", Invocation(now=later(30), by="coder-1")) is working
+def cleared_late(status: Status) -> tuple[State, str]:
+    """Task a, cleared after its coder began; the run of its coder."""
+    state, run = claimed(blamed(two_approved()), "a", "coder-1", later(20))
+    if status is Status.BLOCKED:
+        state = coding.block(state, "a", run, "nothing to change", ("What is red?",), later(25))
+    return blame.clear_blame(state, "integration", Invocation(now=later(30), by="coder-2", detail="red")), run
+
+
+@pytest.mark.parametrize("status", [Status.CLAIMED, Status.BLOCKED])
+def test_a_failure_is_cleared_after_the_coder_began(status: Status) -> None:
+    state, _ = cleared_late(status)
+    task = state.tasks[0]
+    assert (task.status, task.history[-1].event) == (status, E.MERGE_CLEARED)
+    assert find_unexplained_step(task) is None
+    assert E.MERGE_FAILED not in [event.event for event in collect_events(state, later(60))]
+    assert merge_failures.count_in_a_row(task) == 0
+    assert blame.last_blamed(state, "integration") is None
+    assert blame.clear_blame(state, "integration", Invocation(now=later(40), by="coder-2")) is state
+
+
+def test_the_approved_commit_is_submitted_again_after_it_was_cleared() -> None:
+    state, run = cleared_late(Status.CLAIMED)
+    work = SubmittedWork(head=COMMIT, ahead=True, branch="task/a")
+    assert coding.submit(state, "a", run, work, later(40)).tasks[0].status is Status.READY_FOR_REVIEW
+
+
+@pytest.mark.parametrize("last", [E.MERGE_FAILED, E.REJECT])
+def test_a_commit_that_is_to_blame_is_not_submitted_again(last: E) -> None:
+    state, run = cleared_late(Status.CLAIMED)
+    blamed_again = add_event(state.tasks[0], last, Invocation(now=later(35), by="coder-1", detail=RED))
+    work = SubmittedWork(head=COMMIT, ahead=True, branch="task/a")
+    with pytest.raises(Refused, match="is the commit that was sent back"):
+        coding.submit(state.with_task(blamed_again), "a", run, work, later(40))
+
+
+def test_a_conflict_after_red_gates_is_not_cleared() -> None:
+    conflict = Invocation(
+        now=later(20), by="coder-1", detail=merge_failures.describe_conflict("integration", ["a"], "")
+    )
+    state = blamed(two_approved())
+    state = state.with_task(add_event(state.tasks[0], E.MERGE_FAILED, conflict))
+    assert blame.clear_blame(state, "integration", Invocation(now=later(30), by="coder-1")) is state
 
 
 def test_nothing_is_merged_into_a_red_branch_until_its_next_test_is_due() -> None:

@@ -160,6 +160,7 @@ SHOWN = HEAD[:10]
         (E.RELEASE_REVIEW, "review given back: two lines"),
         (E.APPROVE, "approved: two lines"),
         (E.MERGE_FAILED, "does not merge: two"),
+        (E.MERGE_CLEARED, "is not to blame for its failed merge: two"),
         (E.LAND, f"landed with its epic invoices as {SHOWN}"),
         (E.TESTS_MOVED_REFS, "refs moved while its tests ran: two lines"),
         (E.SUPERSEDE, "superseded by x, y"),

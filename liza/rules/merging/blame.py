@@ -30,10 +30,15 @@ def last_blamed(state: State, branch: str) -> Task | None:
 def clear_blame(state: State, branch: str, invocation: Invocation) -> State:
     """Return the board after the branch proved red without any task: the task that was blamed last is APPROVED again.
 
-    It stays with its coder if that has begun to fix it.
+    If its coder has begun to fix it, or it is BLOCKED, it stays as it is; its failure does not count any more, and its
+    coder may submit the same commit again.
     """
     task = last_blamed(state, branch)
-    if task is None or task.status is not Status.INTEGRATION_FAILED or task.reservation is not None:
+    if task is None or merge_failures.is_conflict(merge_failures.last_failure(task)):
+        return state
+    if task.status in (Status.CLAIMED, Status.BLOCKED):
+        return state.with_task(apply_verb(task, E.MERGE_CLEARED, invocation))
+    if task.status is not Status.INTEGRATION_FAILED or task.reservation is not None:
         return state
     verdicts = [event for event in task.history if event.event == E.APPROVE]
     if not verdicts or verdicts[-1].commit != task.review_commit:

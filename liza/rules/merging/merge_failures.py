@@ -6,7 +6,6 @@ A text has one line with the reason and the log file, then the end of the output
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.history_events import HistoryEvent
@@ -34,11 +33,21 @@ def is_conflict(detail: str | None) -> bool:
 
 def find_cleared(task: Task) -> tuple[Event, ...]:
     """Return the failed merges of a task that had another cause than the task."""
-    cleared = []
-    for event, next_event in pairwise(task.history):
-        if event.event == HistoryEvent.MERGE_FAILED and next_event.event == HistoryEvent.MERGE_CLEARED:
-            cleared.append(event)
+    cleared: list[Event] = []
+    failed: list[Event] = []
+    for event in task.history:
+        if event.event == HistoryEvent.MERGE_FAILED:
+            failed.append(event)
+        elif event.event == HistoryEvent.MERGE_CLEARED:
+            cleared += failed[-1:]
     return tuple(cleared)
+
+
+def is_last_return_cleared(task: Task) -> bool:
+    """Return whether the task was sent back last by a failed merge that had another cause: nothing is to be changed."""
+    returns = (HistoryEvent.REJECT, HistoryEvent.MERGE_FAILED, HistoryEvent.MERGE_CLEARED)
+    last = next((event for event in reversed(task.history) if event.event in returns), None)
+    return last is not None and last.event == HistoryEvent.MERGE_CLEARED
 
 
 def find_blames(task: Task) -> tuple[Event, ...]:

@@ -148,7 +148,7 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.DEADLOCK: _blocked,
     E.MERGE: _merged,
     E.MERGE_FAILED: lambda event, task: f"does not merge: {_short(first_line(event.detail))}",
-    E.MERGE_CLEARED: lambda event, task: f"is approved again: {_short(first_line(event.detail))}",
+    E.MERGE_CLEARED: lambda event, task: f"is not to blame for its failed merge: {_short(first_line(event.detail))}",
     E.LAND: lambda event, task: f"landed with its epic {task.epic} as {(event.commit or '')[:10]}",
     E.TESTS_MOVED_REFS: lambda event, task: f"refs moved while its tests ran: {_short(event.detail)}",
     E.UNBLOCK: lambda event, task: "unblocked",

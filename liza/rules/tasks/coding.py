@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from liza.rules.errors import Refused, UsageError
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
+from liza.rules.merging.merge_failures import is_last_return_cleared
 from liza.rules.model import FailedCheck, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
@@ -124,7 +125,7 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
             f"HEAD {work.head[:12]} has no commit beyond the base {(task.base_commit or '?')[:12]}",
             'git commit, or: liza block "why" --ask "…"',
         )
-    if task.status is S.CLAIMED and work.head == task.review_commit:
+    if task.status is S.CLAIMED and work.head == task.review_commit and not is_last_return_cleared(task):
         raise Refused(
             f"HEAD {work.head[:12]} is the commit that was sent back; a new commit is needed",
             'git commit, or: liza block "why" --ask "…"',
