@@ -36,7 +36,9 @@ from liza.rules.sessions.session_facts import (
     Situation,
     SupervisorFacts,
 )
+from liza.rules.tasks import picking
 from liza.rules.tasks.task_groups import tasks_with
+from liza.rules.value_classes import replace
 from liza.rules.worker_api.account_rules import NoneUsable
 from liza.supervisor.memory import Memory
 from liza.supervisor.observe import MeterMaker, SessionObserver
@@ -71,11 +73,12 @@ def gather_situation(
     account_rest = 0.0 if wait is None or wait.until is None else (wait.until - now).total_seconds()
     budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
     active_signals = signals.active_signals(crew.paths)
+    evidence = replace(crew.gather_evidence(state), resting=memory.streak.seconds_by_task(monotonic_time))
     return Situation(
         agent=agent,
         state=state,
         now=now,
-        evidence=crew.gather_evidence(state),
+        evidence=evidence,
         signals=active_signals,
         signals_of_breaker=tuple(name for name in active_signals if _is_set_by_breaker(crew, name)),
         session=facts,
@@ -83,9 +86,11 @@ def gather_situation(
         supervisor=SupervisorFacts(
             leaving=memory.leaving,
             retiring=memory.retiring,
-            crash_loop=memory.streak.crash_loop(monotonic_time),
+            crash_loop=memory.streak.crash_loop(
+                monotonic_time,
+                has_untried=bool(memory.streak.crashes) and picking.has_untried(state, agent, now, evidence),
+            ),
             rest_seconds=max(memory.streak.rest_seconds(monotonic_time), account_rest),
-            resting_task=memory.streak.failed_task if account_rest <= 0 else None,
             unusable_reason=_unusable_reason(memory, preset, wait),
             failed_set_up=memory.failed_set_up.reason if memory.failed_set_up else None,
             since_clock_gap=memory.clock.seconds_since_sleep(monotonic_time),

@@ -1512,9 +1512,9 @@ TABLE: dict[str, Defence] = {
     ),
     "crashes of one task": Defence(
         "a task whose sessions crash stops no other",
-        {"liza.rules.tasks.picking:CRASHES_BEFORE_OTHERS": lambda was: 99},
+        {"liza.rules.tasks.picking:crashes_in_a_row": gives(0)},
         (
-            f"{CRASHED}test_a_task_that_crashed_twice_comes_after_healthy_tasks",
+            f"{CRASHED}test_a_task_that_crashed_comes_after_healthy_tasks",
             "tests/journeys/test_stops.py::test_a_task_whose_sessions_crash_is_blocked_and_stops_no_other",
         ),
     ),

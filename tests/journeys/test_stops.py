@@ -30,15 +30,24 @@ def test_a_task_whose_sessions_crash_is_blocked_and_stops_no_other(crew: Crew) -
     assert "exit 3" in (task.blocked_reason or "")
     assert "cannot import name shop" in (task.blocked_reason or "")
     assert task.failed_by == ("coder-1",)
-    # The healthy tasks came between the second crash and the third.
+    # The healthy tasks came between the first crash and the second.
     claims = [event.run for event in task.history if event.event == "claim"]
     runs = [crew.task(name).run for name in ("task-1", "task-2")]
     assert [crew.status("task-1"), crew.status("task-2")] == ["READY_FOR_REVIEW"] * 2
-    assert [claims[0], *runs, claims[1]] == [f"coder-1.{number}" for number in (1, 3, 4, 5)]
+    assert [claims[0], *runs, claims[1]] == [f"coder-1.{number}" for number in (1, 2, 3, 4)]
     assert supervisor.process.poll() is None
     assert supervisor.wait_said("poison blocked").count("poison crashed") == 5
     assert "coder-1.1 crashed" not in supervisor.said()
     assert supervisor.stop() == 0
+
+
+def test_tasks_that_crash_keep_no_coder_from_the_untried_ones(crew: Crew) -> None:
+    crew.add("exit1-a", "exit1-b", "exit1-c", "good-1", "good-2")
+    supervisor = crew.agent("coder-1", crew.script("coder", 'case "$LIZA_TASK" in exit1-*) exit 1;; esac\n' + WORK))
+    runs = [crew.wait_status(name, "READY_FOR_REVIEW").run for name in ("good-1", "good-2")]
+    assert runs == ["coder-1.4", "coder-1.5"]
+    assert [crew.heard(name)[:3].count("crash") for name in ("exit1-a", "exit1-b", "exit1-c")] == [1, 1, 1]
+    supervisor.stop()
 
 
 def test_crashes_of_different_tasks_stop_the_supervisor(crew: Crew) -> None:
@@ -46,7 +55,7 @@ def test_crashes_of_different_tasks_stop_the_supervisor(crew: Crew) -> None:
     program = crew.script("coder", 'echo "cannot import name shop" >&2; exit 3\n')
     supervisor = crew.agent("coder-1", program)
     assert supervisor.wait_gone() == 1
-    reason = "5 sessions of 3 tasks crashed within 5 minutes"
+    reason = "3 sessions of 3 tasks crashed within 5 minutes"
     assert reason in supervisor.said()
     told = crew.json("status")
     assert told["agents"][0]["why"] == f"its supervisor left: {reason}"

@@ -38,7 +38,6 @@ OF_SITUATION = {
             "retiring",
             "crash_loop",
             "rest_seconds",
-            "resting_task",
             "unusable_reason",
             "since_clock_gap",
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from liza.rules.model import Event, Status, Task
-from liza.rules.tasks import picking
+from liza.rules.sessions.session_ends import SessionOutcome
+from liza.rules.tasks import coding, picking
 from liza.rules.tasks.picking import Evidence, NoTask, Pick
 from liza.rules.tasks.routing import PREFERENCE_SECONDS
-from tests.unit.boards import HEAD, agents, board, later, task
+from tests.unit.boards import HEAD, agents, board, claimed, later, task
 
 ONLINE = Evidence(online=frozenset({"coder-1", "coder-2"}))
 
@@ -36,11 +37,60 @@ def test_only_crashes_since_the_last_working_session_count(events: tuple[str, ..
     assert picking.crashes_in_a_row(with_events(*events)) == count
 
 
-def test_a_task_that_crashed_twice_comes_after_healthy_tasks() -> None:
+def test_a_task_that_crashed_comes_after_healthy_tasks() -> None:
     once, twice = with_events("crash"), with_events("crash", "crash")
     healthy = with_events(name="task-2", priority=5)
-    assert picking.pick_task(board(once, healthy), "coder-1", later(1), Evidence()) == Pick(once)
+    assert picking.pick_task(board(once, healthy), "coder-1", later(1), Evidence()) == Pick(healthy)
     assert picking.pick_task(board(twice, healthy), "coder-1", later(1), Evidence()) == Pick(healthy)
+
+
+@pytest.mark.parametrize(
+    ("others", "status"),
+    [
+        ((), Status.CLAIMED),
+        ((with_events("crash", name="task-2"),), Status.CLAIMED),
+        ((task("task-2", Status.DRAFT),), Status.CLAIMED),
+        ((task("task-2", depends_on=("task-1",)),), Status.CLAIMED),
+        ((task("task-2"),), Status.UNCLAIMED),
+        ((with_events("crash", "submit", "reject", name="task-2"),), Status.UNCLAIMED),
+    ],
+)
+def test_a_task_is_released_after_one_crash_for_an_untried_one(others: tuple[Task, ...], status: Status) -> None:
+    state, run = claimed(board(task(), *others))
+    ended = coding.record_session_end(
+        state, "task-1", run, outcome=SessionOutcome.CRASHED, detail="exit 1", moved=False, now=later(1)
+    )
+    assert ended.tasks[0].status is status
+    assert ended.tasks[0].failed_by == ()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "is_left"),
+    [
+        ((), False),
+        ((with_events("crash"),), False),
+        ((with_events("crash"), task("task-2")), True),
+        ((with_events("crash"), task("task-2", Status.DRAFT)), False),
+        ((with_events("crash"), task("task-2", depends_on=("task-1",))), False),
+        ((with_events("crash"), task("task-2", failed_by=("coder-1",))), False),
+        ((with_events("crash", "submit"),), True),
+    ],
+)
+def test_a_task_without_a_crash_that_the_coder_may_take_is_untried(tasks: tuple[Task, ...], is_left: bool) -> None:
+    assert picking.has_untried(board(*tasks), "coder-1", later(1), Evidence()) is is_left
+
+
+def test_a_claimed_task_is_untried_for_its_own_coder_alone() -> None:
+    state, _ = claimed(board(task()))
+    assert picking.has_untried(state, "coder-1", later(1), Evidence())
+    assert not picking.has_untried(state, "coder-2", later(1), Evidence())
+
+
+@pytest.mark.parametrize(("without_verdict", "is_left"), [(0, True), (1, False)])
+def test_a_review_without_a_failed_session_is_untried(without_verdict: int, is_left: bool) -> None:
+    waits = {"status": Status.READY_FOR_REVIEW, "assigned_to": "coder-1", "review_commit": HEAD}
+    state = board(task("task-1", reviews_without_verdict=without_verdict, **waits))
+    assert picking.has_untried(state, "code-reviewer-1", later(1), Evidence()) is is_left
 
 
 def test_another_coder_tries_a_crashed_task_before_its_last_one() -> None:

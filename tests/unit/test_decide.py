@@ -163,12 +163,27 @@ def test_a_crash_loop_stops_the_supervisor() -> None:
 
 
 def test_a_rest_after_crashes_of_one_task_delays_no_other() -> None:
-    resting = {"rest_seconds": 4.0, "resting_task": "task-1"}
-    assert at(board(task()), **resting) == actions.Wait("resting before the next session of task-1", 4.0)
-    assert at(board(task(), task("task-2")), **{**resting, "resting_task": "task-2"}) == actions.Claim("task-1")
+    first, second = (Evidence(resting={name: 4.0}) for name in ("task-1", "task-2"))
+    both = Evidence(resting={"task-1": 4.0, "task-2": 3.0})
+    assert at(board(task()), evidence=first) == actions.Wait("task-1: resting before the next session", 4.0)
+    tasks = board(task(), task("task-2"))
+    assert at(tasks, evidence=first) == actions.Claim("task-2")
+    assert at(tasks, evidence=second) == actions.Claim("task-1")
+    waits = at(tasks, evidence=both)
+    assert isinstance(waits, actions.Wait)
+    assert waits.seconds == 3.0
     state, run = claimed(board(task()))
-    assert at(state, **resting) == actions.Wait("resting before the next session", 4.0)
-    assert at(state, **{**resting, "resting_task": "task-2"}) == actions.Resume("task-1", run)
+    assert at(state, evidence=first) == actions.Wait("resting before the next session", 4.0)
+    assert at(state, evidence=second) == actions.Resume("task-1", run)
+
+
+def test_a_rest_after_a_failed_review_delays_no_other_review() -> None:
+    state, run = submitted(board(task()))
+    over = Evidence(dead=frozenset({run}))
+    resting = replace(over, resting={"task-1": 4.0})
+    waits = actions.Wait("task-1: resting before the next session", 4.0)
+    assert at(state, "code-reviewer-1", evidence=resting) == waits
+    assert at(state, "code-reviewer-1", evidence=replace(over, resting={"t": 4.0})) == actions.ClaimReview("task-1")
 
 
 def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:

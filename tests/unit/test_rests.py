@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from liza.rules.model import Config
-from liza.rules.sessions.rests import CRASH_WINDOW, ClockWatch, CrashRecord, FailureStreak, MergeTries
+from liza.rules.sessions.rests import CRASH_WINDOW, ClockWatch, CrashRecord, FailureStreak, MergeTries, TaskRest
 from liza.rules.sessions.session_ends import SessionOutcome
 from tests.unit.boards import NOW
 
@@ -29,6 +29,8 @@ BEFORE = FailureStreak(1, 1, 1, CRASHES, 90.0)
         (SessionOutcome.QUOTA, -3.0, FailureStreak(1, 2, 1, CRASHES, 105.0)),
         (SessionOutcome.HANDED_OFF, None, FailureStreak(0, 0, 0, (), 102.0)),
         (SessionOutcome.FINISHED, None, FailureStreak(0, 0, 0, (), 90.0)),
+        (SessionOutcome.CONTEXT_FULL, None, FailureStreak(1, 1, 1, (), 102.0)),
+        (SessionOutcome.TOO_OLD, None, FailureStreak(1, 1, 1, (), 102.0)),
         (SessionOutcome.STOPPED, None, BEFORE),
         (SessionOutcome.UNUSABLE, None, BEFORE),
     ],
@@ -71,12 +73,40 @@ def streak_of(*crashes: tuple[float, str | None] | tuple[float, str | None, bool
 def test_only_crashes_of_different_tasks_or_of_every_start_stop_a_supervisor(
     crashes: list[tuple[float, str | None]], reason: str | None
 ) -> None:
-    assert streak_of(*crashes).crash_loop(crashes[-1][0]) == reason
+    assert streak_of(*crashes).crash_loop(crashes[-1][0], has_untried=False) == reason
 
 
-def test_a_session_that_ended_well_clears_the_crashes_before_it() -> None:
-    streak = streak_of((1.0, "a"), (2.0, "b")).saw(SessionOutcome.FINISHED, 3.0, CONFIG).crashed(4.0, "c")
-    assert streak.crash_loop(4.0) is None
+@pytest.mark.parametrize(
+    ("crashes", "reason"),
+    [
+        ([(1.0, "a"), (2.0, "b"), (3.0, "c")], None),
+        ([(1.0, "a"), (2.0, "a"), (3.0, "b"), (4.0, "b"), (5.0, "c")], None),
+        ([(1.0, "a", False), (2.0, "b", False), (3.0, "c", False)], "3 sessions crashed within 5 minutes"),
+    ],
+)
+def test_a_supervisor_tries_the_untried_tasks_before_it_leaves(
+    crashes: list[tuple[float, str | None]], reason: str | None
+) -> None:
+    assert streak_of(*crashes).crash_loop(crashes[-1][0], has_untried=True) == reason
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_reset"),
+    [
+        (SessionOutcome.FINISHED, True),
+        (SessionOutcome.HANDED_OFF, True),
+        (SessionOutcome.CONTEXT_FULL, True),
+        (SessionOutcome.TOO_OLD, True),
+        (SessionOutcome.LOOPED, False),
+        (SessionOutcome.HELD_UP, False),
+        (SessionOutcome.QUOTA, False),
+        (SessionOutcome.STOPPED, False),
+        (SessionOutcome.UNANSWERED, False),
+    ],
+)
+def test_a_session_that_ended_well_clears_the_crashes_before_it(outcome: SessionOutcome, is_reset: bool) -> None:
+    streak = streak_of((1.0, "a"), (2.0, "b")).saw(outcome, 3.0, CONFIG, task="d").crashed(4.0, "c")
+    assert (streak.crash_loop(4.0, has_untried=False) is None) is is_reset
 
 
 def test_crashes_are_forgotten_after_their_window() -> None:
@@ -84,26 +114,34 @@ def test_crashes_are_forgotten_after_their_window() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "task"),
+    ("ends", "of_tasks", "of_all"),
     [
-        ([(SessionOutcome.CRASHED, "a")], "a"),
-        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.CRASHED, "a")], "a"),
-        ([(SessionOutcome.LOOPED, "a"), (SessionOutcome.CRASHED, "a")], "a"),
-        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.CRASHED, "b")], None),
-        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.CRASHED, "b"), (SessionOutcome.CRASHED, "b")], None),
-        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.FINISHED, "b"), (SessionOutcome.CRASHED, "b")], "b"),
-        ([(SessionOutcome.HELD_UP, "a")], None),
-        ([(SessionOutcome.QUOTA, "a"), (SessionOutcome.CRASHED, "a")], None),
-        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.UNANSWERED, "a")], None),
+        ([(SessionOutcome.CRASHED, "a")], {"a": 5.0}, 0.0),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.CRASHED, "a")], {"a": 10.0}, 0.0),
+        ([(SessionOutcome.LOOPED, "a"), (SessionOutcome.CRASHED, "a")], {"a": 10.0}, 0.0),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.CRASHED, "b")], {"a": 5.0, "b": 5.0}, 0.0),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.FINISHED, "b")], {"a": 5.0}, 0.0),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.FINISHED, "a")], {}, 0.0),
+        ([(SessionOutcome.HELD_UP, "a")], {}, 5.0),
+        ([(SessionOutcome.CRASHED, None)], {}, 5.0),
+        ([(SessionOutcome.QUOTA, "a"), (SessionOutcome.CRASHED, "a")], {"a": 5.0}, 60.0),
+        ([(SessionOutcome.CRASHED, "a"), (SessionOutcome.UNANSWERED, "b")], {"a": 5.0}, 5.0),
     ],
 )
-def test_a_rest_is_for_one_task_only_if_no_other_failed(
-    ends: list[tuple[SessionOutcome, str]], task: str | None
+def test_a_rest_after_a_crash_is_for_its_task_alone(
+    ends: list[tuple[SessionOutcome, str | None]], of_tasks: dict[str, float], of_all: float
 ) -> None:
     streak = FailureStreak()
     for outcome, of_task in ends:
         streak = streak.saw(outcome, 1.0, CONFIG, task=of_task)
-    assert streak.failed_task == task
+    assert streak.seconds_by_task(1.0) == of_tasks
+    assert streak.rest_seconds(1.0) == of_all
+
+
+def test_a_task_that_has_rested_rests_longer_after_its_next_crash() -> None:
+    rested = FailureStreak(task_rests=(TaskRest("a", 1, 5.0),))
+    assert rested.seconds_by_task(5.0) == {}
+    assert rested.saw(SessionOutcome.CRASHED, 9.0, CONFIG, task="a").seconds_by_task(9.0) == {"a": 10.0}
 
 
 def test_a_merger_that_fails_is_tried_again_on_the_same_revision_after_a_growing_rest() -> None:

@@ -45,7 +45,7 @@ from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situat
 from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.claims import is_last_end_blameless
-from liza.rules.tasks.picking import LimitReached, NoTask
+from liza.rules.tasks.picking import RESTING, LimitReached, NoTask
 from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.transitions import has_done
 from liza.rules.work_kinds import WorkKind
@@ -56,7 +56,6 @@ S = Status
 START_POLL_SECONDS = 1.0  # until the program is ready
 RUNNING_POLL_SECONDS = 10.0  # afterwards
 MAX_REMINDERS = 2  # reminders to an idle session, before it is ended
-RESTING = "resting before the next session"
 EXIT_UNUSABLE = 5
 """Exit status of a supervisor whose program cannot work until a person acts, such as a login."""
 
@@ -254,9 +253,8 @@ def _crash_loop(at: Situation) -> Action | None:
 
 
 def _rest_seconds(at: Situation, task: str | None) -> float:
-    """Return the seconds until a session of ``task`` may start. A rest after crashes of one task is for that task."""
-    resting = at.supervisor.resting_task
-    return at.supervisor.rest_seconds if resting is None or resting == task else 0.0
+    """Return the seconds until a session of ``task`` may start. A rest after a crash of one task is for that task."""
+    return max(at.supervisor.rest_seconds, at.evidence.resting.get(task or "", 0.0))
 
 
 def _continue_work(at: Situation, work: CurrentWork) -> Action:
@@ -335,7 +333,7 @@ def _find_work(at: Situation) -> Action:
     merge = _merge(at)
     if merge is not None:
         return merge
-    if at.supervisor.rest_seconds > 0 and at.supervisor.resting_task is None:
+    if at.supervisor.rest_seconds > 0:
         return Wait(RESTING, at.supervisor.rest_seconds)
     role = role_of(at.agent)
     if role == "planner":
@@ -345,7 +343,7 @@ def _find_work(at: Situation) -> Action:
         return ClaimPlanning(trigger.name)
     if role == "code-reviewer":
         review = picking.pick_review(at.state, at.agent, at.evidence)
-        return Wait(review.why) if isinstance(review, NoTask) else _rest_or(at, ClaimReview(review.task.id))
+        return Wait(review.why, review.seconds) if isinstance(review, NoTask) else ClaimReview(review.task.id)
     return _find_coding_work(at)
 
 
@@ -367,13 +365,7 @@ def _find_coding_work(at: Situation) -> Action:
         held_back = at.state.config.lease_duration - at.supervisor.since_clock_gap
         if held_back > 0:
             return Wait("the machine slept: no expired claim is taken over for one lease duration", held_back)
-    return _rest_or(at, Claim(pick.task.id))
-
-
-def _rest_or(at: Situation, claim: Claim | ClaimReview) -> Action:
-    """Return the claim; a wait if this agent's last sessions of that task failed. No other task can be taken then."""
-    rest = _rest_seconds(at, claim.task)
-    return Wait(f"{RESTING} of {claim.task}", rest) if rest > 0 else claim
+    return Claim(pick.task.id)
 
 
 def _seconds_to_lapse(at: Situation) -> float | None:

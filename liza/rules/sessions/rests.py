@@ -33,12 +33,21 @@ class CrashRecord(Value):
     started: bool = True
 
 
+class TaskRest(Value):
+    """A rest for one task alone. ``failed``: its sessions that crashed or made no progress, since one ended well."""
+
+    task: str
+    failed: int
+    until: float
+
+
 class FailureStreak(Value):
     """Failed sessions of one supervisor in a row, by cause, and the rest before the next session.
 
-    ``failed``: sessions that crashed, made no progress or were held up. ``limited``: sessions that a usage limit ended.
-    ``unanswered``: sessions whose model gave no usable answer. ``crashes``: the crashes in the last CRASH_WINDOW since
-    a session ended well. ``failed_task``: the task of all failed sessions; None if they had several, or none.
+    ``failed``: sessions that were held up, and planning sessions that crashed or made no progress. ``limited``:
+    sessions that a usage limit ended. ``unanswered``: sessions whose model gave no usable answer. ``crashes``: the
+    crashes in the last CRASH_WINDOW since a session ended well. ``rest_until``: no session starts before.
+    ``task_rests``: no session of that task starts before.
     """
 
     failed: int = 0
@@ -46,7 +55,7 @@ class FailureStreak(Value):
     unanswered: int = 0
     crashes: tuple[CrashRecord, ...] = ()
     rest_until: float = 0.0
-    failed_task: str | None = None
+    task_rests: tuple[TaskRest, ...] = ()
 
     def saw(
         self,
@@ -59,32 +68,30 @@ class FailureStreak(Value):
         """Return the state after the end of a session of ``task``. ``limit_seconds``: until its usage limit ends, if
         known."""
         rule, first = OUTCOME_RULES[outcome], config.restart_after_crash
-        is_of_task = rule.fault is not Fault.NONE and (not self.has_failed or task == self.failed_task)
-        failed_task = task if is_of_task else None
         match rule.rest:
+            case RestKind.BACKOFF if task is not None and rule.fault is not Fault.NONE:
+                count = 1 + sum(rest.failed for rest in self.task_rests if rest.task == task)
+                rest_of_task = TaskRest(task, count, now + backoff(count, first))
+                streak = replace(self, task_rests=(*self._rests_without(task), rest_of_task))
             case RestKind.BACKOFF:
                 count = self.failed + 1
-                rest_until = now + backoff(count, first)
-                streak = replace(self, failed=count, rest_until=rest_until, failed_task=failed_task)
+                streak = replace(self, failed=count, rest_until=now + backoff(count, first))
             case RestKind.NO_ANSWER:
                 count = self.unanswered + 1
-                streak = replace(self, unanswered=count, rest_until=now + backoff(count, first), failed_task=None)
+                streak = replace(self, unanswered=count, rest_until=now + backoff(count, first))
             case RestKind.USAGE_LIMIT:
                 count = self.limited + 1
                 rest = backoff(count, first * QUOTA_FACTOR, MAX_QUOTA_REST)
                 if limit_seconds is not None:
                     rest = max(0.0, limit_seconds) + 1.0
-                streak = replace(self, limited=count, rest_until=now + max(rest, MIN_QUOTA_REST), failed_task=None)
+                streak = replace(self, limited=count, rest_until=now + max(rest, MIN_QUOTA_REST))
             case RestKind.AFTER_HANDOFF:
-                streak = replace(self, rest_until=now + config.restart_after_handoff, failed_task=None)
+                streak = replace(self, rest_until=now + config.restart_after_handoff, crashes=())
             case _:
                 streak = self
-        return replace(streak, failed=0, limited=0, unanswered=0, crashes=()) if rule.ends_failures else streak
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the last session failed."""
-        return bool(self.failed or self.limited or self.unanswered)
+        if not rule.ends_failures:
+            return streak
+        return replace(streak, failed=0, limited=0, unanswered=0, crashes=(), task_rests=self._rests_without(task))
 
     def crashed(self, now: float, task: str | None, *, started: bool = True) -> FailureStreak:
         """Return the state with one more crash, without those older than CRASH_WINDOW."""
@@ -94,9 +101,14 @@ class FailureStreak(Value):
         """Return the seconds until the next session may start."""
         return max(0.0, self.rest_until - now)
 
-    def crash_loop(self, now: float) -> str | None:
+    def seconds_by_task(self, now: float) -> dict[str, float]:
+        """Return the seconds until the next session of each resting task may start."""
+        return {rest.task: rest.until - now for rest in self.task_rests if rest.until > now}
+
+    def crash_loop(self, now: float, *, has_untried: bool) -> str | None:
         """Return why the supervisor is to exit: its sessions crash whatever the task, or none starts. None: go on.
 
+        ``has_untried``: a task without a crash is left for it. That one shows whether the tasks or the program crash.
         Crashes of one task count against that task, which has a limit of its own. The planning has none, so each of
         its crashes counts.
         """
@@ -107,10 +119,13 @@ class FailureStreak(Value):
         last = recent[-MAX_CRASHES_IN_WINDOW:]
         if len(last) == MAX_CRASHES_IN_WINDOW and not any(crash.started for crash in last):
             return f"{len(recent)} sessions crashed {minutes}"
-        if len(tasks) + planned < MAX_CRASHES_IN_WINDOW:
+        if has_untried or len(tasks) + planned < MAX_CRASHES_IN_WINDOW:
             return None
         which = f" of {len(tasks)} tasks" if tasks else ""
         return f"{len(recent)} sessions{which} crashed {minutes}"
+
+    def _rests_without(self, task: str | None) -> tuple[TaskRest, ...]:
+        return tuple(rest for rest in self.task_rests if rest.task != task)
 
     def _recent(self, now: float) -> tuple[CrashRecord, ...]:
         return tuple(crash for crash in self.crashes if now - crash.time <= CRASH_WINDOW)

@@ -119,7 +119,7 @@ class SupervisorFacts(Value):
     """Facts of the supervisor itself.
 
     ``retiring``: it exits as soon as its agent holds no work. ``crash_loop``: why its crashed sessions make it exit.
-    ``rest_seconds``: until the next session may start. ``resting_task``: only for this task; None: for any.
+    ``rest_seconds``: until the next session, of whatever task, may start.
     ``unusable_reason``: why no session of its program can work until a person acts. ``failed_set_up``: why the last
     set-up failed. ``since_clock_gap``: seconds since the machine slept.
     """
@@ -128,7 +128,6 @@ class SupervisorFacts(Value):
     retiring: bool = False
     crash_loop: str | None = None
     rest_seconds: float = 0.0
-    resting_task: str | None = None
     unusable_reason: str | None = None
     failed_set_up: str | None = None
     since_clock_gap: float | None = None

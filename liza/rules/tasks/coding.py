@@ -15,7 +15,7 @@ from liza.rules.model import FailedCheck, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
 from liza.rules.tasks.claims import get_owned_task, get_task, is_held_by, release
-from liza.rules.tasks.picking import CRASHES_BEFORE_OTHERS, crashes_in_a_row
+from liza.rules.tasks.picking import CRASHES_BEFORE_OTHERS, Evidence, crashes_in_a_row, has_untried
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 from liza.rules.value_classes import Value, replace
 
@@ -235,7 +235,8 @@ def record_session_end(
 
     ``moved``: the session made a commit. The task is blocked after MAX_CRASHES crashes since the last
     unblock, or after MAX_IDLE_SESSIONS sessions in a row without progress. After CRASHES_BEFORE_OTHERS crashes in a
-    row it is UNCLAIMED: its coder takes a healthy task first. An end without fault is only recorded.
+    row, and after one while its coder may take a task without a crash, it is UNCLAIMED. An end without fault
+    is only recorded.
     """
     task = state.task(task_id)
     event, fault = OUTCOME_RULES[outcome].event, OUTCOME_RULES[outcome].fault
@@ -251,9 +252,10 @@ def record_session_end(
                 state.with_task(noted), task_id, f"{crashes} sessions crashed; the last: {detail}", now
             )
         in_a_row = crashes_in_a_row(noted)
-        if in_a_row < CRASHES_BEFORE_OTHERS:
+        if in_a_row < CRASHES_BEFORE_OTHERS and not has_untried(state.with_task(noted), agent_of(run), now, Evidence()):
             return state.with_task(noted)
-        why = f"{in_a_row} sessions in a row crashed: healthy tasks come first"
+        crashed = "its session" if in_a_row == 1 else f"{in_a_row} sessions in a row"
+        why = f"{crashed} crashed: healthy tasks come first"
         return release(state.with_task(noted), task_id, run, now, agent_of(run), why)
     if fault is Fault.NONE:
         return state.with_task(noted)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
 _RETURNED_STATUSES = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
-CRASHES_BEFORE_OTHERS = 2  # crashed sessions of a task in a row, before healthy tasks and other coders come first
+CRASHES_BEFORE_OTHERS = 2  # crashed sessions of a task in a row, before other coders come first
+RESTING = "resting before the next session"
 _CRASH_ROW_ENDS = frozenset(
     {
         HistoryEvent.ENDED,
@@ -49,7 +50,7 @@ class Evidence(Value):
     ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over. ``abandoned``: runs
     that hold a review or the planning with an expired lease, whose agent is offline and whose session is over.
     ``online``: agents whose supervisor runs. ``records``: work records by agent, for `config.routing: record`; empty
-    for the routing ``first``.
+    for the routing ``first``. ``resting``: seconds for which the asking supervisor starts no session of a task.
     """
 
     offline: Container[str] = frozenset()
@@ -57,6 +58,7 @@ class Evidence(Value):
     abandoned: Container[str] = frozenset()
     online: Container[str] = frozenset()
     records: Mapping[str, Sequence[TaskRecord]] = {}
+    resting: Mapping[str, float] = {}
 
 
 class Pick(Value):
@@ -72,8 +74,8 @@ class LimitReached(Value):
     reason: str
 
 
-class OtherFirst(Value):
-    """A claimable task that is kept for another agent: ``why``, and for how many ``seconds`` more."""
+class TakeLater(Value):
+    """A task that the agent may take, but not yet: ``why``, and for how many ``seconds`` more."""
 
     why: str
     seconds: float
@@ -82,7 +84,7 @@ class OtherFirst(Value):
 class NoTask(Value):
     """No task. ``why`` is the reason that `liza status` shows.
 
-    ``seconds``: after that time a task that is kept for another agent can be taken; None if there is none.
+    ``seconds``: after that time a task that rests or is kept for another agent can be taken; None if there is none.
     """
 
     why: str
@@ -92,7 +94,8 @@ class NoTask(Value):
 def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pick | LimitReached | NoTask:
     """Return the next task for a coder: its own returned tasks first, then by priority, age and id.
 
-    A task whose last sessions crashed comes after the others, and is first kept for another coder.
+    A task whose last session crashed comes after the others. After CRASHES_BEFORE_OTHERS it is first kept for another
+    coder.
     """
     busy = occupation(state, agent)
     if busy:
@@ -109,13 +112,15 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
         if limit:
             return LimitReached(task, f"{limit}{_why_it_came_back(task)}")
         if why is None:
-            better = _other_after_crashes(state, task, agent, now, evidence) or _better_agent(
-                state, task, agent, now, evidence
+            later = (
+                _rest(task, evidence)
+                or _other_after_crashes(state, task, agent, now, evidence)
+                or _better_agent(state, task, agent, now, evidence)
             )
-            if better is None:
+            if later is None:
                 return Pick(task)
-            kept.append(better.seconds)
-            why = better.why
+            kept.append(later.seconds)
+            why = later.why
         reasons.append(f"{task.id}: {why}")
     return NoTask("; ".join(reasons[:3]) or "no task is claimable", min(kept, default=None))
 
@@ -165,7 +170,36 @@ def crashes_in_a_row(task: Task) -> int:
     return count
 
 
-def _other_after_crashes(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> OtherFirst | None:
+def has_untried(state: State, agent: str, now: datetime, evidence: Evidence) -> bool:
+    """Return whether a coder or a reviewer holds or may take a task whose last session did not crash."""
+    if state.goal.status != GoalStatus.IN_PROGRESS:
+        return False
+    if role_of(agent) == "code-reviewer":
+        return any(
+            task.reviews_without_verdict == 0
+            and (task.reviewing_by == agent or review_obstacle(task, agent, evidence) is None)
+            for task in tasks_with(state, S.READY_FOR_REVIEW)
+        )
+    return any(
+        crashes_in_a_row(task) == 0
+        and (_is_taken_by(task, agent) or claim_obstacle(state, task, agent, now, evidence) is None)
+        for task in state.tasks
+        if task.status in CLAIMABLE_STATUSES
+    )
+
+
+def _is_taken_by(task: Task, agent: str) -> bool:
+    if task.reservation is not None:
+        return task.reservation.agent == agent
+    return task.status is S.CLAIMED and task.assigned_to == agent
+
+
+def _rest(task: Task, evidence: Evidence) -> TakeLater | None:
+    seconds = evidence.resting.get(task.id, 0.0)
+    return TakeLater(RESTING, seconds) if seconds > 0 else None
+
+
+def _other_after_crashes(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> TakeLater | None:
     """Return that the task is kept for another coder, because its last sessions crashed, the last one under ``agent``.
 
     None if there is no other coder that may take it, or after a bounded time.
@@ -183,7 +217,7 @@ def _other_after_crashes(state: State, task: Task, agent: str, now: datetime, ev
     ]
     if not seconds or not others:
         return None
-    return OtherFirst(f"its last {count} sessions crashed: {others[0]} tries it before {agent}", seconds)
+    return TakeLater(f"its last {count} sessions crashed: {others[0]} tries it before {agent}", seconds)
 
 
 def _last_crashed(task: Task) -> str | None:
@@ -200,12 +234,17 @@ def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
     if busy:
         return NoTask(f"{agent} is busy with {busy}")
     reasons: list[str] = []
+    kept: list[float] = []
     for task in sorted(tasks_with(state, S.READY_FOR_REVIEW), key=_review_rank):
         why = review_obstacle(task, agent, evidence)
         if why is None:
-            return Pick(task)
+            rest = _rest(task, evidence)
+            if rest is None:
+                return Pick(task)
+            kept.append(rest.seconds)
+            why = rest.why
         reasons.append(f"{task.id}: {why}")
-    return NoTask("; ".join(reasons[:3]) or "no task is ready for review")
+    return NoTask("; ".join(reasons[:3]) or "no task is ready for review", min(kept, default=None))
 
 
 def claimable_now(state: State, wanted: str, agent: str, now: datetime, evidence: Evidence) -> str | None:
@@ -397,8 +436,7 @@ def _review_rank(task: Task) -> tuple[bool, int, datetime]:
     return (task.reviews_without_verdict > 0, task.priority, _last_event(task))
 
 
-def _rank(task: Task, agent: str) -> tuple[int, bool, int, datetime]:
+def _rank(task: Task, agent: str) -> tuple[int, int, int, datetime]:
     # Equal ranks keep their order on the board: tasks of one `task add` are taken in the order of its file.
     own = task.assigned_to == agent and task.status in _RETURNED_STATUSES
-    crashes = crashes_in_a_row(task) >= CRASHES_BEFORE_OTHERS
-    return (0 if own else 1, crashes, task.priority, task.created or _NO_TIME)
+    return (0 if own else 1, crashes_in_a_row(task), task.priority, task.created or _NO_TIME)
