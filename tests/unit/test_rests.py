@@ -82,6 +82,8 @@ def test_only_crashes_of_different_tasks_or_of_every_start_stop_a_supervisor(
         ([(1.0, "a"), (2.0, "b"), (3.0, "c")], None),
         ([(1.0, "a"), (2.0, "a"), (3.0, "b"), (4.0, "b"), (5.0, "c")], None),
         ([(1.0, "a", False), (2.0, "b", False), (3.0, "c", False)], "3 sessions crashed within 5 minutes"),
+        ([(float(n), f"t{n}") for n in range(9)], None),
+        ([(float(n), f"t{n}") for n in range(10)], "10 sessions of 10 tasks crashed within 5 minutes"),
     ],
 )
 def test_a_supervisor_tries_the_untried_tasks_before_it_leaves(

@@ -13,6 +13,9 @@ from liza.rules.value_classes import Value, replace
 
 CRASH_WINDOW = 300.0  # seconds
 MAX_CRASHES_IN_WINDOW = 3  # tasks whose sessions crashed within CRASH_WINDOW, before the supervisor exits
+MAX_CRASHED_TASKS = 10
+"""As MAX_CRASHES_IN_WINDOW while tasks without a crash are left: a program that is broken for all tasks must not
+spend a session on each of many."""
 MAX_BACKOFF = 300.0  # seconds
 MAX_QUOTA_REST = 3600.0  # seconds
 MIN_QUOTA_REST = 5.0  # seconds: programs round the time at which a usage limit ends
@@ -119,7 +122,7 @@ class FailureStreak(Value):
         last = recent[-MAX_CRASHES_IN_WINDOW:]
         if len(last) == MAX_CRASHES_IN_WINDOW and not any(crash.started for crash in last):
             return f"{len(recent)} sessions crashed {minutes}"
-        if has_untried or len(tasks) + planned < MAX_CRASHES_IN_WINDOW:
+        if len(tasks) + planned < (MAX_CRASHED_TASKS if has_untried else MAX_CRASHES_IN_WINDOW):
             return None
         which = f" of {len(tasks)} tasks" if tasks else ""
         return f"{len(recent)} sessions{which} crashed {minutes}"
