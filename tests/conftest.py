@@ -134,11 +134,12 @@ def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def set_world(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A HOME of its own, a git configuration of its own, UTC, and no LIZA_ or GIT_ in the environment.
+    """A HOME of its own, a git configuration of its own, UTC, and no LIZA_, GIT_ or CI in the environment.
 
     Commands run as they do for a person: with buffered streams, and with modules that are compiled once.
     """
     (home / ".gitconfig").write_text(GIT_CONFIG)
+    monkeypatch.delenv("CI", raising=False)
     for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_", "XDG_"))]:
         monkeypatch.delenv(name)
     for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):

@@ -533,7 +533,7 @@ def test_a_coder_submits_again_what_an_outside_cause_made_red(crew: Merges, cloc
     assert {crew.status(name) for name in "ab"} == {"MERGED"}
 
 
-@pytest.mark.parametrize("how", ["due", "named"])
+@pytest.mark.parametrize("how", ["due", variant("named")])
 def test_a_task_that_makes_a_red_integration_green_is_merged(crew: Merges, clock: FakeClock, how: str) -> None:
     crew.tests("[ -f fix.txt ]")
     crew.approved("a", "b")

@@ -87,6 +87,7 @@ def test_a_conflict_in_any_file_returns_its_task_and_merges_the_next(crew: Merge
         both(crew, *words)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("name", "escaped"), NAMES)
 def test_a_file_of_any_name_in_the_way_is_named_until_it_is_gone(crew: Merges, name: bytes, escaped: str) -> None:
     git(crew.root, "checkout", "-q", "integration")

@@ -92,6 +92,7 @@ def activated(venv: Path) -> dict[str, str]:
     return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin:{os.environ['PATH']}"}
 
 
+@pytest.mark.campaign
 def test_a_python_package_installed_editable_in_an_activated_environment(tmp_path: Path) -> None:
     crew = begun(tmp_path, PYTHON)
     subprocess.run(["sh", "set-up.sh"], cwd=crew.root, check=True)
