@@ -245,8 +245,8 @@ def test_merges_wait_while_the_tests_would_ask_a_server_of_the_checkout(tmp_path
     assert f"untested: `{Path(sys.executable).name} {line}" in alarm["message"]
     assert alarm["next"] == f"kill {server.pid}"
 
-    crew.agent("coder-2", crew.script("agent", "exit 0\n"))
     assert merged(crew, "good", "shop.py", '# A greeting.\ndef greet():\n    return "hi"\n') == "APPROVED"
+    crew.agent("coder-2", crew.script("agent", "exit 0\n"))
     assert crew.git("rev-parse", "integration") == before
     servers.end(server)
     crew.wait_status("bad", "INTEGRATION_FAILED")
