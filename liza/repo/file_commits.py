@@ -28,7 +28,7 @@ def commit_files(git: Git, parent: str, texts: Mapping[str, str], message: str) 
         )
         rows = [f"{modes[name]} {blob}\t{name}\0" for name, blob in zip(names, blobs.split("\n"), strict=True)]
         own.out("update-index", "-z", "--index-info", stdin="".join(rows))
-        tree = own.out("write-tree")
+        tree = own.out("write-tree", "--missing-ok")
     return git.with_identity().out("commit-tree", tree, "-p", parent, "-m", message)
 
 

@@ -191,8 +191,8 @@ def _broken_sources(slot: ProofSlot) -> dict[str, str]:
     texts = {}
     for line in slot.tracked:
         mode, name = line.partition(" ")[0], line.partition("\t")[2]
-        if not mode.startswith("100"):
-            continue  # a link, or a submodule
+        if not mode.startswith("100") or not (slot.path / name).is_file():
+            continue  # a link, a submodule, or left out of a sparse checkout
         text = breakage.broken_source(name, _first_line(slot.path / name))
         if text is not None:
             texts[name] = text
