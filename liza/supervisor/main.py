@@ -242,7 +242,7 @@ def _go_on_without_up(crew: Crew, agent: str, notify: Callable[[str], None]) -> 
         log.close()
     notify("its `liza up` was killed; it goes on without a terminal: liza down stops it")
     with suppress(LizaError, OSError):
-        keeper_start.start_if_absent(crew)
+        keeper_start.replace_dead_up(crew)
 
 
 def _install_signal_handlers(supervisor: Supervisor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -11,9 +12,10 @@ from typing import Final
 
 from liza.crew.crew import Crew
 from liza.programs.session import log_file
-from liza.rules.errors import LizaError
-from liza.system.flock import is_flock_held
+from liza.rules.errors import LizaError, LockTimeout
+from liza.system.flock import is_flock_held, lock_path
 
+_DEAD_UP_LIMIT = 5.0  # seconds to wait for the lock of a killed `up`
 LOG_NAME: Final = "keeper.log"
 RETRY_SECONDS: Final = 10.0
 """Seconds from one start to the next: a process that ends at once must not be started at each revision."""
@@ -47,6 +49,21 @@ def restart_if_killed(crew: Crew) -> None:
     with suppress(LizaError, OSError):
         if crew.paths.keeper_mark.exists():
             start_if_absent(crew)
+
+
+def replace_dead_up(crew: Crew) -> None:
+    """Start the keeper for a crew whose `liza up` was killed. Raises LizaError, OSError.
+
+    The kernel closes the pipe of a killed process before its lock: without the wait, the lock is taken for that of a
+    living `up`. The mark makes later checks try again.
+    """
+    mark = crew.paths.keeper_mark
+    if not mark.exists():
+        mark.touch(0o600)
+        os.utime(mark, (0, 0))
+    with suppress(LockTimeout), lock_path(crew.paths.keeper_lock, timeout=_DEAD_UP_LIMIT):
+        pass
+    start_if_absent(crew)
 
 
 def start_if_absent(crew: Crew) -> None:
