@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -129,3 +130,10 @@ class Merges:
 
         git(at.parent, "clone", "-q", "-b", "integration", str(self.root), str(at))
         return subprocess.run(["sh", str(self.check)], cwd=at, check=False).returncode == 0
+
+
+def copied(made: Path, tmp_path: Path) -> Merges:
+    """The crew of a test: a copy of the repository that ``prepared`` made for the module."""
+    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    (tmp_path / "notes").mkdir()
+    return Merges(tmp_path / "repo", tmp_path / "notes")

@@ -22,7 +22,7 @@ from liza.verbs.merge import merge
 from liza.verbs.task import drop
 from tests.campaign import forks
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return Merges(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path)
 
 
 def bad(there: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -18,7 +17,7 @@ from liza.repo.runner import Git
 from liza.rules.project.package_records import packages_digest
 from liza.verbs.init import InitOptions, init
 from liza.verbs.verdict import verdict
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 SITE = "lib/python3.11/site-packages"
 
@@ -32,9 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return Merges(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path)
 
 
 def digest(text: str) -> str:

@@ -41,7 +41,7 @@ from liza.verbs.sync import sync
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import FakeClock, git, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return Merges(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path)
 
 
 def squash(there: Path) -> None:

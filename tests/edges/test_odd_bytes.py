@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from liza.repo.survey import list_changed_files
 from liza.rules.merging import merge_rules
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 NAMES = [
     pytest.param(b"x\xff", r"x\xff", id="latin-1"),
@@ -34,9 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return Merges(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path)
 
 
 def written(there: Path, name: bytes, content: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from liza.verbs.claim import claim
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 LEAVE = "mkdir -p .venv/lib && touch .venv/pyvenv.cfg .venv/lib/a loose 'odd [name]*.txt' && git init -q nested"
 
@@ -32,9 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return Merges(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path)
 
 
 def slot_git(crew: Merges, there: Path) -> Git:

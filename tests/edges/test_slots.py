@@ -29,7 +29,7 @@ from liza.verbs.task import add, release
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return Merges(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path)
 
 
 def rows(crew: Merges) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from liza.rules.project.test_proof import ProofVerdict
 from liza.rules.project.tree_changes import TreeChanges
 from liza.verbs.merge import merge
 from tests.conftest import git
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 Work = Callable[[Path], None]
 
@@ -31,9 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return Merges(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path)
 
 
 def baseline_writes(crew: Merges, *names: str) -> None:

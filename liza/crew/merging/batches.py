@@ -317,7 +317,7 @@ def clear_red_branch(crew: Crew, by: str, branch: str) -> None:
 
 def _choose_task_for_red_branch(by: str, tasks: Sequence[Task], failure: MergeFailure) -> Task:
     """Return the task to merge alone into a red branch. Each is tried once, since it may make the branch green, and
-    again if a person asks for it. Raises SharedFailure if there is none."""
+    again if a person asks for it. Raises SharedFailure if no task can be tried."""
     if is_person(by):
         return tasks[0]
     untried = next((task for task in tasks if not merge_rules.was_red_alone(task)), None)

@@ -162,7 +162,7 @@ def _digest(content: bytes, algorithm: str) -> str:
 
 
 def _read_regular(path: str) -> bytes | None:
-    """Return the content of a regular file; None if there is none. Opening a FIFO or a device does not block."""
+    """Return the content of a regular file; None if it does not exist. Opening a FIFO or a device does not block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

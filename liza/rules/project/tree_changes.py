@@ -122,7 +122,7 @@ def may_be_written(file: ChangedFile) -> bool:
 def may_be_setup_input(name: str) -> bool:
     """Return whether a set-up may read a tracked file, although its command does not name it.
 
-    A source, which the proof makes fail to see whether the set-up builds, a test, a document or a picture is none.
+    Not so are a test, a document, a picture, and a source: the proof breaks sources to see whether the set-up builds.
     """
     return not (
         breakage.is_test(name)

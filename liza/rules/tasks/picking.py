@@ -84,7 +84,7 @@ class TakeLater(Value):
 class NoTask(Value):
     """No task. ``why`` is the reason that `liza status` shows.
 
-    ``seconds``: after that time a task that rests or is kept for another agent can be taken; None if there is none.
+    ``seconds``: after that time a task that rests or is kept for another agent can be taken; None if none of them does.
     """
 
     why: str
