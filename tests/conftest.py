@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -180,6 +181,13 @@ def until(holds: Callable[[], object], what: str) -> None:
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.01)
+
+
+def worktree_of(root: Path, task: str) -> Path:
+    """The path that ``liza path`` prints: a link beside the slots of the crew of ``root``."""
+    record = root / ".liza" / "worktrees.json"
+    slots = json.loads(record.read_text())["place"] if record.exists() else root / ".worktrees" / ".slots"
+    return Path(slots, "tasks", task)
 
 
 def git(directory: Path, *words: str) -> str:

@@ -77,7 +77,7 @@ def _run_of_worktree(crew: Crew, cwd: Path | None) -> RunCaller:
             return RunCaller(owner[1], _reviewed_task_id(crew, owner[1]) or owner[0])
     raise Refused(
         f"this command is for an agent's run, and {directory} is neither a session nor a claimed worktree",
-        "liza claim ID --agent coder-1, then cd .worktrees/ID",
+        'liza claim ID --agent coder-1, then: cd "$(liza path ID)"',
     )
 
 

@@ -18,7 +18,7 @@ from liza.crew import run_state
 from liza.crew.drift import confirmed_settings
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import RunDir
-from liza.repo.slots import slots_directory
+from liza.repo.slots import slot_records, slots_directory
 from liza.rules import settings
 from liza.rules.derived import restart_planning_rounds, update_derived_fields
 from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
@@ -118,7 +118,6 @@ class Crew(Value, dict=True):
         Raises Refused, GitFailed.
         """
         from liza.repo.config_pins import git_dirs
-        from liza.repo.slots import slot_records
 
         self._refuse_moved()
         return slot_records.slot_owner(self.paths.slot(slot), git_dirs(self.git)[1])
@@ -246,22 +245,8 @@ def find_crew_or_none(start: Path | None = None, clock: Clock | None = None) -> 
     root_variable = os.environ.get("LIZA_ROOT")
     if root_variable:
         return open_crew(Path(root_variable), clock)
-    root = next((root for directory in _search_starts(start) if (root := _find_root(directory)) is not None), None)
+    root = _find_root((start or _current_directory()).absolute())
     return None if root is None else open_crew(root, clock)
-
-
-def _search_starts(start: Path | None) -> Iterator[Path]:
-    """Directories to search for a crew: the current one, and its logical path from PWD.
-
-    PWD may go through a link. After a move, the repository is found above `.worktrees/<task>`, but not yet from the
-    slot that the link points to.
-    """
-    directory = (start or _current_directory()).absolute()
-    yield directory
-    logical = Path(os.environ.get("PWD", ""))
-    with suppress(OSError):
-        if start is None and logical.is_absolute() and logical.samefile(directory):
-            yield logical
 
 
 def _find_root(start: Path) -> Path | None:
@@ -369,7 +354,7 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
     # Resolve links: processes of a session are found by the root path in their environment.
     paths = Paths(root.resolve())
     slots_location.refuse_line_break(paths.root)
-    for path in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs, paths.worktrees):
+    for path in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs):
         if path.is_symlink():
             raise Refused(f"{path} is a link; it must be a directory in the repository", f"ls -l {path}")
     record = slots_directory.read_record(paths)
@@ -379,5 +364,9 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
         from liza.crew.recovery import moved_repository
 
         current, moved_reason = moved_repository.repair_location(paths, record)
-    program_path.remove_unsafe_entries(paths.worktrees, current.slots)
+    if moved_reason is None and (paths.root / ".worktrees").is_dir():
+        # Where the checkout cannot be written, as in a box, the next command moves them.
+        with suppress(OSError):
+            slot_records.move_links(current, {paths.slots, current.slots, record.directory if record else paths.slots})
+    program_path.remove_unsafe_entries(current.slots)
     return Crew(current, clock or SystemClock(), moved_reason=moved_reason)

@@ -40,7 +40,7 @@ def create_layout(crew: Crew) -> None:
         directory.mkdir(mode=0o755, exist_ok=True)
     for directory in (crew.paths.logs, crew.paths.runs):
         directory.mkdir(mode=0o700, exist_ok=True)
-    exclude.ignore_liza_dirs(crew.git)
+    exclude.ignore_liza_dirs(crew.git, crew.paths)
     agent_texts.copy_texts(crew.paths)
 
 

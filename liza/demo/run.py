@@ -50,7 +50,7 @@ def run_demo(directory: Path | None) -> int:
         try:
             _run_crew(crew, env)
         except KeyboardInterrupt:
-            _print_line("", f"all agents are stopped; their work is in {root}/.worktrees and on the branches task/*")
+            _print_line("", f"all agents are stopped; their work is in {crew.paths.slots} and on the branches task/*")
             raise
     return _report_end(crew, env, time.monotonic() - start)
 

@@ -19,6 +19,9 @@ _PERSON_PREFIX = "human:"
 
 HISTORY_REF = "refs/liza/blackboard"
 
+TASK_LINKS = "tasks"
+"""Name of the directory of the links to the slots of tasks, beside the slots. No slot has this name."""
+
 
 def state_directory(environ: Mapping[str, str], home: Path) -> Path:
     """Return the directory of Liza's state of this user: below XDG_STATE_HOME, or ``~/.local/state``."""
@@ -313,12 +316,8 @@ class Paths(Value):
         return self.liza / "logs"
 
     @property
-    def worktrees(self) -> Path:
-        return self.root / ".worktrees"
-
-    @property
     def slots(self) -> Path:
-        return self.chosen_slots or self.worktrees / ".slots"
+        return self.chosen_slots or self.root / ".worktrees" / ".slots"
 
     @property
     def slots_record(self) -> Path:
@@ -328,10 +327,9 @@ class Paths(Value):
     def slot(self, name: str) -> Path:
         return self.slots / name
 
-    def link_target(self, slot: str) -> str:
-        """Return the target of the symbolic link ``.worktrees/<task>`` to a slot."""
-        inside = self.slots == self.worktrees / ".slots"
-        return f".slots/{slot}" if inside else str(self.slot(slot))
+    @property
+    def task_links(self) -> Path:
+        return self.slots / TASK_LINKS
 
     def task_link(self, task: str) -> Path:
-        return self.worktrees / task
+        return self.task_links / task

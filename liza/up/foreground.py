@@ -171,7 +171,7 @@ def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     step = _landing_step(crew, options)
     if step is not None:
         return f"all stopped. Accept the result: {step}"
-    return f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.restart_command()}"
+    return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
 
 
 def _landing_step(crew: Crew, options: UpOptions) -> str | None:
@@ -333,7 +333,7 @@ def _install_signal_handlers(
 def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: Feed) -> None:
     """Send SIGKILL to every supervisor, its descendants and its agent's sessions; then exit."""
     try:
-        feed("", "killed; what was not committed is still in .worktrees/: liza status")
+        feed("", f"killed; what was not committed is still in {crew.paths.slots}: liza status")
         forge_program.kill_running()
         # Only children that have not been waited for: the pid of a reaped one may belong to another process.
         living = {agent: child for agent, child in children.items() if child.returncode is None}

@@ -257,19 +257,19 @@ def _program(crew: Crew, options: InitOptions) -> str:
 
 
 def _refuse_foreign(crew: Crew) -> None:
-    """Raise Refused if .liza or .worktrees is a link, is tracked, or exists without a board.
+    """Raise Refused if .liza is a link, is tracked, or exists without a board.
 
     Files in .liza are trusted, so they must not come from a clone.
     """
-    for path in (crew.paths.liza, crew.paths.worktrees):
-        if path.is_symlink():
-            raise Refused(f"{path} is a link; it must be a directory in the repository", f"rm {path}")
-        if crew.git.out("ls-files", "--", path.name):
-            raise Refused(
-                f"{path.name} is tracked by git; liza trusts its files, so they must not come from a clone",
-                f"git rm -r {path.name}",
-            )
-    if crew.paths.liza.exists():
+    path = crew.paths.liza
+    if path.is_symlink():
+        raise Refused(f"{path} is a link; it must be a directory in the repository", f"rm {path}")
+    if crew.git.out("ls-files", "--", path.name):
+        raise Refused(
+            f"{path.name} is tracked by git; liza trusts its files, so they must not come from a clone",
+            f"git rm -r {path.name}",
+        )
+    if path.exists():
         error = no_crew_error(crew.paths.root)
         raise Refused(error.message, error.hint)
 
@@ -336,7 +336,7 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportF
     if origin is not None:
         say("origin", f"{origin}; `liza land --pr` and `liza push` send to no other address")
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
-    say("worktrees", f"{crew.paths.slots}; .worktrees/<task> is a link into it")
+    say("worktrees", f"{crew.paths.slots}; `liza path ID` prints the worktree of a task")
     earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]
     if earlier:
         say("earlier", f"the worktrees of an earlier crew stay in {', '.join(earlier)}; `liza doctor` names each")

@@ -19,6 +19,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from tests.conftest import worktree_of
+
 FINAL = ("MERGED", "SUPERSEDED", "ABANDONED")
 TAKES_A_RUN = ("claim", "resume", "claim review")
 RUN = re.compile(r"((?:planner|coder|code-reviewer)-[0-9]+)\.([0-9]+)")
@@ -110,9 +112,9 @@ def _claims(found: Found) -> Iterator[str]:
             yield f"claim: {task_id} is CLAIMED by {task.get('run')} and its slot {name} says {owner or 'nothing'}"
         if slot.head != f"ref: refs/heads/task/{task_id}":
             yield f"claim: {task_id} is CLAIMED and its slot {name} stands at {slot.head}"
-        link = found.root / ".worktrees" / task_id
+        link = worktree_of(found.root, task_id)
         if not link.is_symlink() or link.resolve() != slot.path.resolve():
-            yield f"claim: {task_id} is CLAIMED and .worktrees/{task_id} does not lead to its slot {name}"
+            yield f"claim: {task_id} is CLAIMED and tasks/{task_id} does not lead to its slot {name}"
 
 
 def _owners(found: Found) -> Iterator[str]:
@@ -135,19 +137,14 @@ def _owners(found: Found) -> Iterator[str]:
 
 
 def _links(found: Found) -> Iterator[str]:
-    place = found.root / ".worktrees"
+    place = _place(found.root) / "tasks"
     holds = {task["id"]: task.get("worktree") for task in found.tasks}
     for link in sorted(place.iterdir()) if place.is_dir() else ():
         if not link.is_symlink():
             continue
         target = str(link.readlink())
-        if not holds.get(link.name) or not _leads(found.root, target, holds[link.name]):
-            yield f"slot: .worktrees/{link.name} leads to {target}, and that task names {holds.get(link.name)}"
-
-
-def _leads(root: Path, target: str, slot: str) -> bool:
-    inside = _place(root) == root / ".worktrees" / ".slots"
-    return target == (f".slots/{slot}" if inside else f"{_place(root)}/{slot}")
+        if not holds.get(link.name) or target != f"../{holds[link.name]}":
+            yield f"slot: tasks/{link.name} leads to {target}, and that task names {holds.get(link.name)}"
 
 
 def _places(found: Found) -> Iterator[str]:

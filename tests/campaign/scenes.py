@@ -14,7 +14,7 @@ from liza.rules.model import State
 from liza.rules.tasks.backlog import TaskFields
 from liza.verbs import claim, task
 from liza.verbs.claim_review import claim_review
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 from tests.journeys.crews import Crew
 
 TASK = "one"
@@ -75,7 +75,7 @@ def _take(agent: str, ahead: float = 0) -> Callable[[Path], object]:
 def _work(root: Path, task_id: str, agent: str) -> str:
     """A commit in the worktree of a fresh claim."""
     claim.claim_task(fresh(root), agent, task_id)
-    place = root / ".worktrees" / task_id
+    place = worktree_of(root, task_id)
     (place / f"{task_id}.txt").write_text(f"{task_id}\n")
     git(place, "add", "-A")
     git(place, "commit", "-q", "-m", "work")
@@ -92,7 +92,7 @@ def used_slot(crew: Crew) -> Scene:
     """The slot still bears a task that was dropped, with a commit and a file of it."""
     add(crew.root, "old", TASK)
     made = _work(crew.root, "old", "coder-2")
-    (crew.root / ".worktrees" / "old" / "left.txt").write_text(DIRTY)
+    (worktree_of(crew.root, "old") / "left.txt").write_text(DIRTY)
     task.drop(fresh(crew.root), "old", "not wanted", None)
     return Scene(crew.root, _take("coder-1"), _take("coder-3", 4000), [made], {"left.txt": DIRTY})
 
@@ -101,7 +101,7 @@ def lapsed(crew: Crew) -> Scene:
     """The owner is gone, its lease has lapsed, and in the slot are a commit and unfinished files."""
     add(crew.root, TASK)
     made = _work(crew.root, TASK, "coder-2")
-    place = crew.root / ".worktrees" / TASK
+    place = worktree_of(crew.root, TASK)
     (place / "new.txt").write_text(DIRTY)
     (place / "README.md").write_text(f"# Changed\n{DIRTY}")
     files = {"new.txt": DIRTY, "README.md": f"# Changed\n{DIRTY}"}
@@ -133,7 +133,7 @@ def review(crew: Crew) -> Scene:
 
 def _submitted(crew: Crew) -> str:
     made = _work(crew.root, TASK, "coder-2")
-    crew.liza("submit", cwd=crew.root / ".worktrees" / TASK)
+    crew.liza("submit", cwd=worktree_of(crew.root, TASK))
     return made
 
 

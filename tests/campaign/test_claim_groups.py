@@ -18,7 +18,7 @@ from liza.verbs.doctor import doctor
 from tests.campaign import forks
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.scenes import add, fresh
-from tests.conftest import git, variant
+from tests.conftest import git, variant, worktree_of
 from tests.journeys.crews import Crew, started
 
 SEED = int(os.environ.get("LIZA_SEED") or 3)
@@ -94,7 +94,7 @@ class Rounds:
         told = []
         for one in self.tasks:
             entry = self.crew.task(one)
-            place = self.crew.root / ".worktrees" / one / "README.md"
+            place = worktree_of(self.crew.root, one) / "README.md"
             laid_out = "with" if place.is_file() else "without"
             told.append("reserved" if entry.reservation else f"{entry.status} {laid_out} a worktree")
         return told
@@ -114,14 +114,14 @@ class Rounds:
     def _work(self, agent: str, one: str) -> None:
         """Take a task over, find the note of the one before, leave a commit and another note."""
         claim.claim_task(fresh(self.crew.root, self.ahead), agent, one)
-        place = self.crew.root / ".worktrees" / one
+        place = worktree_of(self.crew.root, one)
         before = place / "note.txt"
         assert (before.read_text() if before.is_file() else "") == self.notes.get(one, ""), "the note is lost"
 
     def leave_work(self) -> None:
         """What the agents of this round made; half of the time they are sent away, and the task is free."""
         for one in self.tasks:
-            place = self.crew.root / ".worktrees" / one
+            place = worktree_of(self.crew.root, one)
             if self.crew.task(one).status != "CLAIMED" or not place.is_dir():
                 continue
             self.notes[one] = f"{one} {self.ahead}\n"

@@ -16,7 +16,7 @@ from liza.verbs.doctor import doctor
 from tests.campaign import forks
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.scenes import SCENES, TASK, Scene, fresh
-from tests.conftest import git, variant
+from tests.conftest import git, variant, worktree_of
 from tests.journeys.crews import started
 
 KILLED = -9
@@ -58,7 +58,7 @@ def settled(scene: Scene, said: Path) -> list[str]:
         record_history(fresh(scene.root))
         wrong += [f"after {what}: {sentence}" for sentence in (*problems(scene.root), *lost(scene))]
     for name in scene.laid_back:
-        if (scene.root / ".worktrees" / TASK / name).read_text() != scene.uncommitted[name]:
+        if (worktree_of(scene.root, TASK) / name).read_text() != scene.uncommitted[name]:
             wrong.append(f"the next claim has not got {name}")
     return wrong
 

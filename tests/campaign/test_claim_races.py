@@ -16,6 +16,7 @@ from liza.verbs import claim, task
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.scenes import add, fresh
+from tests.conftest import worktree_of
 from tests.journeys.crews import BIN, Crew, started
 
 REFUSED = 1
@@ -48,7 +49,7 @@ def owned_once(crew: Crew, state: State, task_id: str, agents: list[str], ends: 
     assert (found.status, found.assigned_to, found.reservation) == ("CLAIMED", winner, None)
     assert found.worktree == "s1", "a loser took a slot away"
     assert (crew.root / ".git/worktrees/s1/HEAD").read_text() == f"ref: refs/heads/task/{task_id}\n"
-    assert (crew.root / ".worktrees" / task_id / "README.md").is_file()
+    assert (worktree_of(crew.root, task_id) / "README.md").is_file()
     assert [path.name for path in crew.paths.slots.iterdir() if path.is_dir()] == ["s1"]
     return winner
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaign.consistency import commits_of_everyone, problems
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 from tests.journeys.crews import Crew, project, started
 
 
@@ -19,7 +19,7 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     """One task is merged, one is claimed with a file of work in its worktree, one waits."""
     with started(tmp_path, inside=True) as made:
         made.work_by_hand("first")
-        made.liza("submit", cwd=made.root / ".worktrees" / "first")
+        made.liza("submit", cwd=worktree_of(made.root, "first"))
         made.liza("verdict", "approve", "fine", "--task", "first")
         made.liza("merge")
         made.work_by_hand("second")
@@ -73,10 +73,10 @@ def _repeat_a_line(crew: Crew) -> None:
 
 DEFECTS: dict[str, tuple[Callable[[Crew], object], str]] = {
     "a reservation that nobody settles": (_reserve, "third is still reserved as coder-3.1"),
-    "no link": (lambda crew: crew.paths.task_link("second").unlink(), ".worktrees/second does not lead to its slot"),
+    "no link": (lambda crew: crew.paths.task_link("second").unlink(), "tasks/second does not lead to its slot"),
     "a link of a merged task": (
-        lambda crew: crew.paths.task_link("first").symlink_to(".slots/s1"),
-        ".worktrees/first leads",
+        lambda crew: crew.paths.task_link("first").symlink_to("../s1"),
+        "tasks/first leads",
     ),
     "another run in the owner file": (lambda crew: _owner(crew, run="coder-1.9"), "its slot s1 says"),
     "another task in the owner file": (lambda crew: _owner(crew, task="first"), "s1 bears first"),

@@ -24,7 +24,7 @@ from liza.rules.model import Agent
 from liza.system.flock import lock_path
 from liza.verbs.doctor import doctor
 from liza.worker import identity
-from tests.conftest import until
+from tests.conftest import until, worktree_of
 from tests.edges.api_worker import JSON, Api, Worker, connect_unix, now, serving
 from tests.journeys.crews import started
 
@@ -437,7 +437,7 @@ def test_a_task_is_done_through_the_api_alone(api: Api) -> None:
 
 def test_a_rejection_through_the_api_has_comments_on_lines_of_the_reviewed_commit(api: Api) -> None:
     api.crew.work_by_hand("task-1")
-    api.crew.prepare("submit", cwd=api.crew.root / ".worktrees/task-1")
+    api.crew.prepare("submit", cwd=worktree_of(api.crew.root, "task-1"))
     api.crew.prepare("claim", "task-1", "--agent", "code-reviewer-1")
     run = api.crew.task("task-1").review_run
     assert run is not None

@@ -44,13 +44,6 @@ def link_to_board(root: Path) -> None:
     (root / "AGENTS.md").symlink_to(".liza/state.yaml")
 
 
-def link_to_slots(root: Path) -> None:
-    (root / ".worktrees").mkdir(exist_ok=True)
-    (root / ".worktrees" / "note.md").write_text("x")
-    (root / "AGENTS.md").unlink()
-    (root / "AGENTS.md").symlink_to(".worktrees/note.md")
-
-
 def name_twice(root: Path) -> None:
     os.link(root / "AGENTS.md", root / "CLAUDE.md")
 
@@ -64,11 +57,10 @@ def leave_out(root: Path) -> None:
     ("make", "reason"),
     [
         (link_to_board, "a link into Liza's own files"),
-        (link_to_slots, "a link into Liza's own files"),
         (name_twice, "has other names"),
         (leave_out, "the sparse checkout leaves AGENTS.md out"),
     ],
-    ids=["board", "slots", "hard link", "sparse"],
+    ids=["board", "hard link", "sparse"],
 )
 def test_a_file_that_could_not_be_restored_is_not_written(
     crew: Crew, make: Callable[[Path], None], reason: str

@@ -18,6 +18,7 @@ from liza.crew.crew import find_crew
 from liza.rules.errors import Refused, TakenMeanwhile
 from liza.system import processes
 from liza.verbs.claim import claim_task
+from tests.conftest import worktree_of
 from tests.journeys.crews import BIN, Crew, started
 
 
@@ -47,7 +48,7 @@ def test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree(tm
             first.kill()
             first.wait()
         assert crew.task("task-1").assigned_to == "coder-1"
-        assert (crew.root / ".worktrees" / "task-1" / "README.md").exists()
+        assert (worktree_of(crew.root, "task-1") / "README.md").exists()
 
 
 @contextmanager

@@ -90,10 +90,10 @@ def test_integration_that_was_moved_back_or_deleted_is_named_and_is_in_the_way(t
 def test_a_claimed_task_whose_worktree_was_deleted_is_named_and_laid_out_again(there: Crew) -> None:
     claimed(there)
     assert told(there, "claim") == []
-    shutil.rmtree(there.paths.worktrees)
+    shutil.rmtree(there.paths.task_links)
     (found,) = told(there, "claim")
     worktree = there.paths.slot("s1")
-    link = f".worktrees/c, the link to its worktree {worktree}, is gone"
+    link = f"{there.paths.task_link('c')}, the link to its worktree {worktree}, is gone"
     assert (found.text, found.hint) == (f"c is claimed as coder-1.3, and {link}", "liza doctor --fix")
     shutil.rmtree(worktree)
     (found,) = told(there, "claim")

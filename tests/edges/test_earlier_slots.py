@@ -18,7 +18,7 @@ from liza.verbs.down import purge
 from liza.verbs.init import InitOptions, init
 from liza.verbs.restore import find_crew_or_lost, restore
 from liza.verbs.task import add
-from tests.conftest import git, variant
+from tests.conftest import git, variant, worktree_of
 
 
 def with_draft(root: Path, task: str) -> Crew:
@@ -68,7 +68,7 @@ def test_a_restore_after_a_second_init_uses_the_worktrees_of_the_last_crew_and_n
     assert crew.paths.slots == repo.with_name("repo.worktrees-2")
     earlier = repo.with_name("repo.worktrees") / "s1"
     assert f"{earlier} was left by an earlier crew, with the work of first" in named(repo, fix=True)
-    assert (repo / ".worktrees" / "second" / "second.txt").read_text() == "half of second\n"
+    assert (worktree_of(repo, "second") / "second.txt").read_text() == "half of second\n"
     assert (earlier / "first.txt").read_text() == "half of first\n"
 
 
@@ -96,7 +96,7 @@ def test_doctor_separates_two_worktrees_that_are_recorded_at_one_path_and_the_wo
     assert f"git had two worktrees recorded at one path; the record s11 names {second} now" in named(repo, fix=True)
     assert len(set(worktree_paths(repo))) == 3
     # The task goes on in the crew's own directory with its uncommitted file; what was in that slot is saved.
-    assert (repo / ".worktrees" / "second").resolve() == crew.paths.slot("s1")
+    assert worktree_of(repo, "second").resolve() == crew.paths.slot("s1")
     assert (crew.paths.slot("s1") / "second.txt").read_text() == "half of second\n"
     assert not (crew.paths.slot("s1") / "first.txt").exists()
     assert git(repo, "show", "refs/liza/salvage/first/coder-1.1:first.txt") == "half of first"

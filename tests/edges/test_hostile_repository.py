@@ -206,12 +206,11 @@ def test_before_init_nothing_runs_that_the_repository_itself_names(
 
 
 def test_a_clone_that_brings_a_crew_or_links_of_its_own_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    for name in (".liza", ".worktrees"):
-        root = tmp_path / name.strip(".")
-        project(root)
-        (root / name).symlink_to(tmp_path / "elsewhere")
-        git(root, "add", "-f", name)
-        git(root, "commit", "-q", "-m", "evil")
-        with pytest.raises(LizaError, match="is a link"):
-            init(root, InitOptions(goal="x", no_test=True))
-        assert not (tmp_path / "elsewhere").exists()
+    root = tmp_path / "project"
+    project(root)
+    (root / ".liza").symlink_to(tmp_path / "elsewhere")
+    git(root, "add", "-f", ".liza")
+    git(root, "commit", "-q", "-m", "evil")
+    with pytest.raises(LizaError, match="is a link"):
+        init(root, InitOptions(goal="x", no_test=True))
+    assert not (tmp_path / "elsewhere").exists()

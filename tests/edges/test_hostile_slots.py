@@ -22,7 +22,7 @@ from liza.repo.slots import slot_records
 from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import GitFailed, LizaError, NotRegularFile
 from liza.rules.paths import Paths
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 from tests.edges import hostile
 from tests.edges.hostile import Place, copied, fingerprint, sweep
 from tests.edges.test_hostile_repository import made  # noqa: F401  # one preparation serves both files
@@ -61,8 +61,8 @@ LEADS: dict[str, Callable[[Place], object]] = {
     "commondir of the slot": lambda p: (p.admin / "commondir").write_text(f"{p.elsewhere}/.git\n"),
     "gitdir of the slot": lambda p: (p.admin / "gitdir").write_text(f"{p.elsewhere}/.git\n"),
     "records of the slot are elsewhere": lambda p: moved(p.admin, p.elsewhere / "admin"),
-    "worktrees are elsewhere": lambda p: instead(p.root / ".worktrees", p.elsewhere),
-    "worktrees were moved": lambda p: moved(p.root / ".worktrees", p.elsewhere / "away"),
+    "links are elsewhere": lambda p: instead(p.slot.parent / "tasks", p.elsewhere),
+    "links were moved": lambda p: moved(p.slot.parent / "tasks", p.elsewhere / "away"),
     "slots are elsewhere": lambda p: instead(p.slot.parent, p.elsewhere),
     "the slot is elsewhere": lambda p: instead(p.slot, p.elsewhere),
     "the slot of merges is elsewhere": lambda p: instead(p.slot.parent / "merge", p.elsewhere),
@@ -82,7 +82,7 @@ LEADS: dict[str, Callable[[Place], object]] = {
     ),
 }
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CORE = ("git file to another repository", "commondir of the slot", "worktrees are elsewhere", "the crew is elsewhere",
+CORE = ("git file to another repository", "commondir of the slot", "links are elsewhere", "the crew is elsewhere",
         "a log is elsewhere", "the work tree is elsewhere", "commondir of the repository")  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def test_files_with_names_that_no_command_line_would_bear_are_saved_wiped_and_la
     git(place.slot, "update-ref", "refs/heads/HEAD", "HEAD")
     canary = fingerprint(place.elsewhere)
     assert sweep_but_purge(place) == {}
-    slot = place.root / ".worktrees" / "task-1"
+    slot = worktree_of(place.root, "task-1")
     assert {name for name in ODD if (slot / name).read_text() == f"{name!r}\n"} == {*ODD}
     assert (slot / "out").readlink() == place.elsewhere / "canary"
     assert fingerprint(place.elsewhere) == canary

@@ -40,7 +40,7 @@ from liza.verbs.merge import merge
 from liza.verbs.sync import sync
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
-from tests.conftest import FakeClock, git, variant
+from tests.conftest import FakeClock, git, variant, worktree_of
 from tests.edges.merge_crew import Merges, copied, prepared
 
 
@@ -279,7 +279,7 @@ def test_a_slot_with_files_of_another_user_is_set_aside_and_replaced(crew: Merge
         assert done.returncode == 0, done.stderr
         done = unprivileged(crew.root, "claim", "c", "--agent", "coder-1")
         assert (done.returncode, crew.status("c")) == (0, "CLAIMED"), done.stderr
-        assert git(crew.root / ".worktrees" / "c", "symbolic-ref", "--short", "HEAD") == "task/c"
+        assert git(worktree_of(crew.root, "c"), "symbolic-ref", "--short", "HEAD") == "task/c"
     kept = crew.crew.worktrees.retired_slots()
     assert [(path / "of-docker" / "f").read_text() for path in kept] == ["x\n"]
     assert not (kept[0] / ".git").exists()
@@ -400,8 +400,8 @@ def test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_i
 @pytest.mark.campaign
 def test_what_agents_and_people_do_while_tests_run_is_not_said_to_be_the_tests(crew: Merges) -> None:
     crew.claimed("other", "coder-2")
-    mine = 'git -C "$HERE" commit -q --allow-empty -m mine; git -C "$HERE/.worktrees/other" commit -q --amend -m again'
-    crew.tests(mine)
+    mine = 'git -C "$HERE" commit -q --allow-empty -m mine'
+    crew.tests(f'{mine}; git -C "$HERE.worktrees/tasks/other" commit -q --amend -m again')
     crew.approved("a")
     assert crew.merge("a") == ""
     assert crew.status("a") == "MERGED"

@@ -11,6 +11,7 @@ import pytest
 from liza.repo.hiding import _filter, brief_filter, exclude, marked_sections
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
+from liza.rules.paths import Paths
 from tests.conftest import add_block, git
 
 BLOCK = b"<!-- liza:begin run=coder-1.7 -->\ndo this\n<!-- liza:end run=coder-1.7 -->\n"
@@ -158,14 +159,15 @@ def test_the_installed_program_works_from_a_path_with_spaces_and_uninstall_leave
     assert git(repo, "diff") == ""
 
 
-def test_lizas_own_directories_are_kept_out_and_let_in_again(repo: Path) -> None:
+@pytest.mark.parametrize(("slots", "shown"), [(None, ""), ("repo.worktrees", "?? .worktrees/")])
+def test_lizas_own_directories_are_kept_out_and_let_in_again(repo: Path, slots: str | None, shown: str) -> None:
     for name in (".liza", ".worktrees"):
         (repo / name).mkdir()
         (repo / name / "f").write_text("x")
     before = (repo / ".git" / "info" / "exclude").read_text()
     for _ in range(2):
-        exclude.ignore_liza_dirs(Git(repo))
-    assert status(repo) == ""
+        exclude.ignore_liza_dirs(Git(repo), Paths(repo, None if slots is None else repo.with_name(slots)))
+    assert status(repo) == shown
     exclude.unignore_liza_dirs(Git(repo))
     assert status(repo) == "?? .liza/\n?? .worktrees/"
     assert (repo / ".git" / "info" / "exclude").read_text() == before

@@ -12,6 +12,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
 from liza.rules.errors import Refused, UsageError
 from liza.rules.model import Config, TestProof
+from liza.rules.paths import Paths
 from liza.rules.value_classes import replace
 from tests.conftest import git
 
@@ -105,7 +106,7 @@ def with_submodule(repo: Path, tmp_path: Path) -> Path:
     git(lib, "commit", "-q", "-m", "lib")
     git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(lib), "lib")
     git(repo, "commit", "-q", "-m", "a submodule")
-    slot = repo / ".worktrees" / "s"
+    slot = Paths(repo).slot("s")
     git(repo, "worktree", "add", "-q", "--detach", str(slot))
     git(slot, "-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init")
     return slot

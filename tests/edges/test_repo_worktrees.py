@@ -33,7 +33,7 @@ def trees(repo: Path) -> Worktrees:
     git(repo, "commit", "-q", "-m", "files")
     git(repo, "branch", "integration")
     (repo / ".liza").mkdir()
-    exclude.ignore_liza_dirs(Git(repo))
+    exclude.ignore_liza_dirs(Git(repo), Paths(repo))
     brief_filter.install_filter(Git(repo))
     return Worktrees(Paths(repo), Git(repo, Pins.capture(Git(repo))))
 
@@ -66,7 +66,7 @@ def test_a_first_claim_gives_a_slot_on_the_tasks_branch_a_link_for_people_and_no
     assert claim(trees, "s1", "task-3", "coder-1.1") == PreparedSlot("task/task-3", tip, False)
     place = trees.paths.slot("s1")
     assert git(place, "symbolic-ref", "--short", "HEAD") == "task/task-3"
-    assert trees.paths.task_link("task-3").readlink() == Path(".slots/s1")
+    assert trees.paths.task_link("task-3").readlink() == Path("../s1")
     assert (trees.paths.task_link("task-3") / "a.txt").read_text() == "a\n"
     assert "branch." not in git(trees.paths.root, "config", "--list").replace("branch.autosetupmerge", "")
     assert git(trees.paths.root, "status", "--porcelain") == ""
@@ -343,7 +343,7 @@ def test_a_branch_that_a_crash_left_in_another_slot_is_let_go_there_with_its_fil
     claim(trees, "s2", "one", "coder-1.2")
     assert git(trees.paths.slot("s2"), "symbolic-ref", "--short", "HEAD") == "task/one"
     assert status(trees, "s1") == ["?? unfinished"]
-    assert trees.paths.task_link("one").readlink() == Path(".slots/s2")
+    assert trees.paths.task_link("one").readlink() == Path("../s2")
 
 
 def test_a_rebase_left_under_way_and_a_stale_index_lock_do_not_stop_the_next_claim(trees: Worktrees) -> None:
@@ -434,7 +434,7 @@ def test_remove_all_saves_what_is_left_and_takes_every_trace_but_the_refs(trees:
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
     trees.detach("code-reviewer-1", "integration", "code-reviewer-1.1")
     assert trees.remove_all() == ("refs/liza/salvage/one/coder-1.1",)
-    assert not trees.paths.worktrees.exists()
+    assert not any(trees.paths.slots.iterdir())
     assert git(trees.paths.root, "worktree", "list").count("\n") == 0
     assert trees.remove_all() == ()
 
@@ -582,7 +582,7 @@ def test_remove_all_takes_half_made_slots_and_records_of_deleted_ones_too(trees:
     (trees.paths.slot("half") / ".git").unlink()
     subprocess.run(["rm", "-rf", trees.paths.slot("gone")], check=True)
     assert trees.remove_all() == ()
-    assert not trees.paths.worktrees.exists()
+    assert not any(trees.paths.slots.iterdir())
     assert git(trees.paths.root, "worktree", "list", "--porcelain").count("worktree ") == 1
 
 
@@ -667,7 +667,7 @@ def test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_ear
     trees.finish("s1", "task-2", "coder-2.3")
     assert status(trees, "s1") == []
     assert git(trees.paths.root, "show", "refs/liza/salvage/s1/unknown:of-task-1.txt") == "unfinished"
-    assert [path.name for path in trees.paths.worktrees.iterdir() if path.is_symlink()] == ["task-2"]
+    assert [path.name for path in trees.paths.task_links.iterdir()] == ["task-2"]
 
 
 @pytest.mark.parametrize("is_known", [True, False])

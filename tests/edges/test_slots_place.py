@@ -13,7 +13,7 @@ import pytest
 
 from liza.crew.crew import Crew, find_crew
 from liza.crew.current_alarms import find_alarms
-from liza.repo.slots import slots_directory
+from liza.repo.slots import slot_records, slots_directory
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Refused
 from liza.rules.project.slots_location import MARK_FILE
@@ -27,7 +27,7 @@ from liza.verbs.restore import find_crew_or_lost, restore
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 
 
 def begun(root: Path, **options: object) -> Crew:
@@ -50,8 +50,8 @@ def test_slots_lie_beside_the_repository_for_this_user_only_and_a_link_leads_to_
     assert there.parent == crew.paths.slots == place
     assert place.stat().st_mode & 0o777 == 0o700
     assert (place / MARK_FILE).stat().st_mode & 0o777 == 0o600
-    assert (repo / ".worktrees" / "first").resolve() == there
-    assert [entry.name for entry in (repo / ".worktrees").iterdir()] == ["first"]
+    assert worktree_of(repo, "first").resolve() == there
+    assert [entry.name for entry in crew.paths.task_links.iterdir()] == ["first"]
 
 
 @pytest.mark.campaign
@@ -175,7 +175,7 @@ def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_
         again = find_crew()
     assert again.paths == crew.paths
     doctor(repo, fix=True)
-    assert (repo / ".worktrees" / "first").resolve() == there
+    assert worktree_of(repo, "first").resolve() == there
     assert (there / "draft.txt").read_text() == "half\n"
 
 
@@ -261,7 +261,7 @@ def test_a_claimed_task_whose_worktree_is_gone_is_an_alarm_until_it_is_laid_out_
     assert lost(crew) == [("worktree_gone", "liza doctor --fix")]
     doctor(repo, fix=True)
     assert lost(find_crew(repo)) == []
-    assert (repo / ".worktrees" / "first").resolve() == there
+    assert worktree_of(repo, "first").resolve() == there
 
 
 @pytest.mark.campaign
@@ -279,15 +279,14 @@ def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_th
             (place / MARK_FILE).write_text(json.dumps({"root": "/elsewhere", "id": "other"}))
     step = f"mv {place} {place}.saved"
     assert lost(crew) == [("worktrees_replaced", f"{step} && liza doctor --fix")]
-    assert (repo / ".worktrees" / "first").is_symlink(), "an alarm is read, and changes nothing"
     with pytest.raises(Refused, match="cannot hold the worktrees") as refused:
         doctor(repo, fix=True)
     assert refused.value.hint == step
-    assert not (repo / ".worktrees" / "first").is_symlink()
+    assert not worktree_of(repo, "first").is_symlink()
     place.rename(f"{place}.saved")
     doctor(repo, fix=True)
     assert lost(find_crew(repo)) == []
-    assert (repo / ".worktrees" / "first" / "README.md").is_file()
+    assert (worktree_of(repo, "first") / "README.md").is_file()
     kept = Path(f"{place}.saved")
     assert (kept if what == "a file" else kept / "s1" / "theirs.txt").read_text() == "theirs\n"
 
@@ -302,7 +301,7 @@ def test_worktrees_that_were_renamed_are_not_laid_out_anew_while_they_can_be_fou
     assert not place.exists()
     away.rename(place)
     doctor(repo, fix=True)
-    assert (repo / ".worktrees" / "first" / "draft.txt").read_text() == "half\n"
+    assert (worktree_of(repo, "first") / "draft.txt").read_text() == "half\n"
 
 
 def test_a_directory_whose_mark_is_being_written_or_whose_maker_was_killed_is_this_crews(repo: Path) -> None:
@@ -314,5 +313,6 @@ def test_a_directory_whose_mark_is_being_written_or_whose_maker_was_killed_is_th
     assert slots_directory.inspect_directory(crew.paths.slots).empty
     assert drafted(crew).is_dir()
     shutil.rmtree(crew.paths.slots / "s1")
+    slot_records.remove_links(crew.paths)
     slots_directory.remove_directory(crew.paths)
     assert not crew.paths.slots.exists()

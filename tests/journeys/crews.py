@@ -28,7 +28,7 @@ from liza.crew.crew import SystemClock, find_crew
 from liza.repo.slots import slots_directory
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 
 BIN = Path(sys.executable).parent
 LIMIT = 60.0
@@ -131,7 +131,7 @@ class Crew:
         """Claim a task as a person would and commit a file in its worktree, which is given back."""
         self.add(task)
         self.prepare("claim", task, "--agent", "coder-1")
-        there = self.root / ".worktrees" / task
+        there = worktree_of(self.root, task)
         (there / f"{task}.txt").write_text("x\n")
         self.git("add", "-A", cwd=there)
         self.git("commit", "-q", "-m", "work", cwd=there)

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests.conftest import worktree_of
 from tests.journeys.crews import BIN, Crew
 
 CODER = """\
@@ -56,7 +57,7 @@ def test_a_task_for_a_person_is_left_by_reviewers_and_named_by_status(crew: Crew
     words = ("--desc", "d", "--done", "w", "--scope", "s", "--spec", "README.md", "--review", "human")
     crew.liza("task", "add", "--id", "mine", *words)
     crew.prepare("claim", "mine", "--agent", "coder-1")
-    there = crew.root / ".worktrees" / "mine"
+    there = worktree_of(crew.root, "mine")
     (there / "mine.txt").write_text("x\n")
     crew.git("add", "-A", cwd=there)
     crew.git("commit", "-q", "-m", "work", cwd=there)

@@ -84,7 +84,7 @@ def leaks(crew: Crew, *keys: str) -> list[str]:
     places = [
         *bytes_of_processes(),
         *bytes_of_history(crew.root),
-        *bytes_of_files(crew.root, crew.paths.worktrees, crew.notes, Path(os.environ["HOME"])),
+        *bytes_of_files(crew.root, crew.paths.slots, crew.notes, Path(os.environ["HOME"])),
     ]
     assert len(places) > 50
     return [place for place, data in places if any(key.encode() in data for key in keys)]

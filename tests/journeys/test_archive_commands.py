@@ -10,12 +10,13 @@ import pytest
 
 from liza.board.archive_index import ArchiveIndex
 from liza.system.flock import is_flock_held
+from tests.conftest import worktree_of
 from tests.journeys.crews import Crew
 
 
 def merged_by_hand(crew: Crew, task: str) -> None:
     crew.work_by_hand(task)
-    there = crew.root / ".worktrees" / task
+    there = worktree_of(crew.root, task)
     crew.prepare("submit", cwd=there)
     crew.prepare("verdict", "approve", "good", "--task", task)
     crew.prepare("merge", task)

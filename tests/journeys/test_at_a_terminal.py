@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 from tests.journeys.crews import BIN, Crew
 from tests.journeys.test_up_and_down import AT_A_TERMINAL
 
@@ -36,7 +36,7 @@ def blocked(crew: Crew, *tasks: str) -> None:
     for number, task in enumerate(tasks, 1):
         crew.add(task)
         crew.liza("claim", task, "--agent", f"coder-{number}")
-        there = crew.root / ".worktrees" / task
+        there = worktree_of(crew.root, task)
         crew.liza("block", "no document says it", "--ask", f"Which one for {task}?", "--ask", "And when?", cwd=there)
 
 

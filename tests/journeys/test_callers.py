@@ -16,7 +16,7 @@ import pytest
 from liza.board import revision_journal
 from liza.cli import app
 from tests.ablation import switches
-from tests.conftest import variant
+from tests.conftest import variant, worktree_of
 from tests.journeys.crews import BIN, Crew
 from tests.namespaces import unshared
 
@@ -50,6 +50,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "task drop": ("task drop task-2", REFUSED),
     "task release": ("task release task-1", REFUSED),
     "diff": ("diff task-1", READS),
+    "path": ("path task-1", READS),
     "history": ("history", READS),
     "logs": ("logs coder-1", READS),
     "attach": ("attach coder-1", REFUSED),
@@ -251,7 +252,13 @@ def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
     assert "in a pid namespace other than that of the supervisor of planner-1" in done.stderr
     assert watched.status("task-1") == "READY_FOR_REVIEW"
     # Nor in a claimed worktree, where a person may work by hand; nor with the word alone.
-    inside = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root}/.worktrees/task-1 && liza block why --ask what"]
+    inside = [
+        *unshared(),
+        *bare(),
+        "sh",
+        "-c",
+        f"cd {worktree_of(watched.root, 'task-1')} && liza block why --ask what",
+    ]
     assert session_of(watched, inside).returncode == 1
     worded = [*judge[:-3], "LIZA_PERSON=yes", *judge[-3:]]
     assert session_of(watched, worded, stdin=subprocess.DEVNULL).returncode == 1

@@ -25,7 +25,7 @@ from liza.crew.liza_path import liza_path, qualify_command
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.rules.errors import BoardUnreadable, GitFailed, LockTimeout, Missing, Refused, WriteFailed
 from liza.rules.paths import Paths
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 
 HERE = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -393,7 +393,7 @@ def test_programs_are_listed_with_whether_they_are_here(crew: Path) -> None:
 @pytest.mark.campaign
 def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
-    place = (crew / ".worktrees" / "t1").resolve()
+    place = worktree_of(crew, "t1").resolve()
     (place / "spec.md").write_text("# What was made\n")
     (place / "new.txt").write_text("new\n")
     found = json.loads(ok(["diff", "t1", "--json"], crew))
@@ -411,7 +411,7 @@ def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Pa
 @pytest.mark.campaign
 def test_a_diff_shows_file_names_as_they_are_written(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
-    worktree = (crew / ".worktrees" / "t1").resolve()
+    worktree = worktree_of(crew, "t1").resolve()
     (worktree / "größe.txt").write_text("10\n")
     git(worktree, "add", "-A")
     assert "b/größe.txt" in ok(["diff", "t1"], crew)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import worktree_of
 from tests.journeys.crews import Crew
 
 TRY = """\
@@ -33,7 +34,7 @@ def test_a_coder_approves_nothing_whatever_it_puts_on_or_takes_off_its_environme
     crew.configure(grace=60)
     crew.add("task-0", "task-1")
     crew.liza("claim", "task-0", "--agent", "coder-9")
-    other = crew.root / ".worktrees" / "task-0"
+    other = worktree_of(crew.root, "task-0")
     (other / "task-0.txt").write_text("theirs\n")
     crew.git("add", "-A", cwd=other)
     crew.git("commit", "-q", "-m", "theirs", cwd=other)
@@ -103,7 +104,7 @@ def refused_all(crew: Crew, run: str, task: str) -> None:
 
 
 def commit(crew: Crew, task: str, text: str) -> Path:
-    there = crew.root / ".worktrees" / task
+    there = worktree_of(crew.root, task)
     (there / f"{task}.txt").write_text(text)
     crew.git("add", "-A", cwd=there)
     crew.git("commit", "-q", "-m", text, cwd=there)
@@ -119,7 +120,7 @@ def test_a_run_says_nothing_any_more_after_its_task_was_released_or_resumed(crew
     refused_all(crew, "coder-1.1", "task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
     assert "no longer own" in crew.liza("submit", code=1, **as_run("coder-1.1", "task-1", crew))
-    assert (crew.root / ".worktrees" / "task-1" / "task-1.txt").read_text() == "first"
+    assert (worktree_of(crew.root, "task-1") / "task-1.txt").read_text() == "first"
 
     crew.gate("go")
     program = crew.script(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import worktree_of
 from tests.journeys.crews import Crew
 
 
@@ -88,4 +89,4 @@ def test_a_task_whose_coder_has_other_work_by_now_is_free_for_anybody(crew: Crew
     crew.liza("restore", "--task", "task-1")
     assert (crew.status("task-1"), crew.status("task-2")) == ("UNCLAIMED", "CLAIMED")
     crew.liza("claim", "task-1", "--agent", "coder-2")
-    assert (crew.root / ".worktrees" / "task-1" / "task-1.txt").read_text() == "x\n"
+    assert (worktree_of(crew.root, "task-1") / "task-1.txt").read_text() == "x\n"

@@ -11,6 +11,7 @@ import pytest
 
 from liza.system import lock_holders
 from liza.system.flock import is_flock_held
+from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew, started
 
 WAITS = """\
@@ -187,7 +188,7 @@ def test_a_session_that_is_left_over_without_a_supervisor_is_ended(tmp_path: Pat
         wait_printed(crew, "coder-1.1 has closed its work and still runs: the session was ended")
         assert not Path(f"/proc/{child}").exists()
         assert crew.status("t1") == "READY_FOR_REVIEW" or crew.status("t1") == "BLOCKED"
-        assert (crew.root / ".worktrees" / "t1" / "t1.txt").exists()
+        assert (worktree_of(crew.root, "t1") / "t1.txt").exists()
         stop(process)
 
 

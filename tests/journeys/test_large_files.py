@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 from tests.journeys.crews import Crew
 
 pytestmark = pytest.mark.needs("git-lfs")
@@ -30,7 +30,7 @@ def test_large_files_are_whole_in_worktrees_tests_and_the_checkout(crew: Crew) -
     crew.git("switch", "-q", "integration")
     crew.add("task-1")
     crew.prepare("claim", "task-1", "--agent", "coder-1")
-    worktree = crew.root / ".worktrees" / "task-1"
+    worktree = worktree_of(crew.root, "task-1")
     assert (worktree / "picture.psd").read_text() == "first pixels\n"
     (worktree / "picture.psd").write_text("second pixels\n")
     crew.git("commit", "-q", "-a", "-m", "another picture", cwd=worktree)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, history
 
 SUBJECT = re.compile(r"([\w-]+: )?([a-z ]+|(new|[A-Z_]+) → [A-Z_]+) \([\w:.-]+\)")
@@ -23,7 +24,7 @@ def person(crew: Crew) -> tuple[object, ...]:
         (crew.root / ".git" / "index").read_bytes(),
         crew.git("status", "--porcelain"),
         (crew.root / "README.md").read_text(),
-        sorted(path.name for path in crew.root.iterdir() if path.name != ".worktrees"),
+        sorted(path.name for path in crew.root.iterdir()),
     )
 
 
@@ -71,7 +72,7 @@ def the_history_has_one_small_commit_a_revision_that_says_what_happened(crew: Cr
 def test_the_loop_by_hand_without_any_program_ends_in_a_merge(crew: Crew) -> None:
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
-    there = crew.root / ".worktrees" / "task-1"
+    there = worktree_of(crew.root, "task-1")
     (there / "task-1.txt").write_text("by hand\n")
     crew.git("add", "-A", cwd=there)
     crew.git("commit", "-q", "-m", "by hand", cwd=there)

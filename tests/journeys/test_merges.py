@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from liza.rules.model import State, Status
+from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, processes_of, started
 
 MENDS = """\
@@ -32,7 +33,7 @@ def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) 
     coder = crew.agent("coder-1", crew.script("coder", 'liza ready > "$NOTES/brief"\n' + MENDS, ready=False))
     crew.wait_note("at-work")
     crew.liza("claim", "task-2", "--agent", "coder-2")
-    there = crew.root / ".worktrees" / "task-2"
+    there = worktree_of(crew.root, "task-2")
     (there / "shared.txt").write_text("task-2\n")
     crew.git("add", "-A", cwd=there)
     crew.git("commit", "-q", "-m", "by hand", cwd=there)
@@ -64,7 +65,7 @@ def test_an_idle_coder_resolves_the_conflict_of_a_busy_one(crew: Crew) -> None:
     crew.wait_note("at-work")
     crew.add("task-2")
     crew.liza("claim", "task-2", "--agent", "coder-7")
-    path = crew.root / ".worktrees" / "task-2"
+    path = worktree_of(crew.root, "task-2")
     (path / "shared.txt").write_text("task-2\n")
     crew.git("add", "-A", cwd=path)
     crew.git("commit", "-q", "-m", "by hand", cwd=path)

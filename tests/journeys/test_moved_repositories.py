@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git, until, variant
+from tests.conftest import git, until, variant, worktree_of
 from tests.journeys.crews import APPROVE, Crew, begun, started
 
 
@@ -19,7 +19,7 @@ def drafted(crew: Crew, task: str = "first") -> Path:
     """The real directory of a claimed task's worktree, with a file that is not committed."""
     crew.add(task)
     crew.prepare("claim", task, "--agent", "coder-1")
-    there = (crew.root / ".worktrees" / task).resolve()
+    there = worktree_of(crew.root, task).resolve()
     (there / "draft.txt").write_text("half\n")
     return there
 
@@ -53,7 +53,7 @@ def renamed_with_its_worktrees(crew: Crew) -> Crew:
 
 def goes_on(crew: Crew, task: str = "first") -> None:
     """Everything that a person does next works, in the worktree as it was."""
-    link = crew.root / ".worktrees" / task
+    link = worktree_of(crew.root, task)
     assert (link / "draft.txt").exists()
     assert (link / "draft.txt").read_text() == "half\n"
     looked = subprocess.run(["git", "status", "--porcelain"], cwd=link, capture_output=True, text=True, check=False)
@@ -107,7 +107,7 @@ def test_the_submodules_of_a_worktree_move_with_it_and_keep_their_uncommitted_fi
     (there / "parts" / "lib" / "half.txt").write_text("half\n")
     now = move(crew)
     now.run("status")
-    link = now.root / ".worktrees" / "first"
+    link = worktree_of(now.root, "first")
     assert git(link / "parts" / "lib", "status", "--porcelain") == "?? half.txt"
     # From the repository of the submodule to its files, too.
     repository = now.root / ".git" / "worktrees" / "s1" / "modules" / "parts" / "lib"
@@ -122,7 +122,7 @@ def test_the_first_word_after_a_move_may_be_said_in_the_worktree(crew: Crew) -> 
     subprocess.run(["git", "--git-dir", git_dir, "--work-tree", there, "add", "-A"], check=True)
     subprocess.run(["git", "--git-dir", git_dir, "--work-tree", there, "commit", "-qm", "work"], check=True)
     # As a shell has it that came by the link.
-    now.liza("submit", cwd=now.root / ".worktrees" / "first", PWD=str(now.root / ".worktrees" / "first"))
+    now.liza("submit", cwd=worktree_of(now.root, "first"), PWD=str(worktree_of(now.root, "first")))
     assert now.status("first") == "READY_FOR_REVIEW"
 
 
@@ -144,7 +144,7 @@ def test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original(crew
     shutil.copytree(crew.root, crew.root.with_name("copy"), symlinks=True)
     copy = elsewhere(crew, crew.root.with_name("copy"))
     copy.run("doctor", "--fix")
-    mine = (copy.root / ".worktrees" / "first").resolve()
+    mine = worktree_of(copy.root, "first").resolve()
     assert mine == copy.root.with_name("copy.worktrees") / "s1"
     (mine / "other.txt").write_text("other\n")
     copy.git("add", "-A", cwd=mine)

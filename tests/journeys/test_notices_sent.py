@@ -15,6 +15,7 @@ from liza.crew.notices import notice_record
 from liza.crew.notices.notice_targets import NoticeTarget
 from liza.system import lock_holders
 from liza.system.flock import is_flock_held
+from tests.conftest import worktree_of
 from tests.edges.test_notices import Receiver
 from tests.edges.test_notices import receiver as receiver
 from tests.journeys.crews import BIN, LIMIT, Crew, started
@@ -27,7 +28,7 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
 
 
 def block(crew: Crew, question: str) -> None:
-    crew.prepare("block", "unclear", "--ask", question, cwd=crew.root / ".worktrees" / "t1")
+    crew.prepare("block", "unclear", "--ask", question, cwd=worktree_of(crew.root, "t1"))
 
 
 def wait_received(crew: Crew, receiver: Receiver, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, Crew
 
 QUESTION = "Which sender address?"
@@ -37,7 +38,7 @@ def test_a_question_of_a_coder_waits_for_a_person_and_the_answer_reaches_its_nex
     crew.wait_status("task-1", "READY_FOR_REVIEW")
     task = crew.task("task-1")
     assert task.run == "coder-1.3"
-    assert "begun" in (crew.root / ".worktrees/task-1/task-1.txt").read_text()
+    assert "begun" in (worktree_of(crew.root, "task-1") / "task-1.txt").read_text()
     answers = [answer for answer in task.answers if answer.question == QUESTION]
     assert [answer.by.partition(":")[0] for answer in answers] == ["human"]
     assert ANSWER in (crew.notes / "brief.coder-1.3").read_text()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import worktree_of
 from tests.journeys.crews import BIN, Crew, started
 from tests.journeys.test_up_and_down import Terminal
 
@@ -127,7 +128,7 @@ def test_in_a_claimed_worktree_it_gets_the_brief_of_the_task_and_the_claim_stays
     program(crew, "echo work > t1.txt; git add -A; git commit -q -m work")
     crew.liza("config", "set", "sandbox_setup", "touch set-up")
     crew.liza("claim", "t1", "--agent", "coder-1")
-    slot = (crew.root / ".worktrees" / "t1").resolve()
+    slot = worktree_of(crew.root, "t1").resolve()
     told = crew.run("run", "tidy", cwd=slot)
     assert "(first run the set-up: touch set-up)" in seen(crew, "brief")
     assert "a person may answer questions here" in seen(crew, "brief")
@@ -154,7 +155,7 @@ def test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a
     crew.gate("gate")
     supervisor = crew.agent("coder-1", gate)
     crew.wait_note("at")
-    slot = (crew.root / ".worktrees" / "t1").resolve()
+    slot = worktree_of(crew.root, "t1").resolve()
     assert "coder-1 has a supervisor" in crew.run("run", "tidy", cwd=slot).stderr
     supervisor.stop()
     assert "LIZA_AGENT_ID is coder-2" in crew.run("run", "tidy", cwd=slot, LIZA_AGENT_ID="coder-2").stderr
@@ -175,7 +176,7 @@ def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:
     program(crew, f'echo "$$" > "{crew.notes}/at"; read line < "{crew.notes}/gate"')
     crew.gate("gate")
     crew.liza("claim", "t1", "--agent", "coder-1")
-    slot = (crew.root / ".worktrees" / "t1").resolve()
+    slot = worktree_of(crew.root, "t1").resolve()
     child = subprocess.Popen([str(BIN / "liza"), "run", "tidy"], cwd=slot, stdin=subprocess.DEVNULL)
     pid = int(crew.wait_note("at"))
     child.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from liza.programs.session import session_process
+from tests.conftest import worktree_of
 from tests.journeys.crews import LIMIT, WORK, Crew
 
 
@@ -133,7 +134,7 @@ def test_a_session_deaf_to_term_and_all_that_it_started_elsewhere_end_with_the_s
     assert crew.living() == []
     task = crew.task("task-1")
     assert (task.status, task.handoff_pending, task.history[-1].event) == ("CLAIMED", True, "stop")
-    assert (crew.root / ".worktrees" / "task-1" / "half.txt").read_text() == "half\n"
+    assert (worktree_of(crew.root, "task-1") / "half.txt").read_text() == "half\n"
 
 
 def why(crew: Crew, agent: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 from tests.journeys.crews import APPROVE, QUICK, Crew
 
 SET_UP = "git submodule update --init --recursive"
@@ -65,7 +65,7 @@ def test_a_review_whose_submodule_was_never_pushed_says_so_with_the_log_and_the_
     reviewer = crew.agent("code-reviewer-1", program)
     assert reviewer.wait_gone() == 1
 
-    commit = crew.git("rev-parse", "HEAD", cwd=crew.root / ".worktrees" / "task-1" / "lib").strip()
+    commit = crew.git("rev-parse", "HEAD", cwd=worktree_of(crew.root, "task-1") / "lib").strip()
     log = ".liza/logs/setup-code-reviewer-1.log"
     excerpt = (crew.root / log).read_text().splitlines()
     shown = reviewer.said().splitlines()

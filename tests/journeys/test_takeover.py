@@ -13,6 +13,7 @@ from liza.rules.model import State
 from liza.rules.tasks import claims
 from liza.rules.tasks.picking import Evidence
 from liza.system import processes
+from tests.conftest import worktree_of
 from tests.journeys.crews import WORK, Crew, started
 
 CODER = """\
@@ -65,7 +66,7 @@ def test_a_second_coder_takes_over_a_lapsed_task_of_a_dead_session_and_finds_all
         assert crew.git("show", f"{saved}:unfinished.txt") == "unfinished"
         assert crew.git("show", f"{saved}:committed.txt") == "committed"
         assert crew.git("rev-parse", f"{saved}^") == head
-        there = crew.root / ".worktrees" / "task-1"
+        there = worktree_of(crew.root, "task-1")
         old = {"LIZA_RUN": "coder-1.1", "LIZA_TASK": "task-1", "LIZA_ROOT": str(crew.root)}
         told = crew.liza("submit", code=1, cwd=there, **old)
         assert "no longer own" in told
@@ -99,7 +100,7 @@ def test_a_claim_by_hand_of_a_lapsed_task_lays_uncommitted_files_back_in_the_sam
     with started(tmp_path, lease_duration=1) as crew:
         crew.add("task-1")
         crew.liza("claim", "task-1", "--agent", "coder-1")
-        there = crew.root / ".worktrees" / "task-1"
+        there = worktree_of(crew.root, "task-1")
         (there / "unfinished.txt").write_text("by hand\n")
         crew.wait(lambda state: lapsed(state), "the lease to lapse")
         crew.liza("claim", "task-1", "--agent", "coder-2")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 from tests.journeys.crews import QUICK, Crew
 from tests.servers import Servers, choose_port
 from tests.servers import servers as servers
@@ -43,7 +43,7 @@ def merged(crew: Crew, task: str, name: str, text: str) -> str:
     """The status of a task, approved and offered for merging, that wrote ``text`` into the file ``name``."""
     crew.add(task)
     crew.liza("claim", task, "--agent", "coder-1")
-    there = crew.root / ".worktrees" / task
+    there = worktree_of(crew.root, task)
     write(there, {name: text})
     crew.liza("submit", cwd=there)
     crew.liza("verdict", "approve", "looks ok", "--task", task)
@@ -188,7 +188,7 @@ def test_a_monorepo_with_a_submodule_fetches_it_in_each_worktree(tmp_path: Path)
     write(sub, {"rate.py": "RATE = 3\n"})
     crew.add("rate")
     crew.liza("claim", "rate", "--agent", "coder-1")
-    there = crew.root / ".worktrees" / "rate"
+    there = worktree_of(crew.root, "rate")
     git(there, "submodule", "-q", "update", "--init")
     git(there / "vendor" / "sub", "fetch", "-q", "origin")
     git(there / "vendor" / "sub", "checkout", "-q", "origin/main")

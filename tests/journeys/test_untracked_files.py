@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import git
+from tests.conftest import git, worktree_of
 from tests.journeys.crews import APPROVE, BIN, Crew
 
 SET_UP = f"{sys.executable} -m venv --without-pip .venv && echo token > loose.json"
@@ -76,7 +76,7 @@ def test_a_submission_with_an_environment_is_refused_and_its_hint_leads_out(tmp_
     crew, _ = begun(tmp_path)
     crew.add("a")
     crew.liza("claim", "a", "--agent", "coder-1")
-    there = crew.root / ".worktrees" / "a"
+    there = worktree_of(crew.root, "a")
     type_command(SET_UP, there)
     (there / "a.txt").touch()
     refused = crew.liza("submit", code=1, cwd=there)
@@ -92,7 +92,7 @@ def test_a_submission_with_an_environment_is_refused_and_its_hint_leads_out(tmp_
 
     crew.add("allowed", scope="allowed.txt and .venv")
     crew.liza("claim", "allowed", "--agent", "coder-2")
-    there = crew.root / ".worktrees" / "allowed"
+    there = worktree_of(crew.root, "allowed")
     type_command(f"{SET_UP} && git add -A && git commit -q -m x", there)
     shown = crew.liza("submit", cwd=there)
     assert "outside the scope: 1 file (loose.json 1)" in shown

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
+from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git, started
 
 AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -92,7 +93,7 @@ def test_up_tells_what_happens_and_ctrl_c_leaves_nothing_running_and_the_next_up
     again = f"liza up --program {program}"
     # The command has a line of its own where it does not fit.
     last = re.sub(r"\n +", " ", said.rstrip())
-    assert last.endswith(f"all stopped; work is in .worktrees/ and on task/*. Go on: {again}")
+    assert last.endswith(f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {again}")
     assert again in said
     assert "Traceback" not in said
     assert code == 0
@@ -108,7 +109,7 @@ def test_up_tells_what_happens_and_ctrl_c_leaves_nothing_running_and_the_next_up
     assert crew.wait_note("at-coder-1.3")
     again = crew.task("second")
     assert (again.iteration, again.run) == (1, "coder-1.3")
-    assert (crew.root / ".worktrees" / "second" / "half.txt").read_text() == "half\n"
+    assert (worktree_of(crew.root, "second") / "half.txt").read_text() == "half\n"
     told = crew.liza("up", "-d", "--planners", "0", "--program", program, code=1)
     assert "already running: coder-1, code-reviewer-1" in told
     crew.open_gate("gate")
@@ -141,13 +142,13 @@ def released(crew: Crew) -> None:
     """A task that was taken away from its first coder, with unfinished work in its worktree."""
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
-    (crew.root / ".worktrees" / "task-1" / "task-1.txt").write_text("unfinished\n")
+    (worktree_of(crew.root, "task-1") / "task-1.txt").write_text("unfinished\n")
     crew.liza("task", "release", "task-1")
 
 
 def merged_by_hand(crew: Crew) -> None:
     crew.liza("claim", "task-1", "--agent", "coder-2")
-    there = crew.root / ".worktrees" / "task-1"
+    there = worktree_of(crew.root, "task-1")
     with (there / "task-1.txt").open("a") as file:
         file.write("done\n")
     crew.git("add", "-A", cwd=there)

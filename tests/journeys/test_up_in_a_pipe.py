@@ -68,7 +68,7 @@ def test_what_up_says_of_itself_goes_to_stderr_once_the_reader_is_gone_and_a_ter
     said = child.stderr.read().decode()
     assert child.wait(timeout=LIMIT) == 0
     assert "stopping 1 agent… (again: at once)" in said
-    assert "all stopped; work is in .worktrees/" in said
+    assert f"all stopped; work is in {crew.paths.slots} " in said
     assert "goes on:" not in said
     assert "at once…" not in said
 

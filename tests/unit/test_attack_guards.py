@@ -15,7 +15,7 @@ from liza.rules.paths import Paths
 
 
 def _guards(root: Path, role: str = "coder") -> SessionGuards:
-    worktree = root / ".worktrees" / "t1"
+    worktree = Paths(root).slot("s1")
     worktree.mkdir(parents=True, exist_ok=True)
     (root / ".liza").mkdir(exist_ok=True)
     home = root / "home"

@@ -67,8 +67,8 @@ FILES = {
     "contracts": ".liza/contracts",
     "specs": ".liza/specs",
     "logs": ".liza/logs",
-    "worktrees": ".worktrees",
     "slots": ".worktrees/.slots",
+    "task_links": ".worktrees/.slots/tasks",
     "slots_record": ".liza/worktrees.json",
 }
 
@@ -86,12 +86,11 @@ def test_files_of_agents_tasks_and_runs_have_their_names() -> None:
         PATHS.run("coder-1.7"): ".liza/run/coder-1/coder-1.7",
         PATHS.signal("PAUSE"): ".liza/PAUSE",
         PATHS.slot("s1"): ".worktrees/.slots/s1",
-        PATHS.task_link("a"): ".worktrees/a",
+        PATHS.task_link("a"): ".worktrees/.slots/tasks/a",
     }
     assert {path: str(path.relative_to("/shop")) for path in places} == places
-    assert PATHS.link_target("s1") == ".slots/s1"
     chosen = Paths(Path("/shop"), Path("/disk"))
-    assert (chosen.slot("s1"), chosen.link_target("s1")) == (Path("/disk/s1"), "/disk/s1")
+    assert (chosen.slot("s1"), chosen.task_link("a")) == (Path("/disk/s1"), Path("/disk/tasks/a"))
 
 
 @pytest.mark.parametrize(

@@ -264,10 +264,11 @@ def test_lines_are_broken_between_words_and_go_on_below_their_column_and_command
     ]
     command = '    liza task unblock invoice-mail --answer "billing@shop.example"'
     assert wrap_text(command, 40) == command
-    told = "all stopped; work is in .worktrees/ and on task/*. Go on: liza up --coders 2 --program script:./a.sh"
+    told = "all stopped; work is in ../shop.worktrees and on task/*. Go on: liza up --coders 2 --program script:./a.sh"
     assert wrap_text(told, 40, 10).splitlines() == [
-        "all stopped; work is in .worktrees/ and",
-        "          on task/*. Go on:",
+        "all stopped; work is in",
+        "          ../shop.worktrees and on",
+        "          task/*. Go on:",
         "          liza up --coders 2 --program script:./a.sh",
     ]
     assert ESCAPE.sub("", wrap_text(paint(line, "red", True), 40)) == wrap_text(line, 40)

@@ -372,7 +372,8 @@ ROOT = Path("/crew")
         ("liza", ".liza"), ("state", ".liza/state.yaml"), ("state_lock", ".liza/state.yaml.lock"),
         ("journal", ".liza/log.yaml"), ("merge_lock", ".liza/merge.lock"), ("usage", ".liza/usage.jsonl"),
         ("gates", ".liza/gates.jsonl"), ("alerts", ".liza/alerts.log"), ("pins", ".liza/pins.json"),
-        ("worktrees", ".worktrees"), ("slots", ".worktrees/.slots"), ("slots_record", ".liza/worktrees.json"),
+        ("task_links", ".worktrees/.slots/tasks"), ("slots", ".worktrees/.slots"),
+        ("slots_record", ".liza/worktrees.json"),
         ("api_socket", ".liza/run/api.sock"), ("api_port", ".liza/run/api.port"), ("contracts", ".liza/contracts"),
         ("specs", ".liza/specs"), ("logs", ".liza/logs"), ("runs", ".liza/run"), ("archive", ".liza/archive"),
         ("records", ".liza/records"), ("notices", ".liza/notices"), ("locks", ".liza/locks"), ("tx", ".liza/tx"),
@@ -400,8 +401,7 @@ def test_the_paths_of_runs_tasks_and_slots_have_their_names() -> None:
     assert inside.worker_port("coder-1.7") == ROOT / ".liza/run/worker-coder-1.7.port"
     assert inside.signal("PAUSE") == ROOT / ".liza/PAUSE"
     assert (inside.slot("s1"), outside.slot("s1")) == (ROOT / ".worktrees/.slots/s1", Path("/slots/s1"))
-    assert (inside.link_target("s1"), outside.link_target("s1")) == (".slots/s1", "/slots/s1")
-    assert inside.task_link("t") == ROOT / ".worktrees/t"
+    assert outside.task_link("t") == Path("/slots/tasks/t")
     assert (paths.branch_of("t"), paths.run_id("coder-1", 7), paths.person_id("ann")) == (
         "task/t",
         "coder-1.7",

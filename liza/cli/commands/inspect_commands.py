@@ -67,6 +67,21 @@ def diff(
         page_text(render_patch.format_diff(patch, printing.wants_colours()), crew.git)
 
 
+@declare_command(app, "path", 'cd "$(liza path invoice-model)"')
+def path(
+    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Print the path of a task's worktree. It stays the same until the task is closed."""
+    from liza.verbs.path import find_worktree
+
+    directory = find_worktree(find_crew(), task_id)
+    if as_json:
+        printing.print_json({"task": task_id, "path": directory})
+    else:
+        printing.print_text(directory)
+
+
 @declare_command(app, "history", "liza history invoice-model -p")
 def history(
     task_id: OptionalTaskId = None,

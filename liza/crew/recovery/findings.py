@@ -125,11 +125,11 @@ def _check_claims(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _missing_worktree_text(crew: Crew, task: Task) -> str:
-    """Say whether the worktree of a claimed task is gone, or incomplete, or only its link is gone (`git clean`)."""
-    worktree, link = crew.paths.slot(str(task.worktree)), f".worktrees/{task.id}"
+    """Say whether the worktree of a claimed task is gone, or incomplete, or only its link is gone."""
+    worktree, link = crew.paths.slot(str(task.worktree)), crew.paths.task_link(task.id)
     if not worktree.is_dir():
         reason = f"its worktree {worktree} is gone"
-    elif not crew.paths.task_link(task.id).is_symlink():
+    elif not link.is_symlink():
         reason = f"{link}, the link to its worktree {worktree}, is gone"
     else:
         reason = f"its worktree {worktree} is not complete"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from liza.crew.crew import Crew
-from liza.repo.slots import relocate, slot_records, slots_directory
+from liza.repo.slots import relocate, slots_directory
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State, Status, Task
@@ -41,10 +41,9 @@ def _is_worktree_missing(crew: Crew, task: Task) -> bool:
 
 
 def refuse_replaced(crew: Crew) -> None:
-    """Raise Refused if the slots directory was replaced. Its links are removed then: they lead to foreign files."""
+    """Raise Refused if the slots directory was replaced."""
     error = _foreign_error(crew)
     if error is not None:
-        _remove_links(crew)
         raise error
 
 
@@ -54,8 +53,3 @@ def _foreign_error(crew: Crew) -> Refused | None:
         if crew.moved_reason is not None
         else slots_directory.foreign_error(crew.paths, relocate.find_common_dir(crew.paths.root))
     )
-
-
-def _remove_links(crew: Crew) -> None:
-    for link, slot in slot_records.list_links(crew.paths):
-        slot_records.unlink_task(crew.paths, link.name, slot)

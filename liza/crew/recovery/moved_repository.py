@@ -30,7 +30,7 @@ def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, st
     """Repair the paths of a crew whose record is missing or names another root. Return them, and why that was not
     possible.
 
-    git's records, the slots and the links point to each other again, and the record is written. Does nothing while
+    git's records and the slots point to each other again, and the record is written. Does nothing while
     supervisors run that use the former path. Raises LizaError, OSError.
     """
     if not paths.state.exists() and not paths.write_intent.exists():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from liza.crew.crew import Crew
 from liza.repo.slots import slot_records
 from liza.rules.errors import GitFailed
@@ -32,8 +34,8 @@ def release_orphan_slot(crew: Crew, slot: str) -> str | None:
     return owner[0]
 
 
-def remove_orphan_links(crew: Crew) -> tuple[str, ...]:
-    """Remove links ``.worktrees/<task>`` of tasks that do not use that slot. Return their names. Raises OSError."""
+def remove_orphan_links(crew: Crew) -> tuple[Path, ...]:
+    """Remove links of tasks that do not use that slot. Return them. Raises OSError."""
     removed = []
     for link, slot in slot_records.list_links(crew.paths):
         lock = Lock(crew.paths.task_lock(link.name))
@@ -42,7 +44,7 @@ def remove_orphan_links(crew: Crew) -> tuple[str, ...]:
         try:
             if not _uses_slot(crew.board.read().task(link.name), slot):
                 slot_records.unlink_task(crew.paths, link.name, slot)
-                removed.append(link.name)
+                removed.append(link)
         finally:
             lock.release()
     return tuple(removed)

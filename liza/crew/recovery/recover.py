@@ -22,6 +22,7 @@ from liza.repo.merge import merge_refs, merges
 from liza.repo.slots import leftovers, stuck_slots
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL_STATUSES, ProcessIdentity, Reservation, Status, Task
+from liza.rules.paths import TASK_LINKS
 from liza.rules.tasks import claims
 from liza.rules.tasks.task_groups import task_groups
 from liza.rules.value_classes import Value
@@ -205,9 +206,7 @@ def _remove_leftovers(crew: Crew) -> list[Repair]:
     ]
     released = [(slot, release_orphan_slot(crew, slot)) for slot in crew.worktrees.recorded_slots()]
     lines += [f"{task} does not need {slot} any more: saved and released" for slot, task in released if task]
-    lines += [
-        f"the link .worktrees/{task} pointed to another task's worktree; removed" for task in remove_orphan_links(crew)
-    ]
+    lines += [f"the link {link} pointed to another task's worktree; removed" for link in remove_orphan_links(crew)]
     lines += [
         f"the half-made worktree {slot} was removed" for slot in leftovers.remove_half_made_slots(crew.paths, crew.git)
     ]
@@ -254,7 +253,7 @@ def _repair_slots(crew: Crew) -> list[str]:
         if directory.is_dir()
         else set()
     )
-    existing = {name for name in existing if not stuck_slots.is_retired(name)}
+    existing = {name for name in existing if not stuck_slots.is_retired(name) and name != TASK_LINKS}
     names = sorted({*existing, *crew.worktrees.recorded_slots()})
     tip = drift.require_integration(crew, crew.board.read())
     return [name for name in names if crew.worktrees.repair(name, tip)]

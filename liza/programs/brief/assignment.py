@@ -90,7 +90,8 @@ def _reading_list(context: BriefContext) -> str:
 
 
 def _coder_sections(context: BriefContext, task: Task) -> list[str]:
-    sections = ["=== ASSIGNED TASK ===", *_task_fields(context, task), _field("SCOPE", task.scope)]
+    link = f" (a link to it: `liza path {task.id}`)"
+    sections = ["=== ASSIGNED TASK ===", *_task_fields(context, task, link), _field("SCOPE", task.scope)]
     if context.state.goal.spec_ref:
         sections.append(_field("GOAL DOCUMENT", context.spec_path(context.state.goal.spec_ref)))
     if context.rejection is not None:
@@ -145,10 +146,10 @@ def _reviewer_sections(context: BriefContext, task: Task) -> list[str]:
     ]
 
 
-def _task_fields(context: BriefContext, task: Task) -> list[str]:
+def _task_fields(context: BriefContext, task: Task, link: str = "") -> list[str]:
     return [
         _field("TASK ID", task.id),
-        _field("WORKTREE", str(context.worktree)),
+        _field("WORKTREE", f"{context.worktree}{link}"),
         _field("DESCRIPTION", task.description),
         _field("DONE WHEN", task.done_when),
         _field("SPEC", context.spec_path(task.spec_ref)),

@@ -18,7 +18,6 @@ from liza.system import atomic
 
 NEW_FILE_MODE = 0o644
 MAX_FILE_SIZE = 1 << 23  # bytes
-_CREW_DIRECTORIES = (".liza", ".worktrees")  # at the top of a person's checkout
 
 
 class BlockPlacement(Value):
@@ -109,7 +108,7 @@ def _resolve_target(worktree: Path, name: str) -> Path:
         raise _UnsuitableInstructions(f"{name} is a link that leads out of the worktree, to {target}")
     if ".git" in target.relative_to(worktree).parts:
         raise _UnsuitableInstructions(f"{name} is a link into git's own files")
-    if target.relative_to(worktree).parts[0] in _CREW_DIRECTORIES:
+    if target.relative_to(worktree).parts[0] == ".liza":
         raise _UnsuitableInstructions(f"{name} is a link into Liza's own files")
     if not target.parent.is_dir():
         raise _UnsuitableInstructions(

@@ -7,9 +7,9 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import marked_sections
 from liza.repo.runner import Git
+from liza.rules.paths import Paths
 
 _SECTION = "crew"
-_PATTERNS = ("/.liza", "/.worktrees")
 
 
 def info_file(git: Git, name: str) -> Path:
@@ -19,9 +19,10 @@ def info_file(git: Git, name: str) -> Path:
     return directory / name
 
 
-def ignore_liza_dirs(git: Git) -> None:
-    """Ignore ``.liza`` and ``.worktrees`` in this clone. Idempotent. Raises GitFailed."""
-    marked_sections.write_section(info_file(git, "exclude"), _SECTION, _PATTERNS)
+def ignore_liza_dirs(git: Git, paths: Paths) -> None:
+    """Ignore ``.liza`` in this clone, and the slots if they are in the repository. Idempotent. Raises GitFailed."""
+    patterns = ("/.liza", "/.worktrees") if paths.slots.is_relative_to(paths.root) else ("/.liza",)
+    marked_sections.write_section(info_file(git, "exclude"), _SECTION, patterns)
 
 
 def unignore_liza_dirs(git: Git) -> None:

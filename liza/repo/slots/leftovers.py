@@ -64,7 +64,7 @@ def _liza_locks(slots_dir: Path, common: Path) -> Iterator[Path]:
 def remove_temporary_files(paths: Paths, git: Git) -> tuple[str, ...]:
     """Remove temporary files and links whose writer has died before the rename. Return their names. Raises OSError."""
     slots_dir, common = _slots_and_common_dir(paths, git)
-    candidates = [link for link in _list_entries(paths.worktrees) if link.is_symlink() and link.name.startswith(".")]
+    candidates = [link for link in _list_entries(paths.task_links) if link.is_symlink() and link.name.startswith(".")]
     candidates += [
         path for git_dir in slot_records.git_dirs_below(slots_dir, common).values() for path in git_dir.glob(".*")
     ]

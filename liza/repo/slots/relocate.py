@@ -65,7 +65,7 @@ def find_misplaced(common: Path, olds: Iterable[Path], directory: Path) -> dict[
 
 
 def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[str, ...]:
-    """Make git's records point to the slots in ``paths.slots``, the slots to their records, and the links to the slots.
+    """Make git's records point to the slots in ``paths.slots``, and the slots to their records.
 
     The submodules of a slot and their repositories point to each other again. Other files in the slots are not changed.
     Idempotent. Return the names of the repaired slots. Raises OSError.
@@ -83,7 +83,6 @@ def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[st
             with suppress(GitFailed):
                 slot_records.repair_gitfile(path, git_dir)
             _repair_submodules(path, git_dir, {directory.name for directory in (*old_directories, paths.slots)})
-    slot_records.retarget_links(paths, old_directories)
     return tuple(changed)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from liza.repo.slots import slot_records
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import GitFailed, LizaError
+from liza.rules.paths import TASK_LINKS
 from liza.system.flock import lock_path
 
 
@@ -16,8 +17,8 @@ def list_slots(worktrees: Worktrees) -> tuple[str, ...]:
     directory = worktrees.paths.slots
     names = {path.name for path in directory.iterdir() if path.is_dir()} if directory.is_dir() else set()
     retired = {path.name for path in worktrees.retired_slots()}
-    hidden = {name for name in names if name.startswith(".")}
-    return tuple(sorted({*worktrees.recorded_slots(), *names} - retired - hidden, key=_natural_key))
+    others = {name for name in names if name.startswith(".") or name == TASK_LINKS}
+    return tuple(sorted({*worktrees.recorded_slots(), *names} - retired - others, key=_natural_key))
 
 
 def find_damage(worktrees: Worktrees, slot: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from liza.repo import git_dir_check, stale_locks
 from liza.repo.runner import Git
 from liza.repo.worktree_records import list_worktrees, recorded_path, records_directory
 from liza.rules.errors import GitFailed, NotRegularFile, SharedPathBlocked
-from liza.rules.paths import Paths
+from liza.rules.paths import TASK_LINKS, Paths
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
 
@@ -175,20 +175,24 @@ def remove_half_made(git: Git, slot: Path, git_dir: Path) -> None:
 
 
 def link_task(paths: Paths, task: str, slot: str) -> None:
-    """Create the link ``.worktrees/<task>`` atomically. It is for people. Raises GitFailed, OSError."""
+    """Create the link of a task to its slot atomically. It is for people. Raises GitFailed, SharedPathBlocked,
+    OSError.
+    """
     if is_linked(paths, task, slot):
         return
-    path, target = paths.task_link(task), paths.link_target(slot)
+    path = paths.task_link(task)
     if path.exists() and not path.is_symlink():
         raise GitFailed(f"{path} is in the way of a link to the slot", shlex.join(["mv", str(path), f"{path}.saved"]))
-    paths.worktrees.mkdir(exist_ok=True)
-    atomic.write_link(path, target, "link")
+    _refuse_link(path.parent)
+    path.parent.mkdir(exist_ok=True)
+    # Relative: it survives a move of the slots directory.
+    atomic.write_link(path, f"../{slot}", "link")
 
 
 def is_linked(paths: Paths, task: str, slot: str) -> bool:
     """Return whether the link of a task points to ``slot``: then a claim of the task was finished there."""
     path = paths.task_link(task)
-    return path.is_symlink() and str(path.readlink()) == paths.link_target(slot)
+    return path.is_symlink() and str(path.readlink()) == f"../{slot}"
 
 
 def unlink_task(paths: Paths, task: str, slot: str) -> None:
@@ -206,35 +210,45 @@ def unlink_others(paths: Paths, task: str, slot: str) -> None:
 
 def list_links(paths: Paths) -> tuple[tuple[Path, str], ...]:
     """Return the links to slots, each with the name of its slot. Raises OSError."""
-    return tuple((entry, slot) for entry, slot in _iter_links(paths) if not entry.name.startswith("."))
+    return tuple((entry, slot) for entry, slot in _iter_links(paths.task_links) if not entry.name.startswith("."))
+
+
+def is_links_directory(path: Path) -> bool:
+    """Return whether a directory has the name of that of the links and contains nothing else. Raises OSError."""
+    return path.name == TASK_LINKS and path.is_dir() and len(list(path.iterdir())) == len(list(_iter_links(path)))
 
 
 def remove_links(paths: Paths) -> None:
-    """Remove the links to slots, and ``.worktrees`` if it is empty then. Raises OSError."""
-    for entry, _ in _iter_links(paths):
+    """Remove the links to slots, and their directory if it is empty then. Raises OSError."""
+    for entry, _ in _iter_links(paths.task_links):
         entry.unlink()
-    # Other files belong to a person: then rmdir fails and the directory stays.
-    for directory in (paths.worktrees / ".slots", paths.worktrees):
+    with suppress(OSError):
+        paths.task_links.rmdir()
+
+
+def move_links(paths: Paths, olds: Collection[Path]) -> None:
+    """Move the links to slots that earlier versions created in the checkout. Idempotent. Raises OSError.
+
+    ``olds``: the slots directories that they may name. ``.worktrees`` is removed if it contained nothing else.
+    """
+    directory, moved = paths.root / ".worktrees", False
+    for entry in sorted(directory.iterdir()):
+        target = directory / entry.readlink() if entry.is_symlink() else None
+        if target is not None and target.parent in olds:
+            if paths.slot(target.name).is_dir() and not entry.name.startswith("."):
+                link_task(paths, entry.name, target.name)
+            entry.unlink()
+            moved = True
+    if moved:
         with suppress(OSError):
             directory.rmdir()
 
 
-def retarget_links(paths: Paths, olds: set[Path]) -> None:
-    """Point the links to slots in one of ``olds`` to the slots of the same name in the current slots directory. Raises
-    OSError.
-    """
-    for entry in sorted(paths.worktrees.iterdir()) if paths.worktrees.is_dir() else ():
-        target = entry.readlink() if entry.is_symlink() else None
-        if target is not None and target.parent in olds and not entry.name.startswith("."):
-            link_task(paths, entry.name, target.name)
-
-
-def _iter_links(paths: Paths) -> Iterator[tuple[Path, str]]:
-    targets = {os.path.dirname(paths.link_target("x")), ".slots"}  # noqa: PTH120 a link target, which may be relative
-    for entry in sorted(paths.worktrees.iterdir()) if paths.worktrees.is_dir() else ():
+def _iter_links(directory: Path) -> Iterator[tuple[Path, str]]:
+    for entry in sorted(directory.iterdir()) if directory.is_dir() else ():
         if entry.is_symlink():
-            directory, _, slot = str(entry.readlink()).rpartition("/")
-            if directory in targets:
+            parent, _, slot = str(entry.readlink()).rpartition("/")
+            if parent == "..":
                 yield entry, slot
 
 

@@ -51,13 +51,22 @@ def read_mark(directory: Path) -> SlotsMark | None:
 def find_root(directory: Path) -> Path | None:
     """Return the repository whose slots are in a directory, as its mark says, or None without a valid mark.
 
-    A mark of another user is not trusted. Nor is one whose repository has a different crew now. Raises OSError.
+    A mark of another user is not trusted. If the repository of the mark is gone, or has a different crew now, it was
+    moved: it is searched for beside the slots. Raises OSError.
     """
     mark = read_mark(directory)
     if mark is None or not _is_trusted_owner(directory / MARK_FILE):
         return None
     record = read_record(Paths(mark.root))
-    return mark.root if record is None or record.id == mark.id else None
+    if mark.root.exists() if record is None else record.id == mark.id:
+        return mark.root
+    moved = [path for path in directory.parent.iterdir() if _has_record(path, mark.id)]
+    return moved[0] if len(moved) == 1 else None
+
+
+def _has_record(root: Path, crew_id: str) -> bool:
+    record = read_record(Paths(root))
+    return record is not None and record.id == crew_id
 
 
 def choose_directory(root: Path, wanted: Path | None, environ: Mapping[str, str]) -> SlotsRecord:
@@ -188,12 +197,16 @@ def remove_if_empty(directory: Path) -> tuple[Path, ...]:
 
 
 def _entries(directory: Path) -> list[Path]:
-    """Return the entries of a directory, except the mark and temporary marks.
+    """Return the entries of a directory, except the mark, temporary marks and the links to slots.
 
     One supervisor may look while another creates the directory. Raises OSError.
     """
     entries = directory.iterdir() if directory.is_dir() else ()
-    return [entry for entry in entries if entry.name != MARK_FILE and not entry.match(_UNFINISHED)]
+    return [
+        entry
+        for entry in entries
+        if entry.name != MARK_FILE and not entry.match(_UNFINISHED) and not slot_records.is_links_directory(entry)
+    ]
 
 
 def _unused_name(path: Path) -> Path:
@@ -221,6 +234,8 @@ def remove_directory(paths: Paths) -> None:
     if record.created_by_liza:
         with suppress(OSError):
             record.directory.rmdir()
+            if record.directory == Paths(paths.root).slots:
+                record.directory.parent.rmdir()
 
 
 def record_after_move(paths: Paths, record: SlotsRecord, environ: Mapping[str, str]) -> SlotsRecord:

@@ -23,8 +23,8 @@ class UnpushedSubmodule(Value):
 
     def push_command(self, task: str) -> str:
         """Return the command that pushes the commit from the worktree of the task, to a branch named like it."""
-        directory = f".worktrees/{task}/{self.path}"
-        return shlex.join(["git", "-C", directory, "push", "origin", f"{self.commit}:refs/heads/task/{task}"])
+        directory = f'"$(liza path {task})"/{shlex.quote(self.path)}'
+        return f"git -C {directory} push origin {self.commit}:refs/heads/task/{task}"
 
 
 def suggest_before_init(output: str) -> str:

@@ -79,7 +79,7 @@ def propose_directories(root: Path, state_home: Path) -> Iterator[Path]:
 def requested_directory(root: Path, directory: Path) -> Path:
     """Return the directory that a person named; ``.worktrees`` of the repository means the slots directory in it."""
     paths = Paths(root)
-    return paths.slots if directory == paths.worktrees else directory
+    return paths.slots if directory == paths.slots.parent else directory
 
 
 def directory_objection(root: Path, facts: DirectoryFacts) -> str | None:
