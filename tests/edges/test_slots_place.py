@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,14 +16,16 @@ from liza.crew.crew import Crew, find_crew
 from liza.crew.current_alarms import find_alarms
 from liza.repo.slots import slot_records, slots_directory
 from liza.repo.slots.pool import Worktrees
-from liza.rules.errors import Refused
+from liza.rules.errors import Refused, UnknownId
 from liza.rules.project.slots_location import MARK_FILE
 from liza.rules.tasks.backlog import TaskFields
+from liza.verbs import slots
 from liza.verbs.claim import claim
 from liza.verbs.doctor import doctor
 from liza.verbs.down import purge
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
+from liza.verbs.path import find_worktree
 from liza.verbs.restore import find_crew_or_lost, restore
 from liza.verbs.submit import submit
 from liza.verbs.task import add
@@ -52,6 +55,95 @@ def test_slots_lie_beside_the_repository_for_this_user_only_and_a_link_leads_to_
     assert (place / MARK_FILE).stat().st_mode & 0o777 == 0o600
     assert worktree_of(repo, "first").resolve() == there
     assert [entry.name for entry in crew.paths.task_links.iterdir()] == ["first"]
+
+
+def find_files(root: Path) -> set[str]:
+    """The files that a tool finds which follows links, without git's own."""
+    walk = os.walk(root, followlinks=True)
+    return {f"{directory}/{name}" for directory, _, names in walk for name in names if "/.git" not in directory}
+
+
+def test_a_tool_that_follows_links_finds_only_the_persons_files_and_the_board(repo: Path) -> None:
+    before = find_files(repo)
+    there = drafted(begun(repo))
+    assert (there / "draft.txt").exists()
+    assert {path for path in find_files(repo) if not path.startswith(f"{repo}/.liza/")} == before
+
+
+@pytest.mark.needs("node")
+def test_node_runs_only_the_persons_tests_in_the_checkout(repo: Path) -> None:
+    (repo / "test").mkdir()
+    (repo / "test" / "mine.test.js").write_text("require('node:test')('mine', () => {})\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "a test")
+    there = drafted(begun(repo))
+    assert (there / "test" / "mine.test.js").exists()
+    words = ["node", "--test", "--test-reporter=tap"]
+    assert "\n# tests 1\n" in subprocess.run(words, cwd=repo, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("task", ["tasks", "s1", "merge"])
+def test_a_task_named_like_a_slot_has_its_link_and_the_links_are_no_slot(repo: Path, task: str) -> None:
+    crew = begun(repo)
+    add(crew, [TaskFields(task, "Write", "it is there", "a.txt", "README.md")])
+    claim(crew, "coder-1", task)
+    assert find_worktree(crew, task) == str(worktree_of(repo, task))
+    assert worktree_of(repo, task).resolve() == crew.paths.slot("s1")
+    assert [row["name"] for row in slots.list_slots(crew)["slots"]] == ["s1"]
+    assert any(found.about == "disk" and "in 1 worktree " in found.text for found in doctor(repo, fix=True).findings)
+    assert crew.worktrees.recorded_slots() == ("s1",)
+
+
+def test_the_path_of_a_worktree_is_refused_with_the_command_that_leads_to_one(repo: Path) -> None:
+    crew = begun(repo)
+    drafted(crew)
+    add(crew, [TaskFields("second", "Write", "it is there", "b.txt", "README.md")])
+    with pytest.raises(UnknownId) as unknown:
+        find_worktree(crew, "third")
+    assert (unknown.value.exit_code, unknown.value.hint) == (1, "liza task list")
+    with pytest.raises(Refused, match="second is UNCLAIMED: it has no worktree") as unclaimed:
+        find_worktree(crew, "second")
+    assert unclaimed.value.hint == "liza task show second"
+    shutil.rmtree(crew.paths.slot("s1"))
+    with pytest.raises(Refused) as incomplete:
+        find_worktree(crew, "first")
+    assert incomplete.value.hint == "liza doctor --fix"
+    doctor(repo, fix=True)
+    assert Path(find_worktree(crew, "first"), "README.md").exists()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("own", ["", "a file", "a link"])
+def test_links_of_an_earlier_version_leave_the_checkout_and_a_persons_files_stay(
+    repo: Path, inside: bool, own: str
+) -> None:
+    crew = begun(repo, **({"worktrees": repo / ".worktrees"} if inside else {}))
+    there = drafted(crew)
+    slot_records.remove_links(crew.paths)
+    old = repo / ".worktrees"
+    old.mkdir(exist_ok=True)
+    (old / "first").symlink_to(".slots/s1" if inside else there)
+    (old / "gone").symlink_to(there.with_name("s9"))
+    if own:
+        (old / "mine").symlink_to(repo) if own == "a link" else (old / "mine").write_text("mine\n")
+    again = find_crew(repo)
+    assert Path(find_worktree(again, "first")).resolve() == there
+    remaining = sorted(path.name for path in old.iterdir()) if old.exists() else []
+    assert remaining == [*([".slots"] if inside else []), *(["mine"] if own else [])]
+    assert old.exists() == bool(inside or own)
+
+
+def test_an_own_directory_of_a_person_with_the_former_name_is_left_alone(repo: Path) -> None:
+    own = repo / ".worktrees"
+    git(repo, "worktree", "add", "-q", "--detach", str(own / "mine"))
+    crew = begun(repo)
+    drafted(crew)
+    purge(find_crew(repo))
+    assert (own / "mine" / "README.md").exists()
+    (own / "mine").rename(repo / "mine")
+    drafted(begun(repo))
+    purge(find_crew(repo))
+    assert own.is_dir()
 
 
 @pytest.mark.campaign

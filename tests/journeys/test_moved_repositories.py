@@ -53,8 +53,8 @@ def renamed_with_its_worktrees(crew: Crew) -> Crew:
 
 def goes_on(crew: Crew, task: str = "first") -> None:
     """Everything that a person does next works, in the worktree as it was."""
-    link = worktree_of(crew.root, task)
-    assert (link / "draft.txt").exists()
+    link = Path(crew.liza("path", task).removesuffix("\n"))
+    assert link == worktree_of(crew.root, task)
     assert (link / "draft.txt").read_text() == "half\n"
     looked = subprocess.run(["git", "status", "--porcelain"], cwd=link, capture_output=True, text=True, check=False)
     assert looked.stdout == "?? draft.txt\n", looked.stderr
@@ -115,14 +115,15 @@ def test_the_submodules_of_a_worktree_move_with_it_and_keep_their_uncommitted_fi
     assert git(link, "status", "--porcelain", "--ignore-submodules=untracked") == "?? draft.txt"
 
 
-def test_the_first_word_after_a_move_may_be_said_in_the_worktree(crew: Crew) -> None:
-    there = drafted(crew)
-    now = renamed(crew)
+@pytest.mark.parametrize("move", [renamed, variant(moved_with_its_worktrees)])
+def test_the_first_word_after_a_move_may_be_said_in_the_worktree(crew: Crew, move: Callable[[Crew], Crew]) -> None:
+    drafted(crew)
+    now = move(crew)
     git_dir = now.root / ".git" / "worktrees" / "s1"
+    there = now.root.with_name("project.worktrees") / "s1"
     subprocess.run(["git", "--git-dir", git_dir, "--work-tree", there, "add", "-A"], check=True)
     subprocess.run(["git", "--git-dir", git_dir, "--work-tree", there, "commit", "-qm", "work"], check=True)
-    # As a shell has it that came by the link.
-    now.liza("submit", cwd=worktree_of(now.root, "first"), PWD=str(worktree_of(now.root, "first")))
+    now.liza("submit", cwd=there)
     assert now.status("first") == "READY_FOR_REVIEW"
 
 

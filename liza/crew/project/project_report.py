@@ -229,11 +229,12 @@ def _node_modules(paths: Paths) -> Iterator[Finding]:
 
 def _disk(paths: Paths) -> Iterator[Finding]:
     slots = paths.slot("x").parent
-    sizes = (
-        {path.name: disk_usage.measure_bytes(path) for path in sorted(slots.iterdir()) if _is_real_directory(path)}
-        if _is_real_directory(slots)
-        else {}
-    )
+    directories = sorted(slots.iterdir()) if _is_real_directory(slots) else []
+    sizes = {
+        path.name: disk_usage.measure_bytes(path)
+        for path in directories
+        if _is_real_directory(path) and path != paths.task_links
+    }
     if sizes:
         largest = ", ".join(
             f"{name} {format_bytes(size)}" for name, size in sorted(sizes.items(), key=lambda entry: -entry[1])[:4]
