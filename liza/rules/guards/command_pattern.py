@@ -9,7 +9,7 @@ or by HEAD.
 
 from __future__ import annotations
 
-from liza.rules.guards.shell_table import positionals
+from liza.rules.guards.shell_table import split_options
 from liza.rules.guards.word_matching import MANY, MARK, MAYBE, NO, YES, is_known, is_unknown, match_any, match_glob
 
 TYPE_CHECKING = False
@@ -42,7 +42,17 @@ class CommandPattern:
 class Command:
     """A command, split for the comparison with many patterns."""
 
-    __slots__ = ("arguments", "branch", "has_unknown", "is_code", "marked", "options", "program", "separated")
+    __slots__ = (
+        "arguments",
+        "branch",
+        "has_unknown",
+        "is_code",
+        "letters",
+        "marked",
+        "options",
+        "program",
+        "separated",
+    )
 
     def __init__(
         self, words: Sequence[str], with_value: Mapping[str, Sequence[str]], branch: str = "", is_code: bool = False
@@ -54,10 +64,14 @@ class Command:
         options = (*with_value.get(self.program, ()), *with_value.get(key, ()))
         self.separated = "--" in rest
         before = rest[: rest.index("--")] if self.separated else rest
-        # A word of which nothing is known may be an option, an argument, or several of them.
-        self.has_unknown = any(is_unknown(word) for word in before)
-        self.options = [word for word in before if word[:1] == "-"]
-        self.arguments = positionals(rest, options)
+        self.options, arguments = split_options(before, options)
+        self.arguments = [*arguments, *rest[len(before) + 1 :]]
+        # A word of which nothing is known may be an option, an argument, or several of them. In quotes it is one word.
+        self.has_unknown = any(is_unknown(word) for word in (*self.options, *arguments)) or any(
+            is_unknown(word) and MANY in word for word in before
+        )
+        # Behind one of these letters a group of options is its value.
+        self.letters = "".join(option[1] for option in options if len(option.rstrip("*")) == 2)
         if MANY in self.program and not self.arguments:
             # ``$x -f`` may be a program with arguments; ``$PYTHON -m pytest`` is taken for one word.
             self.has_unknown = True
@@ -119,12 +133,12 @@ def _match_option(alternatives: Collection[str], command: Command) -> int:
     if "--" in alternatives and command.separated:
         return YES
     for word in command.options:
-        if any(_is_option(option, word) for option in alternatives):
+        if any(_is_option(option, word, command.letters) for option in alternatives):
             return YES
     return MAYBE if command.has_unknown else NO
 
 
-def _is_option(option: str, word: str) -> bool:
+def _is_option(option: str, word: str, letters: str) -> bool:
     if "=" in option:
         return match_glob(option, word) == YES
     name = word.partition("=")[0]
@@ -133,5 +147,6 @@ def _is_option(option: str, word: str) -> bool:
     if word[:2] == "--" or len(option) != 2:
         return name == option
     # A group of options ends where a value begins: ``-C/home`` does not have the option ``-h``.
-    end = next((at for at, character in enumerate(word[1:], 1) if not character.isalnum()), len(word))
+    end = next((at for at, character in enumerate(word) if at and not character.isalnum()), len(word))
+    end = next((at + 1 for at, character in enumerate(word[:end]) if at and character in letters), end)
     return option[1] in word[1:end] or word[1:2] == option[1]

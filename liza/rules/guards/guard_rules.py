@@ -14,7 +14,7 @@ ROLES = ("planner", "coder", "code-reviewer")
 ROLE_NAMES = {"reviewer": "code-reviewer", "code_reviewer": "code-reviewer"}
 TOOLS = ("shell", "read", "write", "fetch", "other")
 NAMED_TOOLS = ("mcp:", "other:")
-FIELDS = ("name", "allow", "reason", "roles", "tools", "commands", "paths", "areas")
+FIELDS = ("name", "allow", "certain", "reason", "roles", "tools", "commands", "paths", "areas")
 PATH_VARIABLES = ("worktree", "root", "slots", "home", "git", "liza", "state")
 MAX_RULES = 500
 MAX_ENTRIES = 200  # of a list of a rule
@@ -24,14 +24,16 @@ class GuardRule:
     """One rule. It applies to an act if all its conditions hold; an empty list is no condition.
 
     ``commands``: patterns of commands. ``paths``: patterns of paths, with ``{worktree}`` and the like; what is below a
-    matching path matches too. ``areas``: where the command runs.
+    matching path matches too. ``areas``: where the command runs. ``certain``: it does not apply to what it only may
+    match, because a word is not known.
     """
 
-    __slots__ = ("allow", "areas", "commands", "name", "paths", "reason", "roles", "source", "tools")
+    __slots__ = ("allow", "areas", "certain", "commands", "name", "paths", "reason", "roles", "source", "tools")
 
     def __init__(self, row: Mapping[str, Any]) -> None:
         self.name: str = row["name"]
         self.allow: bool = row.get("allow", False)
+        self.certain: bool = row.get("certain", False)
         self.reason: str = row.get("reason", "")
         self.roles: Sequence[str] = [ROLE_NAMES.get(role, role) for role in row.get("roles", ())]
         self.tools: Sequence[str] = row.get("tools", ())
@@ -70,8 +72,9 @@ def _row_errors(row: Mapping[str, Any]) -> list[str]:
     if not isinstance(row.get("name"), str) or not row.get("name"):
         errors.append("name: must be a text")
     allow, reason = row.get("allow", False), row.get("reason", "")
-    if not isinstance(allow, bool):
-        errors.append(f"allow: must be true or false, not {allow!r}")
+    for key in ("allow", "certain"):
+        if not isinstance(row.get(key, False), bool):
+            errors.append(f"{key}: must be true or false, not {row[key]!r}")
     if not isinstance(reason, str) or len(reason) > 1000:
         errors.append("reason: must be a text of at most 1000 characters")
     elif allow is False and not reason.strip():

@@ -75,7 +75,7 @@ class GuardSet:
             result = self._matches(rule, patterns, act, command)
             if result == YES and rule.allow:
                 return Verdict(True, None, rule.name)
-            if result != NO and not rule.allow:
+            if (result == YES or (result != NO and not rule.certain)) and not rule.allow:
                 return Verdict(False, _denial(rule, act, result, self.facts, self._removed_with(rule, act)), rule.name)
         return ALLOWED
 

@@ -29,11 +29,12 @@ _WITH_VALUE = (
     "--attr-source",
 )
 _ENVIRONMENT = {"GIT_DIR": "--git-dir", "GIT_COMMON_DIR": "--git-dir", "GIT_WORK_TREE": "--work-tree"}
+EXPORTS = ("export", "declare", "typeset")
 _READING = ("GET", "HEAD", "OPTIONS")
 _CONFIGURING = ("GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_EXEC_PATH")
 
 
-def normalize_git(words: Sequence[str], scope: Scope) -> tuple[list[str], str]:
+def normalize_git(table: ShellTable, words: Sequence[str], scope: Scope) -> tuple[list[str], str]:
     """Return the words of a git command, and the area where it works.
 
     ``git -C x -c Alias.y=push y z`` becomes ``git @-c=alias.y=push y z``, with the area of ``x``.
@@ -55,7 +56,16 @@ def normalize_git(words: Sequence[str], scope: Scope) -> tuple[list[str], str]:
         if option in ("--git-dir", "--work-tree"):
             named.append(value)
         normal.append(f"{MARK}{option}={value}")
-    return [*normal, *_mark_paths(rest, scope)], _place(named, git_scope(words, scope))
+    return [*normal, *_mark_hooks(table, scope), *_mark_paths(rest, scope)], _place(named, git_scope(words, scope))
+
+
+def _mark_hooks(table: ShellTable, scope: Scope) -> list[str]:
+    """Return the mark of a command with a variable that makes a manager of git hooks run none."""
+    for skip in table.hook_skips:
+        name = skip.partition("=")[0]
+        if any(match_glob(skip, f"{name}={value}") for value in scope.variables.get(name, ())):
+            return [f"{MARK}hooks=skipped"]
+    return []
 
 
 def git_scope(words: Sequence[str], scope: Scope) -> Scope:
@@ -100,13 +110,13 @@ def _mark_paths(rest: list[str], scope: Scope) -> list[str]:
     return rest
 
 
-def locate_git_path(words: Sequence[str], scope: Scope) -> str | None:
+def locate_git_path(table: ShellTable, words: Sequence[str], scope: Scope) -> str | None:
     """Return the path that ``git rev-parse`` prints; None if it prints something else.
 
     In a repository of which nothing is known, its paths are taken for those of the crew: a wrong guess denies a write
     that looks dangerous, and nothing else.
     """
-    normal, area = normalize_git(words, scope)
+    normal, area = normalize_git(table, words, scope)
     rest = [word for word in normal[1:] if word[:1] != MARK]
     facts, asked = scope.facts, [word for word in rest[1:] if not word.startswith("--path-format")]
     if asked == ["--show-toplevel"]:
@@ -126,7 +136,8 @@ def normalize_call(table: ShellTable, name: str, words: Sequence[str], scope: Sc
     """Return the words of a command that is not one of git, with a mark for what its options mean together.
 
     ``gh api x -f a=b`` gets ``@method=POST``; ``curl -d x https://h/y`` also ``@url=h/y``; ``kill -9 -1`` gets
-    ``@target=all``; ``pip install x`` gets ``@environment=shared`` if that is no environment of the worktree.
+    ``@target=all``; ``pip install x`` gets ``@environment=shared`` if that is no environment of the worktree;
+    ``export HUSKY=0`` gets ``@hooks=skipped``.
     """
     normal = [name, *words[1:]]
     line = " ".join(normal[:3])
@@ -138,6 +149,8 @@ def normalize_call(table: ShellTable, name: str, words: Sequence[str], scope: Sc
         return [*normal, *(_mark_request(table, name, words[1:], urls) if urls else ())]
     if name in ("gh", "glab") and positionals(words[1:], ("-R", "--repo", "--hostname"))[:1] == ["api"]:
         return [*normal, f"{MARK}method={_api_method(words[2:])}"]
+    if name in EXPORTS:
+        return [*normal, *_mark_hooks(table, scope)]
     if name == "kill" and "-1" in words[1 + (words[1:2] != ["--"]) :]:
         # ``kill -1 123`` sends a signal to one process; ``kill -9 -1`` to all.
         return [*normal, f"{MARK}target=all"]

@@ -91,7 +91,7 @@ def _unknown_program(walk: ShellWalk, name: str, words: list[str], scope: Scope,
     if is_unknown(name):
         if MANY in name and len(words) > 1:
             walk.invoke(words[1:], scope.copy(), stdin)
-        normal, area = normalize_git(["git", *words[1:]], scope)
+        normal, area = normalize_git(walk.table, ["git", *words[1:]], scope)
         walk.acts.append(Act(SHELL, [name, *normal[1:]], area=area))
         return
     for candidate in ("git", *_RUNS_TEXT, *walk.table.shells, *walk.table.wrappers):
@@ -235,7 +235,7 @@ def _find(walk: ShellWalk, words: list[str], scope: Scope) -> None:
 
 
 def _git(walk: ShellWalk, words: list[str], scope: Scope) -> None:
-    normal, where = normalize_git(["git", *words[1:]], scope)
+    normal, where = normalize_git(walk.table, ["git", *words[1:]], scope)
     walk.acts.append(Act(SHELL, normal, area=where))
     command = [word for word in normal if word[:1] != MARK]
     inner = scope.copy()
@@ -402,7 +402,7 @@ def _scan_commands(walk: ShellWalk, code: str, scope: Scope) -> None:
         if name in walk.guarded_programs:
             words = [name, *tokens[index + 1 : index + 1 + _CODE_WORDS_EACH]]
             if name == "git":
-                words, where = normalize_git(words, scope)
+                words, where = normalize_git(walk.table, words, scope)
             else:
                 where = scope.facts.area_of(scope.directory)
             walk.acts.append(Act(SHELL, words, area=where, is_code=True))

@@ -21,7 +21,8 @@ class ShellTable:
     ``output_options`` tell which arguments are paths that are written; ``directories``: options that name the directory
     where a program works; ``requests``: the options of HTTP clients that decide the method.
     ``setup`` are commands whose output may be evaluated. ``environments``: commands that install into an environment,
-    by their first three words, and the options that name it.
+    by their first three words, and the options that name it. ``hook_skips``: variables with the values that make
+    managers of git hooks run none.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -41,6 +42,7 @@ class ShellTable:
         self.directories: Mapping[str, Sequence[str]] = data.get("directories", {})
         self.setup: Sequence[str] = data.get("setup", ())
         self.environments: Mapping[str, Sequence[str]] = data.get("environments", {})
+        self.hook_skips: Sequence[str] = data.get("hook_skips", ())
 
     def code_options(self, program: str) -> Sequence[str] | None:
         """Return the options of an interpreter whose value is a program; None if it is no interpreter."""
@@ -84,18 +86,25 @@ def _ends_group(word: str, letter: str) -> bool:
 
 def positionals(words: Sequence[str], with_value: Sequence[str] = ()) -> list[str]:
     """Return the words that are neither options nor values of the options ``with_value``; all words behind ``--``."""
+    return split_options(words, with_value)[1]
+
+
+def split_options(words: Sequence[str], with_value: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options and the positional words; the values of the options ``with_value`` are in neither list."""
+    options: list[str] = []
     arguments: list[str] = []
     skip = False
     for index, word in enumerate(words):
         if skip:
             skip = False
         elif word == "--":
-            return [*arguments, *words[index + 1 :]]
+            return options, [*arguments, *words[index + 1 :]]
         elif word[:1] == "-" and len(word) > 1:
-            skip = word in with_value
+            skip = word in with_value or any(_ends_group(word, option[1]) for option in with_value if len(option) == 2)
+            options.append(word)
         else:
             arguments.append(word)
-    return arguments
+    return options, arguments
 
 
 def split_wrapper(words: Sequence[str], row: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from liza.rules.guards.acts import READ, SHELL, WRITE, Act, GuardFacts
-from liza.rules.guards.normal_commands import locate_git_path
+from liza.rules.guards.normal_commands import EXPORTS, locate_git_path
 from liza.rules.guards.shell_programs import FROM_FILE, is_set_up, run_program, runs_others
 from liza.rules.guards.shell_scope import MAX_COMBINATIONS, Scope, expand
 from liza.rules.guards.shell_syntax import CannotJudge, Redirect, ShellNode, WordPart
@@ -127,6 +127,11 @@ class ShellWalk:
             choices = [choice if len(choice) == 1 else [[MANY]] for choice in choices]
         for combination in product(*choices):
             self.invoke([field for fields in combination for field in fields], scope, given)
+        if node.words and _literal(node)[0] not in EXPORTS:
+            # ``HUSKY=0 npm ci`` sets it for this command alone.
+            for name, _ in node.assignments:
+                if any(skip.startswith(f"{name}=") for skip in self.table.hook_skips):
+                    scope.variables.pop(name, None)
 
     def _editor(self, value: str, scope: Scope) -> None:
         if value.strip() and is_known(value):
@@ -176,7 +181,7 @@ class ShellWalk:
         if line == "pwd":
             return scope.directory
         if words[:1] == ["git"] and "rev-parse" in words and all(map(is_known, words)):
-            path = locate_git_path(words, scope)
+            path = locate_git_path(self.table, words, scope)
             if path is not None:
                 return path
         if words[:1] in (["dirname"], ["realpath"], ["readlink"]):
