@@ -10,33 +10,45 @@ from pathlib import Path
 from liza.repo.config_pins import Pins, git_dirs
 from liza.repo.runner import FALLBACK_IDENTITY, ConfigOverrides, Git
 from liza.rules.errors import GitFailed, Missing
+from liza.rules.project.git_operations import GitOperation
 from liza.rules.value_classes import Value, replace
 
 _OPERATION_FILES = (
     ("MERGE_HEAD", "merge"),
     ("rebase-merge", "rebase"),
+    ("rebase-apply/applying", "am"),
     ("rebase-apply", "rebase"),
     ("CHERRY_PICK_HEAD", "cherry-pick"),
     ("REVERT_HEAD", "revert"),
     ("sequencer", "cherry-pick"),
     ("BISECT_LOG", "bisect"),
 )
+"""The files of git that show an operation in progress. Within a rebase, git commits a merge before it continues."""
+_COMMIT_FILES = {
+    "MERGE_HEAD": ("MERGE_HEAD",),
+    "rebase-merge": ("rebase-merge/onto",),
+    "rebase-apply": ("rebase-apply/onto",),
+    "CHERRY_PICK_HEAD": ("sequencer/todo", "CHERRY_PICK_HEAD"),
+    "REVERT_HEAD": ("sequencer/todo", "REVERT_HEAD"),
+    "sequencer": ("sequencer/todo",),
+}
+"""Where the commits of an operation are: the first of the files that exists."""
+_NEED_CHANGE = ("rebase-apply/applying", "rebase-apply", "CHERRY_PICK_HEAD", "REVERT_HEAD")
+_MAX_STATE_FILE = 1 << 16  # bytes of a file with commits
 
 
 class Survey(Value):
     """Facts about a repository.
 
     ``root`` is the top of the checkout (of a bare repository, the git directory). ``branch`` is None if HEAD is
-    detached, ``head`` None before the first commit. ``in_progress`` names a merge, rebase or similar operation that is
-    not concluded. ``dirty_count`` counts changed and untracked files. In a linked worktree ``worktree_of`` is the main
-    checkout.
+    detached, ``head`` None before the first commit. ``dirty_count`` counts changed and untracked files. In a linked
+    worktree ``worktree_of`` is the main checkout.
     """
 
     root: Path
     branch: str | None
     head: str | None
     bare: bool
-    in_progress: str | None
     dirty_count: int
     identity: tuple[str, str] | None
     git_version: str
@@ -72,7 +84,6 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
         branch=_current_branch(pinned_git),
         head=pinned_git.find_commit("HEAD"),
         bare=bare,
-        in_progress=find_operation(git_dir),
         dirty_count=len(list_changed_files(pinned_git)) if has_checkout else 0,
         identity=None if identity == FALLBACK_IDENTITY else identity,
         git_version=version.group(0) if version else "0.0",
@@ -103,18 +114,51 @@ def _is_git_directory(directory: Path) -> bool:
     return all(os.path.lexists(directory / name) for name in ("HEAD", "objects", "refs"))
 
 
-def find_operation(git_dir: Path) -> str | None:
-    """Return the name of the merge, rebase, cherry-pick, revert or bisect in progress, or None."""
-    return next((operation for name, operation in _OPERATION_FILES if (git_dir / name).exists()), None)
+def find_operation(git_dir: Path) -> GitOperation | None:
+    """Return the merge, rebase, am, cherry-pick, revert or bisect in progress, without its conflicts, or None."""
+    for file, name in _OPERATION_FILES:
+        if (git_dir / file).exists():
+            return _read_operation(git_dir, file, name)
+    return None
+
+
+def _read_operation(git_dir: Path, file: str, name: str) -> GitOperation:
+    """Return an operation with its commits. A list of commits has lines such as ``pick 1a2b3c4 subject``."""
+    text = ""
+    for other in _COMMIT_FILES.get(file, ()):
+        with suppress(OSError), (git_dir / other).open("rb") as opened:
+            text = opened.read(_MAX_STATE_FILE).decode("utf-8", "surrogateescape")
+            break
+    rows = [row.split() for row in text.splitlines() if row.strip() and not row.startswith("#")]
+    if file == "sequencer" and rows and rows[0][0] == "revert":
+        name = "revert"
+    words = [row[1] if row[0] in ("pick", "revert") and len(row) > 1 else row[0] for row in rows]
+    commits = tuple(word for word in words if re.fullmatch("[0-9a-f]{4,64}", word))
+    return GitOperation(name, commits, file in _NEED_CHANGE)
+
+
+def read_unfinished(git: Git) -> GitOperation | None:
+    """Return the operation in progress with its conflicts, or None. Raises GitFailed."""
+    # Not `git diff`, which reads files: each conflict has up to three rows, with the name behind a tab.
+    rows = git.names("ls-files", "-u", "-z")
+    conflicts = tuple(dict.fromkeys(row.partition("\t")[2] for row in rows))
+    return add_conflicts(find_operation(git.git_dir or git_dirs(git)[0]), conflicts)
+
+
+def add_conflicts(operation: GitOperation | None, conflicts: tuple[str, ...]) -> GitOperation | None:
+    """Return the operation with its conflicts; conflicts without an operation are one without a name."""
+    return replace(operation or GitOperation(), conflicts=conflicts) if conflicts else operation
 
 
 class WorkTreeState(Value):
     """State of a worktree at one moment: the commit at HEAD (None before the first), names of changed and untracked
-    files, and the branch (None if HEAD is detached)."""
+    files, and the branch (None if HEAD is detached). ``untracked`` and ``conflicts`` are also in ``changed``."""
 
     head: str | None
     changed: tuple[str, ...]
     branch: str | None
+    untracked: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
 
 
 def read_work_tree(git: Git) -> WorkTreeState:
@@ -135,6 +179,7 @@ def read_work_tree(git: Git) -> WorkTreeState:
     head: str | None = None
     branch: str | None = None
     names: list[str] = []
+    by_kind: dict[str, list[str]] = {}
     rest = iter(fields)
     for field in rest:
         kind = field[0]
@@ -145,14 +190,35 @@ def read_work_tree(git: Git) -> WorkTreeState:
         elif kind != "#":
             # Fields before the name: 1 XY sub 3 modes 2 objects, 2 has a score more, u has 4 modes and 3 objects.
             names.append(field.split(" ", {"1": 8, "2": 9, "u": 10}.get(kind, 1))[-1])
+            by_kind.setdefault(kind, []).append(names[-1])
         if kind == "2":
             names.append(next(rest))
-    return WorkTreeState(head, tuple(names), branch)
+    return WorkTreeState(head, tuple(names), branch, tuple(by_kind.get("?", ())), tuple(by_kind.get("u", ())))
 
 
 def list_changed_files(git: Git) -> tuple[str, ...]:
     """Return the names of changed and untracked files, as ``read_work_tree`` does. Raises GitFailed."""
     return read_work_tree(git).changed
+
+
+def find_conflict_markers(git: Git, base: str, head: str) -> tuple[str, ...]:
+    """Return ``FILE:LINE`` of the first conflict that the commits since ``base`` left in each file. Raises GitFailed.
+
+    A conflict has the three markers in their order; a line of equals signs alone is a heading. git finds the markers
+    with the length that the attribute ``conflict-marker-size`` of the file gives.
+    """
+    done = git.run("diff", "--check", "--find-renames", "--no-ext-diff", "--no-color", base, head, "--", codes=(0, 2))
+    numbers: dict[str, list[int]] = {}
+    for row in done.stdout.decode("utf-8", "surrogateescape").split("\n"):
+        if match := re.fullmatch(r"(.*):([0-9]+): leftover conflict marker", row):
+            numbers.setdefault(match[1], []).append(int(match[2]))
+    markers = []
+    for name, lines in numbers.items():
+        rows = git.run("cat-file", "blob", f"{head}:{name}", codes=(0,)).stdout.split(b"\n")
+        first = b"".join(rows[line - 1][:1] for line in lines)
+        if conflict := re.search(b"<.*=.*>", first):
+            markers.append(f"{name}:{lines[conflict.start()]}")
+    return tuple(markers)
 
 
 def _current_branch(git: Git) -> str | None:

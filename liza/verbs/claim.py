@@ -45,7 +45,10 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
         from liza.verbs.claim_review import claim_review
 
         return claim_review(crew, agent, task_id)
+    from liza.worker.brief_facts import describe_unfinished  # a supervisor's claim does not need it
+
     claimed = claim_task(crew, agent, task_id, give_back=True)
+    unfinished = describe_unfinished(crew, crew.board.read(), claimed.task, claimed.run)
     until = f"{claimed.lease:%H:%M:%SZ}" if claimed.lease else "its end"
     step = "; ".join([*_first_commands(crew, claimed), "liza submit when it is committed"])
     details = {
@@ -53,8 +56,11 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
         "worktree": str(crew.paths.slot(claimed.slot)),
         "lease_expires": _format_time(claimed.lease),
         "taken_over": claimed.taken_over,
+        "unfinished": unfinished or None,
     }
     message = f"{claimed.task} CLAIMED, {claimed.taken_over}" if claimed.taken_over else ""
+    if unfinished:
+        message = f"{message or f'{claimed.task} CLAIMED'}\n{unfinished}"
     return Result("changed", claimed.task, "CLAIMED", f"{step} (lease until {until})", details, message)
 
 

@@ -6,7 +6,8 @@ from liza.crew.caller import identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
-from liza.repo import symbolic_refs
+from liza.repo import survey, symbolic_refs
+from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import brief_filter
 from liza.repo.merge import merge_refs
 from liza.repo.runner import Git
@@ -66,15 +67,28 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     # Commit, branch and changed files of one moment.
     tree = crew.worktrees.read_work_tree(slot.name)
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
+    has_changes = bool(set(tree.changed) - set(tree.untracked))
+    operation = survey.add_conflicts(survey.find_operation(git.git_dir or git_dirs(git)[0]), tree.conflicts)
+    if operation is not None:
+        return SubmittedWork(head, False, tree.branch, tree.changed, has_changes, operation)
     target = f"refs/heads/{target_branch(crew.board.read(), task)}"
     base = merge_refs.find_merge_base(git, head, target)
     files = _submitted_files(git, head, base) if base else SubmittedFiles()
+    own = f"refs/heads/{branch_of(task.id)}"
+    is_elsewhere = tree.branch != branch_of(task.id)
+    has_branch = not is_elsewhere or git.find_commit(own) is not None
     return SubmittedWork(
         head=head,
         branch=tree.branch,
         ahead=head != task.base_commit and git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
         dirty=tree.changed,
+        has_changes=has_changes,
+        markers=survey.find_conflict_markers(git, base, head) if base else (),
         hidden=_hidden_instructions(git),
+        has_branch=has_branch,
+        has_strays=is_elsewhere
+        and has_branch
+        and git.out("rev-list", "--count", "-n1", head, "--not", own, target) != "0",
         related=base is not None,
         no_work=submitted_files.find_no_work(files, task.scope),
         outside_scope=submitted_files.count_outside(files, task.scope),

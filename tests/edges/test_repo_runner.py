@@ -106,14 +106,12 @@ def test_the_survey_tells_branch_head_files_and_what_is_under_way(repo: Path, tm
     (repo / "sub").mkdir()
     found = survey(repo / "sub")
     assert (found.root, found.branch, found.bare, found.worktree_of) == (repo, "main", False, None)
-    assert (found.dirty_count, found.in_progress, found.head) == (2, None, git(repo, "rev-parse", "HEAD"))
+    assert (found.dirty_count, found.head) == (2, git(repo, "rev-parse", "HEAD"))
     assert found.identity == ("Test Person", "test@example.invalid")
     assert found.has_merge_tree
-    (repo / ".git" / "MERGE_HEAD").write_text(f"{found.head}\n")
-    assert survey(repo).in_progress == "merge"
     git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     linked = survey(tmp_path / "linked")
-    assert (linked.branch, linked.worktree_of, linked.in_progress) == (None, repo, None)
+    assert (linked.branch, linked.worktree_of) == (None, repo)
 
 
 def test_the_survey_knows_an_unborn_and_a_bare_repository_and_none_at_all(tmp_path: Path) -> None:

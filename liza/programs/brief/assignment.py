@@ -101,6 +101,7 @@ def _coder_sections(context: BriefContext, task: Task) -> list[str]:
         earlier = "\n".join(f"- {quote_line(reason, 400)}" for reason in context.repeated_rejections)
         sections.append(_field("ROOT CAUSE FIRST", f"{root_cause_demand(context)}\n{earlier}"))
     sections += _failed_check_fields(context)
+    sections += [_field("UNFINISHED", context.unfinished)] if context.unfinished else []
     handoff = context.state.handoff.get(task.id)
     if handoff is not None and handoff.summary:
         sections.append(_field("HANDED OVER", handoff.summary))

@@ -24,6 +24,7 @@ class BriefContext(Value):
     work by hand, which has no file with it.
 
     ``task`` is None for a planner; ``wake_trigger``, ``wake_ids`` and ``wake_facts`` are its wake-up.
+    ``unfinished``: the operation of git that is in progress in the worktree, or that an earlier session left.
     ``earlier_commits``: commits of earlier tries on the task's branch, newest first, one line each.
     ``sparse``: what the sparse checkout of the worktree includes; empty for a full one.
     ``is_set_up``: the set-up has been run in the worktree. ``hidden``: untracked names that git ignores only there.
@@ -50,6 +51,7 @@ class BriefContext(Value):
     wake_ids: tuple[str, ...] = ()
     wake_facts: str = ""
     messages: tuple[Message, ...] = ()
+    unfinished: str = ""
     earlier_commits: tuple[str, ...] = ()
     previous_outcome: SessionOutcome | None = None
     continues: str | None = None

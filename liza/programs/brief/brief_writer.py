@@ -123,6 +123,7 @@ def _earlier_work(context: BriefContext) -> list[str]:
         lines.append(f"BEFORE     A session of yours worked here: {quote_lines(context.previous_end, SMALL)}")
         lines.append("  Look at git log and git status first: what it committed is yours to go on with.")
     lines += _failed_check(context)
+    lines += [f"UNFINISHED {quote_lines(context.unfinished, MIDDLE)}"] if context.unfinished else []
     if context.earlier_commits:
         lines.append("COMMITTED  on this branch by earlier tries, newest first:")
         lines += [f"  {quote_line(entry, 100)}" for entry in context.earlier_commits[:MAX_COMMITS]]

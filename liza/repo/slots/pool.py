@@ -16,7 +16,13 @@ from liza.repo import symbolic_refs
 from liza.repo.merge.merges import Branch, find_branches
 from liza.repo.ref_names import ref_conflict_error
 from liza.repo.slots import slot_records, slot_setup, slots_directory, stuck_slots
-from liza.repo.slots.salvage_restore import find_unrestored, list_uncommitted, mark_restored, restore_salvage
+from liza.repo.slots.salvage_restore import (
+    find_last_salvage,
+    find_unrestored,
+    list_uncommitted,
+    mark_restored,
+    restore_salvage,
+)
 from liza.repo.slots.salvage_submodules import salvage_submodules
 from liza.repo.slots.slot_emptying import SlotEmptying
 from liza.repo.slots.slot_records import SlotOwner
@@ -353,7 +359,10 @@ class Worktrees(SlotEmptying):
             # `finish` was interrupted: the slot holds work of the task only in part, or files of the owner before.
             is_same_task = owner.before is not None and owner.before.task == task
             ref = owner.salvage or (ref if is_same_task else None)
-        return ref if ref is not None and list_uncommitted(self.git, ref) else None
+        if ref is None or not list_uncommitted(self.git, ref):
+            return None
+        last = find_last_salvage(self.git, task)
+        return None if last is not None and last.ref == ref and last.unfinished else ref
 
     def _refuse_blocked(self, branch: str, branches: dict[str, Branch]) -> None:
         """Raise Refused if a branch excludes ``branch``: to git a ref is a file or a directory of refs."""

@@ -21,8 +21,11 @@ def end_operations(git: Git, git_dir: Path) -> bool:
     operation = find_operation(git_dir)
     if (git_dir / "rebase-apply" / "applying").exists():
         git.out("am", "--quit")
-    elif operation == "rebase" or (git_dir / "rebase-merge").exists() or (git_dir / "rebase-apply").exists():
+    elif (git_dir / "rebase-merge").exists() or (git_dir / "rebase-apply").exists():
         git.out("rebase", "--quit")
+    if (git_dir / "sequencer").exists():
+        # `reset --hard` leaves a list of more than one commit, and git then switches to no branch.
+        git.out("cherry-pick", "--quit")
     for path in git_dir.glob("BISECT_*"):
         path.unlink(missing_ok=True)
     return operation is not None

@@ -2,7 +2,8 @@
 
 A salvage is a commit under ``refs/liza/salvage/<task>/<run>``. Its first parent is the HEAD of the worktree. Its tree
 holds everything that was not committed: changed, untracked and small ignored files, and nested repositories as bundles.
-Ignored files and bundles are also in the tree of the second parent, because they are not restored.
+Ignored files and bundles are also in the tree of the second parent, because they are not restored. A trailer says which
+operation of git was in progress.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from pathlib import Path
 from liza.repo import stale_locks
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git, lock_removal_command, summarize_error
-from liza.repo.survey import read_work_tree
+from liza.repo.survey import find_operation, read_unfinished, read_work_tree
 from liza.rules.errors import GitFailed
+from liza.rules.project.git_operations import GitOperation
 from liza.rules.value_classes import Value
 
 MAX_IGNORED_SIZE = 10 * 1024 * 1024  # bytes of ignored files in one salvage
 BUNDLE_DIRECTORY = ".liza-nested"
+UNFINISHED_TRAILER = "Liza-Unfinished"
 SUBMODULES_SUFFIX = "-submodules"
 """End of the name of a salvage that has only bundles of submodules. It has no files of the task to restore."""
 _TIME_LIMIT = 1800.0  # seconds; a large tree is hashed completely
@@ -50,7 +53,8 @@ def salvage_if_needed(
 ) -> str | None:
     """Save the content of the worktree of ``git`` if necessary. Return the ref, or None.
 
-    It is necessary if a file is changed or untracked, or if none of the refs or commits ``kept_in`` contains HEAD.
+    It is necessary if a file is changed or untracked, if an operation of git is in progress, or if none of the refs or
+    commits ``kept_in`` contains HEAD.
     Raises GitFailed.
     """
     clear_hiding_flags(git)
@@ -62,7 +66,8 @@ def salvage_new_changes(git: Git, task: str, run: str, kept_in: Sequence[str]) -
     GitFailed.
     """
     state = read_work_tree(git)
-    if not state.changed and (state.head is None or any(_is_contained(git, state.head, ref) for ref in kept_in)):
+    is_kept = state.head is None or any(_is_contained(git, state.head, ref) for ref in kept_in)
+    if not state.changed and is_kept and find_operation(git.git_dir or git_dirs(git)[0]) is None:
         return None
     return create_salvage(git, task, run)
 
@@ -103,6 +108,7 @@ def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
         work = git_copy.out("write-tree")
         _add_extras(git_copy, extras)
         tree = git_copy.out("write-tree")
+    message = _message(task, run, extras, read_unfinished(git))
     salvage = _find_same_salvage(git, salvage_ref(task, run), head, tree)
     if salvage:
         return salvage
@@ -113,14 +119,14 @@ def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
         parents.append(create_commit(git, _extras_tree(git, extras), (), f"Ignored and nested files of {run}\n"))
     if staged is not None and staged_only:
         parents.append(create_commit(git, staged, parents[:1], f"Staged files of {run}\n"))
-    return _create_ref(git, salvage_ref(task, run), create_commit(git, tree, parents, _message(task, run, extras)))
+    return _create_ref(git, salvage_ref(task, run), create_commit(git, tree, parents, message))
 
 
 def save_bundles(git: Git, task: str, run: str, bundles: Sequence[tuple[str, str]]) -> str:
     """Save the blobs of bundles, each with the path of its repository, and return the ref. Raises GitFailed."""
     extras = _Extras((), tuple((f"{BUNDLE_DIRECTORY}/{path}.bundle", blob) for path, blob in bundles), (), ())
     head = git.find_commit("HEAD")
-    message = _message(task, run, extras)
+    message = _message(task, run, extras, None)
     commit = create_commit(git, _extras_tree(git, extras), (head,) if head else (), message)
     return _create_ref(git, salvage_ref(task, run), commit)
 
@@ -295,14 +301,15 @@ def _is_taken(git: Git, name: str) -> bool:
     return git.find_commit(name) is not None or git.out("for-each-ref", "--count=1", "--format=%(refname)", name) != ""
 
 
-def _message(task: str, run: str, extras: _Extras) -> str:
+def _message(task: str, run: str, extras: _Extras, unfinished: GitOperation | None) -> str:
     lines = [f"Salvage of {task} after {run}", "", "What was not committed when its work tree was reset."]
     lines += [f"Nested repository as a bundle: {json.dumps(path)}" for path, _ in extras.bundles]
     lines += [f"Nested work tree, saved as {ref}" for ref in extras.worktree_salvages]
     lines += [f"Ignored, and too large to be saved: {json.dumps(name)}" for name in extras.omitted[:50]]
     if len(extras.omitted) > 50:
         lines.append(f"… and {len(extras.omitted) - 50} more ignored names")
-    return "\n".join([*lines, "", f"Liza-Task: {task}", f"Liza-Run: {run}", ""])
+    left = [f"{UNFINISHED_TRAILER}: {unfinished.describe_left(task)}"] if unfinished is not None else []
+    return "\n".join([*lines, "", f"Liza-Task: {task}", f"Liza-Run: {run}", *left, ""])
 
 
 def _is_contained(git: Git, head: str, ref: str) -> bool:

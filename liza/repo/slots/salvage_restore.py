@@ -6,7 +6,7 @@ from pathlib import Path
 
 from liza.repo.merge.merges import merge_trees
 from liza.repo.runner import Git
-from liza.repo.slots.salvage import SUBMODULES_SUFFIX, create_commit, join_nul
+from liza.repo.slots.salvage import SUBMODULES_SUFFIX, UNFINISHED_TRAILER, create_commit, join_nul
 from liza.rules.value_classes import Value
 
 
@@ -54,6 +54,34 @@ def list_uncommitted(git: Git, ref: str) -> tuple[str, ...]:
     if base is None:
         return git.names("ls-tree", "-r", "-z", "--name-only", work)
     return git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, work)
+
+
+class LastSalvage(Value):
+    """The newest salvage of a task: the HEAD that it was made at, and which operation of git was in progress then.
+
+    With an operation its files are not restored: without it they would be changes of the next session.
+    """
+
+    ref: str
+    head: str
+    unfinished: str
+
+    @property
+    def run(self) -> str:
+        """The run whose work it is."""
+        return self.ref.rpartition("/")[2].partition("+")[0]
+
+
+def find_last_salvage(git: Git, task: str) -> LastSalvage | None:
+    """Return the newest salvage of a task, or None. Raises GitFailed."""
+    fields = f"%(refname) %(parent) %00%(contents:trailers:key={UNFINISHED_TRAILER},valueonly)%00"
+    text = git.out("for-each-ref", "--sort=-committerdate", f"--format={fields}", f"refs/liza/salvage/{task}/")
+    parts = text.split("\0")
+    for names, unfinished in zip(parts[::2], parts[1::2], strict=False):
+        ref, *parents = names.split()
+        if parents and SUBMODULES_SUFFIX not in ref:
+            return LastSalvage(ref, parents[0], unfinished.strip())
+    return None
 
 
 def find_unrestored(git: Git, task: str) -> str | None:

@@ -20,7 +20,7 @@ from liza.repo.slots.slot_records import LastUse, SlotOwner
 from liza.repo.survey import WorkTreeState
 from liza.rules.errors import SharedPathBlocked
 from liza.rules.paths import Paths, branch_of
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
 from liza.system.flock import lock_path
 
 
@@ -75,7 +75,7 @@ class SlotAccess(Value, dict=True):
         git = self.slot_git(slot)
         state = survey.read_work_tree(git)
         changed = tuple(name for name in state.changed if not reset.is_only_brief(git, name))
-        return WorkTreeState(state.head, changed, state.branch)
+        return replace(state, changed=changed)
 
     def slot_names(self) -> tuple[str, ...]:
         """Return the names of the existing slots, finished or not, sorted."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.formatting.times import format_time
+from liza.rules.formatting.undecoded import list_names
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.merge_failures import is_last_return_cleared
 from liza.rules.model import FailedCheck, Handoff, State, Status, Task
@@ -20,6 +21,7 @@ from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 from liza.rules.value_classes import Value, replace
 
 if TYPE_CHECKING:
+    from liza.rules.project.git_operations import GitOperation
     from liza.rules.project.submitted_files import NoWork
 
 S = Status
@@ -34,7 +36,10 @@ SUPERVISORS_QUESTION = "What should the next try do differently?"
 class SubmittedWork(Value):
     """State of the worktree when a coder submits.
 
-    ``ahead``: HEAD has a commit beyond the base. ``branch`` is None if HEAD is detached. ``dirty``: uncommitted files.
+    ``ahead``: HEAD has a commit beyond the base. ``branch`` is None if HEAD is detached. ``dirty``: uncommitted files;
+    ``has_changes``: tracked ones. ``operation``: an operation of git that is not concluded; the other facts are then
+    not read. ``has_branch``: the branch of the task exists. ``has_strays``: HEAD has commits that neither this branch
+    nor the target has. ``markers``: places of conflict markers in the commits.
     ``hidden``: files ignored by git that hold text of the agent beside the brief. ``related``: HEAD has a merge base
     with integration. ``no_work``: what the commits must not add. ``outside_scope``: numbers of changed files outside
     the scope of the task, by directory.
@@ -44,6 +49,11 @@ class SubmittedWork(Value):
     ahead: bool
     branch: str | None = None
     dirty: tuple[str, ...] = ()
+    has_changes: bool = False
+    operation: GitOperation | None = None
+    has_branch: bool = True
+    has_strays: bool = False
+    markers: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     related: bool = True
     no_work: NoWork | None = None
@@ -92,11 +102,13 @@ def _submit_again(state: State, task: Task, invocation: Invocation, work: Submit
 
 
 def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
+    if work.operation is not None:
+        raise Refused(work.operation.describe(task.id), work.operation.next_step(work.has_changes))
     if work.branch != branch_of(task.id):
+        gone = "" if work.has_branch else ", which does not exist any more"
         raise Refused(
-            f"HEAD is on {work.branch or 'no branch'}; the work of {task.id} belongs on {branch_of(task.id)}: bring "
-            "your commits there and submit again",
-            f"git switch {branch_of(task.id)}",
+            f"HEAD is on {work.branch or 'no branch'}; the work of {task.id} belongs on {branch_of(task.id)}{gone}",
+            _step_to_branch(task.id, work),
         )
     if work.hidden:
         raise Refused(
@@ -106,14 +118,14 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
     if work.no_work is not None:
         raise Refused(work.no_work.describe(), work.no_work.hint)
     if work.dirty:
-        names = ", ".join(work.dirty[:5]) + (f" and {len(work.dirty) - 5} more" if len(work.dirty) > 5 else "")
-        from liza.rules.project import submitted_files  # this module is loaded by most verbs
+        names = list_names(work.dirty, 5)
+        raise Refused(f"the worktree has changes that are not committed: {names}", _commit_step(work))
+    if work.markers:
+        from liza.rules.project import git_operations  # few submissions have any
 
-        environment = submitted_files.find_untracked_environment(work.dirty)
-        # `git add -A` would commit an environment, too.
-        ignore = f"{submitted_files.ignore_command(environment)} && " if environment else ""
         raise Refused(
-            f"the worktree has changes that are not committed: {names}", f'{ignore}git add -A && git commit -m "…"'
+            f"the commits have conflict markers (<<<<<<<, =======, >>>>>>>) at {list_names(work.markers, 5)}",
+            git_operations.next_step_for_markers(work.markers[0].rpartition(":")[0]),
         )
     if not work.related:
         raise Refused(
@@ -130,6 +142,27 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
             f"HEAD {work.head[:12]} is the commit that was sent back; a new commit is needed",
             'git commit, or: liza block "why" --ask "…"',
         )
+
+
+def _commit_step(work: SubmittedWork) -> str:
+    """Return the command that commits all files."""
+    from liza.rules.project import submitted_files  # this module is loaded by most verbs
+
+    environment = submitted_files.find_untracked_environment(work.dirty)
+    # `git add -A` would commit an environment, too.
+    ignore = f"{submitted_files.ignore_command(environment)} && " if environment else ""
+    return f'{ignore}git add -A && git commit -m "…"'
+
+
+def _step_to_branch(task_id: str, work: SubmittedWork) -> str:
+    """Return the command that brings HEAD and its commits to the branch of the task."""
+    branch = branch_of(task_id)
+    if not work.has_branch:
+        return f"git switch -c {branch}"
+    if work.has_changes:
+        # On another branch the commit does not belong, either.
+        return _commit_step(work) if work.branch is None else f"git switch --detach && {_commit_step(work)}"
+    return f"git switch {branch}" + (f" && git merge --no-edit {work.head[:12]}" if work.has_strays else "")
 
 
 def block(state: State, task_id: str, run: str, reason: str, questions: tuple[str, ...], now: datetime) -> State:
