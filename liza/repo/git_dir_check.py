@@ -23,7 +23,7 @@ _SHARED_FILES = ("HEAD", "config", "info/attributes", "info/exclude", "packed-re
 _OWN_FILES = ("HEAD", "index")
 _RECORD_FILES = ("HEAD", "commondir", "gitdir", "locked")  # files of the other worktrees
 RECORD_FREE = {
-    *("add", "am", "archive", "cat-file", "check-attr", "check-ignore", "checkout-index"),
+    *("add", "am", "archive", "cat-file", "check-attr", "check-ignore", "checkout-index", "cherry-pick"),
     *("clean", "commit", "commit-tree", "config", "diff", "diff-files", "diff-tree"),
     *("fast-import", "for-each-ref", "grep", "hash-object", "init", "log", "ls-files"),
     *("ls-tree", "merge-base", "merge-tree", "mktree", "read-tree", "rebase", "reflog"),

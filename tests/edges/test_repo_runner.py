@@ -218,7 +218,7 @@ def test_a_pipe_in_the_record_of_another_worktree_is_named_at_once(repo: Path, t
 
 
 RECORD_FREE_COMMANDS = """add f; am --quit; archive HEAD; cat-file -p HEAD; check-attr -a f; check-ignore f
-checkout-index -a -f; clean -fdx; commit --allow-empty -m x; commit-tree -m x HEAD^{tree}
+checkout-index -a -f; cherry-pick --quit; clean -fdx; commit --allow-empty -m x; commit-tree -m x HEAD^{tree}
 config --list; diff HEAD; diff-files
 diff-tree HEAD HEAD; fast-import --quiet; for-each-ref; grep x; hash-object -w f; init; log; ls-files; ls-tree HEAD
 merge-base main HEAD; merge-tree main HEAD; mktree; read-tree HEAD; rebase --quit; reflog show HEAD; reset --hard
