@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from liza.rules.formatting.redaction import describe_secrets
 from liza.rules.model import State
 from liza.rules.reports.narration import find_news
 from liza.rules.value_classes import Value, field
@@ -11,7 +12,7 @@ from liza.rules.value_classes import Value, field
 
 class Result(Value):
     """``result`` is ``changed`` or ``unchanged``; ``next`` is one command, or what happens now; ``message`` tells a
-    person what happened."""
+    person what happened, ``remarks`` what else a person should know of it."""
 
     result: str
     task: str | None = None
@@ -19,15 +20,17 @@ class Result(Value):
     next: str = ""
     details: dict[str, Any] = field(default_factory=dict)
     message: str = ""
+    remarks: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
         common = {"result": self.result, "task": self.task, "status": self.status, "next": self.next}
-        return {**common, **self.details}
+        return {**common, **self.details, **({"remarks": self.remarks} if self.remarks else {})}
 
 
 def make_result(before: State, after: State, task: str | None, next_step: str, **more: Any) -> Result:
     """Build the result of a verb that changed the board from ``before`` to ``after``."""
     status = entry.status.value if task and (entry := after.task(task)) else None
     message = "\n".join(news.text for news in find_news(before, after))
-    return Result("unchanged" if after == before else "changed", task, status, next_step, more, message)
+    remarks = describe_secrets(before, after)
+    return Result("unchanged" if after == before else "changed", task, status, next_step, more, message, remarks)

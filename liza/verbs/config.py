@@ -11,6 +11,7 @@ from liza.crew.drift import confirmed_settings
 from liza.crew.result import Result
 from liza.rules import settings
 from liza.rules.errors import Refused
+from liza.rules.formatting.redaction import describe_secrets
 from liza.rules.project import setting_values
 
 
@@ -53,7 +54,8 @@ def set_setting(crew: Crew, name: str, text: str | None) -> Result:
     setting = setting_values.get_setting(after, after, name)
     result = "unchanged" if after == tx.before.config else "changed"
     details = {"name": name, "value": setting.value, "default": setting.default}
-    return Result(result, None, None, "", details, f"config.{name} is {format_value(setting.value)}")
+    remarks = describe_secrets(tx.before.config, after)
+    return Result(result, None, None, "", details, f"config.{name} is {format_value(setting.value)}", remarks)
 
 
 def _refuse_unconfirmed(crew: Crew, outer: str) -> None:

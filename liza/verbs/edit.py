@@ -18,6 +18,7 @@ from liza.crew.spec_files import find_existing_specs
 from liza.crew.three_way_merge import merge_edits
 from liza.rules import settings
 from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, UsageError
+from liza.rules.formatting.redaction import describe_secrets
 from liza.rules.model import Config, SpecChange
 from liza.rules.reports import goal_text
 from liza.rules.value_classes import replace
@@ -50,7 +51,13 @@ def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
         raise type(error)(f"{error.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from error
     shutil.rmtree(directory)
     details = {"revision": crew.board.read().revision, "warnings": _warnings(typed)}
-    return Result("changed", None, None, "liza status", details, _edit_message(typed, "changed"))
+    return Result("changed", None, None, "liza status", details, _edit_message(typed, "changed"), _remarks(base, typed))
+
+
+def _remarks(before: str, after: str) -> tuple[str, ...]:
+    """Return remarks about the lines that were typed."""
+    lines = set(before.splitlines())
+    return describe_secrets("", "\n".join(line for line in after.splitlines() if line not in lines))
 
 
 def _edit_message(typed: str, result: str) -> str:
@@ -111,12 +118,14 @@ def _goal(crew: Crew, by: str) -> Result:
     path = crew.paths.root / spec
     before = path.read_bytes() if path.exists() else b""
     _open_editor(path, "liza edit goal")
-    if (path.read_bytes() if path.exists() else b"") == before:
+    after = path.read_bytes() if path.exists() else b""
+    if after == before:
         return Result("unchanged", None, None, "liza up", {"path": str(path)})
     change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="edited", triggered_by=by)
     with crew.change(by, "edit goal") as tx:
         tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
-    return Result("changed", None, None, "liza up", {"path": str(path)})
+    remarks = _remarks(before.decode(errors="replace"), after.decode(errors="replace"))
+    return Result("changed", None, None, "liza up", {"path": str(path)}, remarks=remarks)
 
 
 def edit_goal(crew: Crew) -> Result:
@@ -143,10 +152,11 @@ def edit_goal(crew: Crew) -> Result:
         tx.state = replace(tx.state, goal=goal_text.note_edit(tx.state.goal, edited, by, crew.clock.now()))
         if spec != goal.spec_ref:
             tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
-    details = {"description": description, "spec_ref": spec}
+    details, remarks = {"description": description, "spec_ref": spec}, _remarks(goal.description, description)
     if description != goal.description and _has_text(crew, spec, goal.description):
-        return Result("changed", None, None, "liza edit goal", details, f"changed; {spec} has the former sentence")
-    return Result("changed", None, None, "liza status", details)
+        message = f"changed; {spec} has the former sentence"
+        return Result("changed", None, None, "liza edit goal", details, message, remarks)
+    return Result("changed", None, None, "liza status", details, remarks=remarks)
 
 
 def _has_text(crew: Crew, spec: str, text: str) -> bool:

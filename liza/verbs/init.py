@@ -33,6 +33,7 @@ from liza.repo.slots.pool import Worktrees
 from liza.repo.survey import Survey, survey
 from liza.rules.errors import LizaError, LockTimeout, Missing, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
+from liza.rules.formatting.redaction import describe_secrets
 from liza.rules.formatting.times import format_time
 from liza.rules.model import FULL_CHECKOUT, Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
@@ -205,7 +206,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         "tested": bool(baseline.command),
         "revision": first_number + 1,
     }
-    return Result("changed", None, None, "liza up", details)
+    return Result("changed", None, None, "liza up", details, remarks=describe_secrets("", goal))
 
 
 def _with_slots(crew: Crew, directory: Path) -> Crew:

@@ -6,12 +6,21 @@ import base64
 import hashlib
 import string
 import uuid
+from contextlib import chdir
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.cli.render import printing
 from liza.rules.formatting.redaction import MAX_KEY, MAX_LINE, redact, redactable_length
+from liza.rules.tasks.backlog import TaskFields
+from liza.verbs.block import block
+from liza.verbs.config import set_setting
+from liza.verbs.note import note
+from liza.verbs.task import add, unblock
+from tests.edges.merge_crew import copied, prepared
 
 LONG = "".join(chr(ord("a") + n % 26) + str(n % 10) for n in range(30))
 PEM = "-----BEGIN {0}PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 3 + "-----END {0}PRIVATE KEY-----"
@@ -164,3 +173,29 @@ def test_of_a_text_that_still_grows_no_line_is_shown_that_may_go_on_and_no_key_t
 def test_what_begins_as_a_key_and_never_ends_is_not_held_back_for_ever() -> None:
     text = PEM.format("")[:60] + "\nline" * MAX_KEY
     assert redactable_length(text) == text.rindex("\n") + 1
+
+
+def test_a_secret_in_a_persons_text_is_kept_and_pointed_out(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with prepared(tmp_path_factory) as made:
+        crew = copied(made, tmp_path)
+    key = SECRETS["anthropic"]
+    there = crew.claimed("a")
+    with chdir(there):
+        by_agent = block(crew.crew, f"needs {key}", ["where?"])
+    results = (
+        add(crew.crew, [TaskFields("b", f"Use {key}", "it is there", "b.txt", "README.md")]),
+        note(crew.crew, f"use {key}"),
+        unblock(crew.crew, "a", [f"use {key}"]),
+        set_setting(crew.crew, "integration_command", f"KEY={key} true"),
+    )
+    remark = "this looks like a secret (API key). It is kept as typed; agents and providers get it redacted"
+    assert [result.remarks for result in results] == [(remark,)] * len(results)
+    assert results[0].to_dict()["remarks"] == (remark,)
+    assert crew.crew.paths.state.read_text().count(key) == len(results)
+    clean = note(crew.crew, "ask for the password")
+    assert by_agent.remarks == clean.remarks == ()
+    assert "remarks" not in clean.to_dict()
+    printing.print_result(results[1], as_json=False)
+    assert capsys.readouterr().err == f"remark: {remark}\n"

@@ -99,6 +99,7 @@ def init(
         printing.print_json(result.to_dict())
     else:
         printing.print_text(f"{HINT_LABEL}{result.next}")
+        printing.print_remarks(result)
 
 
 def _permissions_question(as_json: bool) -> Callable[[str], str] | None:
@@ -354,6 +355,7 @@ def start(
     options = replace(options, coders=coders, exit_when_done=True, task=added.task)
     steps = _Steps(as_json)
     steps("", added.message, crew.clock.now())
+    printing.print_remarks(added)
     if all(map(crew.is_supervised, options.agents())):
         steps("", "the crew runs already: liza status", crew.clock.now())
         return 0

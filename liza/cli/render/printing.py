@@ -64,6 +64,13 @@ def print_result(result: Result, as_json: bool) -> None:
     print_text(result.message or (f"{subject}: {result.result}" if subject else result.result))
     if result.next:
         print_text(f"next: {qualify_command(result.next)}")
+    print_remarks(result)
+
+
+def print_remarks(result: Result) -> None:
+    """Write the remarks of a result to stderr."""
+    for remark in result.remarks:
+        print_notice(f"remark: {remark}")
 
 
 def wants_colours(stream: IO[str] | None = None) -> bool:

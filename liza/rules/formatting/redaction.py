@@ -97,6 +97,20 @@ def redact_changes(before: Any, after: Any) -> Any:
     return after
 
 
+def describe_secrets(before: Any, after: Any) -> tuple[str, ...]:
+    """Return a remark if ``after``, a part of a board that a person wrote, has a secret that ``before`` does not have.
+
+    The text is kept: it may be no secret, and a person's text is never changed.
+    """
+    redacted = redact_changes(before, after)
+    if redacted is after or redacted == after:
+        return ()
+    kinds = sorted(set(re.findall(r"\[redacted: ([^\]]{1,60})\]", repr(redacted))))
+    return (
+        f"this looks like a secret ({', '.join(kinds)}). It is kept as typed; agents and providers get it redacted",
+    )
+
+
 def _redact_entries(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the list ``after`` redacted. Of thousands of tasks a transaction changes one; the others are the same."""
     unchanged = set(map(id, before))
