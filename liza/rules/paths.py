@@ -62,8 +62,12 @@ def check_task_id(text: str) -> str:
     An id becomes part of a path and of a ref, so only letters, digits, ``-`` and ``_`` are allowed.
     """
     if not _TASK.fullmatch(text):
+        from liza.rules.formatting.ascii_form import to_ascii  # ids are rarely refused
+
+        ascii_form = "-".join(to_ascii(text).split())
+        proposed = f"; {ascii_form} is one" if _TASK.fullmatch(ascii_form) else ""
         raise UsageError(
-            f"{text!r} is not a task id: letters, digits, '-' and '_', at most 64, first a letter or digit",
+            f"{text!r} is not a task id: letters, digits, '-' and '_', at most 64, first a letter or digit{proposed}",
             "liza task list",
         )
     return text

@@ -140,6 +140,10 @@ _FIELDS = frozenset(
 )
 
 
+_LIST_SEPARATORS = {"scope": ", ", "description": "\n", "done_when": "\n"}
+"""Texts of a task file that may be a list, and what joins its parts."""
+
+
 def _parse_task(number: int, fields: dict[str, object]) -> TaskFields:
     if not isinstance(fields.get("id"), str):
         raise UsageError(f"task {number} has no id", "liza task add --help")
@@ -153,7 +157,10 @@ def _parse_task(number: int, fields: dict[str, object]) -> TaskFields:
     }
     draft = str(fields.pop("draft", "false")).lower() == "true"
     for name, value in fields.items():
-        if isinstance(value, list | dict):
+        separator = _LIST_SEPARATORS.get(name)
+        if isinstance(value, list) and separator and not any(isinstance(part, list | dict) for part in value):
+            fields[name] = separator.join(map(str, value))
+        elif isinstance(value, list | dict):
             raise UsageError(f"task {number}: {name} is {value!r}, expected a text", "liza task add --help")
     texts = {name: str(value) for name, value in fields.items() if value is not None}
     task = TaskFields(draft=draft, depends_on=None if depends is None else tuple(map(str, depends)), **texts)  # type: ignore[arg-type]

@@ -16,7 +16,9 @@ from tests.unit.boards import board, task
     ("sentence", "task_id"),
     [
         ("Show the due date", "show-the-due-date"),
-        ("Größe: 5%!", "groe-5"),
+        ("Größe: 5%!", "groesse-5"),
+        ("Gru\u0308ße an Zoë und François", "gruesse-an-zoe-und-francois"),
+        ("Ærø, ŁÓDŹ", "aero-lodz"),
         ("日本語", "task"),
         ("-- --", "task"),
         ("x" * 100, "x" * 32),

@@ -82,7 +82,14 @@ def show(task_id: TaskIdArgument, as_json: JsonOption = False) -> None:
     app,
     "add",
     'liza task add --id invoice-model --desc "An invoice has lines and a total" \\\n'
-    '    --done "pytest tests/test_invoice.py passes" --scope src/invoice.py --spec docs/invoices.md',
+    '    --done "pytest tests/test_invoice.py passes" --scope src/invoice.py --spec docs/invoices.md\n'
+    "liza task add --file tasks.yaml    # for example with this text:\n"
+    "- id: invoice-pdf\n"
+    "  description: An invoice is printed as PDF\n"
+    "  done_when: pytest tests/test_pdf.py passes\n"
+    "  scope: [src/pdf.py, tests/test_pdf.py]\n"
+    "  spec_ref: docs/invoices.md\n"
+    "  depends_on: [invoice-model]",
 )
 def add(
     task_id: Annotated[str | None, typer.Option("--id", help="The task's id: letters, digits, '-' and '_'.")] = None,
@@ -109,6 +116,9 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add a task. With --file, add several tasks: all or none. An incomplete task becomes a DRAFT.
+
+    A file has the fields of one task, or a list of tasks: id, description, done_when, scope, spec_ref, priority,
+    depends_on, max_iterations, epic, target, review, draft, from_discovery.
 
     At a terminal it asks for each missing field. An empty answer leaves the field empty.
 

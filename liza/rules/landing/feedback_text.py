@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+from liza.rules.formatting.ascii_form import to_ascii
 from liza.rules.landing.request_feedback import RedCheck, RequestComment
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import TrackedRequest
@@ -169,7 +170,7 @@ def _show_path(comment: RequestComment) -> str:
 
 
 def _slug(text: str) -> str:
-    return _NOT_IN_IDS.sub("-", text.lower())[:_MAX_SLUG].strip("-") or "x"
+    return _NOT_IN_IDS.sub("-", to_ascii(text))[:_MAX_SLUG].strip("-") or "x"
 
 
 def _free_id(wanted: str, used_ids: Container[str]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Container
 from itertools import count
 from typing import Final
 
 from liza.rules.errors import UsageError
+from liza.rules.formatting.ascii_form import to_ascii
 from liza.rules.model import FINAL_STATUSES, State, Task
 from liza.rules.tasks.backlog import LIZA_SPECS, TaskFields
 
@@ -28,9 +28,8 @@ def check_sentence(text: str) -> str:
 
 def choose_task_id(sentence: str, taken: Container[str]) -> str:
     """Return an id of the first words of the sentence that is not ``taken``."""
-    ascii_text = unicodedata.normalize("NFKD", sentence).encode("ascii", "ignore").decode().lower()
     slug = ""
-    for word in re.findall(r"[a-z0-9]+", ascii_text):
+    for word in re.findall(r"[a-z0-9]+", to_ascii(sentence)):
         longer = f"{slug}-{word}" if slug else word[:_MAX_ID]
         if len(longer) > _MAX_ID:
             break
