@@ -6,12 +6,15 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from liza.repo.config_pins import Pins, git_dirs
 from liza.repo.runner import FALLBACK_IDENTITY, ConfigOverrides, Git
 from liza.rules.errors import GitFailed, Missing
-from liza.rules.project.git_operations import GitOperation
 from liza.rules.value_classes import Value, replace
+
+if TYPE_CHECKING:
+    from liza.rules.project.git_operations import GitOperation
 
 _OPERATION_FILES = (
     ("MERGE_HEAD", "merge"),
@@ -134,6 +137,8 @@ def _read_operation(git_dir: Path, file: str, name: str) -> GitOperation:
         name = "revert"
     words = [row[1] if row[0] in ("pick", "revert") and len(row) > 1 else row[0] for row in rows]
     commits = tuple(word for word in words if re.fullmatch("[0-9a-f]{4,64}", word))
+    from liza.rules.project.git_operations import GitOperation  # nearly always no operation is in progress
+
     return GitOperation(name, commits, file in _NEED_CHANGE)
 
 
@@ -147,7 +152,11 @@ def read_unfinished(git: Git) -> GitOperation | None:
 
 def add_conflicts(operation: GitOperation | None, conflicts: tuple[str, ...]) -> GitOperation | None:
     """Return the operation with its conflicts; conflicts without an operation are one without a name."""
-    return replace(operation or GitOperation(), conflicts=conflicts) if conflicts else operation
+    if not conflicts:
+        return operation
+    from liza.rules.project.git_operations import GitOperation  # as above
+
+    return replace(operation or GitOperation(), conflicts=conflicts)
 
 
 class WorkTreeState(Value):

@@ -11,13 +11,12 @@ from liza.programs.brief.brief_context import BriefContext
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.repo import sparse_checkout, survey
-from liza.repo.slots.salvage_restore import find_last_salvage
 from liza.rules.errors import LizaError
 from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
-from liza.rules.paths import agent_of, branch_of, run_id, run_number
+from liza.rules.paths import agent_of, run_id, run_number
 from liza.rules.sessions.message_rules import Message, list_quotable
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.tasks import planning
@@ -54,36 +53,26 @@ def gather_brief_facts(
         wake_ids=state.planning.ids,
         wake_facts=trigger.facts if trigger else "",
         messages=list_quotable(inbox.list_pending(crew.paths, agent_of(work.run)) if messages is None else messages),
-        unfinished=describe_unfinished(crew, state, work.task, work.run) if work.kind == WorkKind.WORK else "",
+        unfinished=_unfinished(crew, state, work, worktree, is_by_hand),
         earlier_commits=_earlier_commits(crew, state, work, worktree),
         previous_outcome=_previous_outcome(crew, state, work),
         continues=_continued_run(directory),
     )
 
 
-def describe_unfinished(crew: Crew, state: State, task_id: str | None, run: str) -> str:
-    """Return which operation of git is in progress in the worktree of a task, or what an earlier run left of one since
-    the last submission, with the next step; empty if there is nothing. Raises GitFailed.
-    """
-    task = state.task(task_id) if task_id else None
-    if task is None or task.worktree is None or not crew.worktrees.exists(task.worktree):
+def _unfinished(crew: Crew, state: State, work: CurrentWork, worktree: Path, is_by_hand: bool) -> str:
+    """Return the operation of git in progress in the worktree of a task, or what the last session left of one."""
+    task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
+    if task is None or not crew.worktrees.exists(worktree.name):
         return ""
-    git = crew.worktrees.slot_git(task.worktree)
-    operation = survey.read_unfinished(git)
+    if not is_by_hand and all(event.run in (None, work.run) for event in task.history):
+        return ""  # the first session of a task begins in a worktree that was just reset
+    operation = survey.read_unfinished(crew.worktrees.slot_git(worktree.name))
     if operation is not None:
         return f"{operation.describe(task.id)}. {operation.next_step(has_changes=True)}"
-    runs = earlier_runs(task, run)
-    last = find_last_salvage(git, task.id) if runs else None
-    if last is None:
-        return ""
-    submitted = max((at for at, event in enumerate(task.history) if event.event == HistoryEvent.SUBMIT), default=-1)
-    if last.unfinished and any(event.run == last.run for event in task.history[submitted + 1 :]):
-        saved = f"Its files are in {last.ref}: git diff HEAD {last.ref}"
-        return f"{last.run} left the worktree like this, before it was reset: {last.unfinished}. {saved}"
-    if last.run == runs[0] and git.run("merge-base", "--is-ancestor", last.head, "HEAD", codes=(0, 1)).code == 1:
-        commit = last.head[:12]
-        return f"{last.run} left commits that are not on {branch_of(task.id)}: git merge --no-edit {commit}"
-    return ""
+    from liza.crew.left_work import describe_left_work  # a reviewer does not need it
+
+    return describe_left_work(crew, task, work.run)
 
 
 def _sparse(crew: Crew, worktree: Path) -> tuple[str, ...]:
