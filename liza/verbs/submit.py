@@ -66,6 +66,8 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     symbolic_refs.refuse_symbolic(git, f"refs/heads/{branch_of(task.id)}")
     # Commit, branch and changed files of one moment.
     tree = crew.worktrees.read_work_tree(slot.name)
+    if tree.head is None and tree.branch != branch_of(task.id):
+        return SubmittedWork("", False, tree.branch)  # on a branch without a commit
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
     has_changes = bool(set(tree.changed) - set(tree.untracked))
     operation = survey.add_conflicts(survey.find_operation(git.git_dir or git_dirs(git)[0]), tree.conflicts)

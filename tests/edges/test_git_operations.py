@@ -64,7 +64,18 @@ SITUATIONS = {
         "git switch -q -c other; echo x > x; git add x; git commit -qm x; echo 6 > f",
         "git switch --detach",
     ),
+    "a branch without a commit": ("git switch -q --orphan x", "git switch task/a"),
     "an older commit": ("git switch -q --detach HEAD~1", "git switch task/a"),
+    "conflicts in many files": (
+        "for i in {1..12}; do echo a > m$i; done; git add .; git commit -qm a; git switch -q --detach HEAD~1;"
+        "for i in {1..12}; do echo b > m$i; done; git add .; git commit -qm b; git switch -q task/a; git merge -",
+        "7 more, then: git diff --name-only --diff-filter=U -z | xargs -0 git add --",
+    ),
+    "a conflict in a name of two lines": (
+        "n=$'a\\nb'; echo a > \"$n\"; git add .; git commit -qm a; git switch -q --detach HEAD~1;"
+        'echo b > "$n"; git add .; git commit -qm b; git switch -q task/a; git merge -',
+        "xargs -0 git add --",
+    ),
     "committed markers": ("git merge side || git commit -qam m", "conflict markers (<<<<<<<, =======, >>>>>>>) at f:1"),
 }
 USUAL = (
@@ -131,11 +142,12 @@ def refusal(crew: Merges, there: Path) -> Refused | None:
 
 def follow(there: Path, hint: str, last: bool) -> None:
     """Do what a hint says: resolve the files, and type its commands, or those of its last alternative."""
-    first, *others = re.split("; or(?:, if .*?)?: ", hint)
+    first, *others = re.split("; or(?:, if [^:]*)?: ", hint)
     if last and others:
         run(there, others[-1].replace("…", "x"))
         return
-    for name in git(there, "diff", "--name-only", "--diff-filter=U").splitlines() or ["f"] * hint.startswith("resolve"):
+    named = [name for name in git(there, "diff", "--name-only", "--diff-filter=U", "-z").split("\0") if name]
+    for name in named or ["f"] * hint.startswith("resolve"):
         (there / name).write_text("resolved\n")
     if "by hand" in first:
         (there / "f").write_text("by hand\n")

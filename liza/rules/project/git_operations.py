@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.value_classes import Value
@@ -17,7 +18,6 @@ _NOUNS = {
 }
 _MAX_NAMES = 10
 """How many names of files with conflicts a command lists."""
-_CONFLICTS = "git diff --name-only --diff-filter=U -z"
 
 
 class GitOperation(Value):
@@ -51,8 +51,9 @@ class GitOperation(Value):
         undo = f"git {self.name} --abort"
         if self.conflicts:
             if self.name in ("", "bisect"):
-                undo = f"git restore --source=HEAD --staged --worktree {self._names()}"
-            return f"resolve {list_names(self.conflicts, 5)}, then: {self._add()} && {finish}; or: {undo}"
+                undo = self._with_conflicts("git restore --source=HEAD --staged --worktree")
+            add = self._with_conflicts("git add")
+            return f"resolve {list_names(self.conflicts, 5)}, then: {add} && {finish}; or: {undo}"
         if self.name == "am" and not has_changes:
             by_hand = "make the change of git am --show-current-patch=diff by hand, then: git add -u"
             return f"{by_hand} && {finish}; or: git am --skip; or: {undo}"
@@ -66,25 +67,27 @@ class GitOperation(Value):
         again = " ".join(("git", self.name, *(commit[:12] for commit in self.commits))) if self.commits else ""
         return self.describe(task) + (f"; to begin it again: {again}" if again else "")
 
-    def _add(self) -> str:
-        if len(self.conflicts) > _MAX_NAMES:
-            return f"{_CONFLICTS} | xargs -0 git add --"
-        return f"git add {self._names()}"
-
-    def _names(self) -> str:
+    def _with_conflicts(self, command: str) -> str:
+        """Return a command with the names of the files that have conflicts."""
         if len(self.conflicts) > _MAX_NAMES or not all(name.isprintable() for name in self.conflicts):
-            return f"$({_CONFLICTS.removesuffix(' -z')})"
-        separator = "-- " if any(name.startswith("-") for name in self.conflicts) else ""
-        return separator + shlex.join(self.conflicts)
+            return f"git diff --name-only --diff-filter=U -z | xargs -0 {command} --"
+        return f"{command} {_join(self.conflicts)}"
 
 
-def next_step_for_markers(file: str) -> str:
-    """Return the commands after which ``file`` has no conflict markers, or git takes them for its text."""
+def _join(names: Sequence[str]) -> str:
+    """Return names of files as arguments of a command of git."""
+    return ("-- " if any(name.startswith("-") for name in names) else "") + shlex.join(names)
+
+
+def next_step_for_markers(files: Sequence[str]) -> str:
+    """Return the commands after which the files have no conflict markers, or git takes these for their text."""
     # The wildcard stands for each character that .gitattributes would need quoted.
-    pattern = "/" + "".join(char if char.isprintable() and char not in ' "*?[]\\' else "?" for char in file)
+    patterns = [
+        "/" + "".join(char if char.isprintable() and char not in ' "*?[]\\' else "?" for char in file) for file in files
+    ]
     commit = 'git commit -m "…"'
-    attribute = shlex.quote(f"{pattern} conflict-marker-size=32")
+    attributes = shlex.join(f"{pattern} conflict-marker-size=32" for pattern in patterns)
     return (
-        f"resolve {file}, then: git add {shlex.quote(file)} && {commit}; or, if it shows markers on purpose: "
-        f"echo {attribute} >> .gitattributes && git add .gitattributes && {commit}"
+        f"resolve {list_names(files, 5)}, then: git add {_join(files)} && {commit}; or, if they are text on purpose: "
+        f"printf '%s\\n' {attributes} >> .gitattributes && git add .gitattributes && {commit}"
     )

@@ -125,7 +125,7 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
 
         raise Refused(
             f"the commits have conflict markers (<<<<<<<, =======, >>>>>>>) at {list_names(work.markers, 5)}",
-            git_operations.next_step_for_markers(work.markers[0].rpartition(":")[0]),
+            git_operations.next_step_for_markers([place.rpartition(":")[0] for place in work.markers[:5]]),
         )
     if not work.related:
         raise Refused(
