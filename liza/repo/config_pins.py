@@ -129,14 +129,14 @@ class Pins(Value, dict=True):
     @classmethod
     def capture(cls, git: Git) -> Pins:
         """Return pins for the current configuration. Raises GitFailed."""
-        return cls(_find_programs(_read_config(git)), _hash_hooks(git), _hash_substitutes(git))
+        return cls(_find_programs(read_config(git)), _hash_hooks(git), _hash_substitutes(git))
 
     @classmethod
     def from_user_config(cls, git: Git) -> Pins:
         """Return pins that allow only programs configured outside the repository: its own configuration is not trusted
         yet. Raises GitFailed.
         """
-        return cls(_find_programs(_read_config(git, ("system", "global"))), {})
+        return cls(_find_programs(read_config(git, ("system", "global"))), {})
 
     @classmethod
     def load(cls, path: Path) -> Pins:
@@ -168,12 +168,12 @@ class Pins(Value, dict=True):
     def with_key(self, git: Git, key: str) -> Pins:
         """Return pins with the current values of one configuration key. Raises GitFailed."""
         config = {name: values for name, values in self.config.items() if name != key.lower()}
-        today = {k: v for k, v in _find_programs(_read_config(git)).items() if k == key}
+        today = {k: v for k, v in _find_programs(read_config(git)).items() if k == key}
         return replace(self, config={**config, **today})
 
     def find_added(self, git: Git) -> Mapping[str, tuple[str, ...]]:
         """Return all values of each configuration key that has a value from after init. Raises GitFailed."""
-        current = _find_programs(_read_config(git))
+        current = _find_programs(read_config(git))
         return {key: values for key, values in current.items() if {*values} - {*self.config.get(key, ())}}
 
     def violation_messages(self, git: Git) -> tuple[str, ...]:
@@ -230,7 +230,7 @@ class Pins(Value, dict=True):
         if same is not None:
             self._cache[key] = _ConfigCache(cached.files, stamp, same.pairs, same.person)
             return self._cache[key]
-        settings = _read_config(unpinned)
+        settings = read_config(unpinned)
         pairs = tuple(self._neutralize(_find_programs(settings)))
         included = any(re.fullmatch(_INCLUDE_KEYS, key, _FLAGS) for key in settings)
         person = (_readable(settings, "user.name"), _readable(settings, "user.email"))
@@ -300,7 +300,7 @@ def _is_own_filter(key: str) -> bool:
     return key.startswith("filter.liza-brief.")
 
 
-def _read_config(git: Git, scopes: Sequence[str] = _SCOPES) -> ConfigValues:
+def read_config(git: Git, scopes: Sequence[str] = _SCOPES) -> ConfigValues:
     """Return every setting in git's configuration files: key to values, in order; the last value counts."""
     return _group_by_key(_read_rows(git, scopes))
 

@@ -17,7 +17,7 @@ from liza.crew import layout
 from liza.crew.crew import Crew, SystemClock, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.landing import accepted_origin
-from liza.crew.project import commands
+from liza.crew.project import commands, local_files
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.recorder import record_history
@@ -173,6 +173,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             spec = layout.GOAL_FILE
             (crew.paths.root / spec).write_text(layout.default_goal_text(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
+        options = _with_included_files(crew.git, options, say)
         baseline_options = BaselineOptions(
             options.test,
             options.setup,
@@ -207,6 +208,21 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         "revision": first_number + 1,
     }
     return Result("changed", None, None, "liza up", details, remarks=describe_secrets("", goal))
+
+
+def _with_included_files(git: Git, options: InitOptions, say: ReportFact) -> InitOptions:
+    """Return the options with the files that ``.worktreeinclude`` names, and report them.
+
+    The names are resolved once: the file is the project's, and a later change of it, which can be an agent's, must not
+    copy more of the person's files.
+    """
+    included = local_files.find_included(git)
+    names = [name for name in included.ignored if not local_files.is_copied(name, options.copied_files)]
+    if names:
+        say("files", f"{', '.join(names)}: copied into each worktree, as {local_files.INCLUDE_FILE} says")
+    for refused in included.refused:
+        say("files", refused)
+    return replace(options, copied_files=(*options.copied_files, *local_files.copy_patterns(names)))
 
 
 def _with_slots(crew: Crew, directory: Path) -> Crew:

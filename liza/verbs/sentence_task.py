@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Sequence
 
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.project import local_files
 from liza.crew.result import Result, make_result
 from liza.rules.errors import Refused
 from liza.rules.model import Status
@@ -46,10 +45,9 @@ def refuse_new_copies(crew: Crew, names: Sequence[str]) -> None:
     copied = crew.board.read().config.sandbox_copy
     new = [name for name in dict.fromkeys(names) if name not in copied]
     if new:
-        wanted = json.dumps([*copied, *new], ensure_ascii=False)
         raise Refused(
             f"{crew.paths.root} has a crew already, which does not copy {', '.join(new)}: --copy is for a new crew",
-            shlex.join(["liza", "config", "set", "sandbox_copy", wanted]),
+            local_files.copy_command(copied, new),
         )
 
 

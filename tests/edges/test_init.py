@@ -118,12 +118,13 @@ def test_an_env_file_that_git_ignores_is_named_and_copied_where_the_person_wants
     facts: list[tuple[str, str]] = []
     init(repo, InitOptions(goal="g", test="cat .env", copied_files=(".env",)), lambda *fact: facts.append(fact))
     told = dict(facts)
-    assert told["files"] == ("api/.env.local: git ignores it, so no worktree has it: `liza edit`, config.sandbox_copy")
+    command = """liza config set sandbox_copy '[".env", "api/.env.local"]'"""
+    assert told["files"] == f"api/.env.local: git ignores it, so no worktree has it: {command}"
     assert told["baseline"].startswith("cat .env: ok")
     state = find_crew(repo).board.read()
     assert state.config.sandbox_copy == (".env",)
     (finding,) = [finding for finding in doctor(repo).findings if finding.about == "files"]
-    assert (finding.ok, finding.hint) == (True, "liza edit")
+    assert (finding.ok, finding.hint) == (True, command)
     assert finding.text.startswith("api/.env.local: git ignores it")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from liza.crew.crew import Crew
@@ -18,7 +18,8 @@ from liza.crew.project import (
     proof,
 )
 from liza.crew.project.broken_runs import ProofPlan, ProofReport, ProofStep
-from liza.crew.project.project_report import find_worktree_gaps
+from liza.crew.project.project_report import find_hook_gaps, find_worktree_gaps
+from liza.crew.recovery.findings import Finding
 from liza.repo import sparse_checkout
 from liza.repo.runner import Git
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
@@ -78,9 +79,14 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     setup = ProjectCommand(options.setup, _setup_files(project)) if options.setup else project.setup
     keep, why_not = usable_environment(root, setup)
     _report_environment(root, keep, why_not, say)
-    for note in find_worktree_gaps(crew.paths, crew.git, setup.text if setup else None, options.copied_files):
-        # This init goes on without the files, so its own option is no way on.
-        say(note.about, f"{note.text}: `liza edit`, config.sandbox_copy" if note.about == "files" else note.text)
+    setup_text = setup.text if setup else None
+
+    def report_gaps(notes: Iterable[Finding]) -> None:
+        for note in notes:
+            say(note.about, f"{note.text}: {note.hint}" if note.hint.startswith("liza config ") else note.text)
+
+    # This init goes on without the files, so its own option is no way on: the hints are those of a crew.
+    report_gaps(find_worktree_gaps(crew.paths, crew.git, setup_text, options.copied_files, has_crew=True))
     _report_sparse(crew.git, tip, options.checkout, say)
     if command is None:
         reason = "--no-test was given" if options.no_test else "no test command was found; --test CMD sets one"
@@ -92,7 +98,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         say("server", f"{server.text}: merges wait while it runs ({server.hint} ends it)")
     plan = ProofPlan(
         command or "",
-        setup.text if setup else None,
+        setup_text,
         options.copied_files,
         environment=keep,
         is_full=options.checkout == FULL_CHECKOUT,
@@ -105,6 +111,8 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
         if step is ProofStep.SET_UP:
             _report_setup(outcome, plan, say)
+            slot = worktrees.paths.slot(PROOF_SLOT)
+            report_gaps(find_hook_gaps(crew.git, setup_text, options.copied_files, slot, has_crew=True))
             return
         lacking, red_hint = _suspect_files(crew.git, options)
         notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
@@ -189,7 +197,7 @@ def _suspect_files(git: Git, options: BaselineOptions) -> tuple[str, str]:
     accept = 'liza init "…" --accept-red'
     if not lacking:
         return "", accept
-    copied = local_files.copy_options((*options.copied_files, *lacking))
+    copied = local_files.copy_options((*options.copied_files, *local_files.copy_patterns(lacking)))
     return f"no worktree has {', '.join(lacking)}: git ignores it", f'liza init "…" {copied}; or accept them: {accept}'
 
 

@@ -35,6 +35,11 @@ def read_project(root: Path, git: Git) -> Project:
     return project_kinds.detect_project(facts, parts)
 
 
+def read_directory(directory: Path, git: Git) -> Project:
+    """Detect the commands of one directory of the project. Raises LizaError for a file that cannot be parsed."""
+    return project_kinds.detect_project(_read_files(directory, git))
+
+
 def find_submodules(git: Git) -> tuple[str, ...]:
     """Paths of the submodules in the index. Raises GitFailed."""
     lines = git.names("ls-files", "-s", "-z")

@@ -10,22 +10,25 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from liza.crew.project import commands, detect, environments, local_files
+from liza.crew.project import commands, detect, environments, hook_files, local_files
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.findings import Finding
 from liza.repo import disk_usage
 from liza.repo.runner import Git
+from liza.repo.slots import slot_setup
+from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import LizaError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.sizes import format_bytes
 from liza.rules.model import Config
 from liza.rules.paths import Paths
-from liza.rules.project import clean_environment, project_kinds, test_proof
+from liza.rules.project import clean_environment, project_kinds, slot_states, test_proof
 from liza.rules.project.project_kinds import SUBMODULE_COMMAND
 from liza.rules.value_classes import replace
 
 _PROBE_TIMEOUT = 20.0  # seconds for an interpreter to check whether it has a module
 _NO_TEST_COMMAND = "config.integration_command is empty: merges are not tested"
+_MAX_COPIED_SIBLINGS = 50  # entries of a directory that is proposed for a copy because of one file
 _SHELL_SYNTAX = set("|&;<>()`\n")
 
 
@@ -46,8 +49,21 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
             yield Finding("python", text, True, baseline.suggest_init_command(project, test))
     yield from _check_commands(paths, git, config)
     yield from _check_environment(paths.root, config)
-    yield from find_worktree_gaps(paths, git, setup, config.sandbox_copy)
+    slot = _find_set_up_slot(paths, git, config) if setup else None
+    yield from find_worktree_gaps(paths, git, setup, config.sandbox_copy, slot, has_crew=paths.state.exists())
     yield from _disk(paths)
+
+
+def _find_set_up_slot(paths: Paths, git: Git, config: Config) -> Path | None:
+    """Return a worktree of an agent in which the set-up has run, or None."""
+    worktrees = Worktrees(paths, git, config.integration_branch)
+    slots = paths.slot("x").parent
+    names = sorted(path.name for path in slots.iterdir() if _is_real_directory(path)) if slots.is_dir() else []
+    for name in names:
+        is_agents = not slot_states.is_merge_slot(name) and worktrees.exists(name)
+        if is_agents and not slot_setup.is_setup_due(paths.root, worktrees.slot_git(name), config):
+            return paths.slot(name)
+    return None
 
 
 def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
@@ -171,29 +187,33 @@ def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
         yield Finding("left out", text)
 
 
-def find_worktree_gaps(paths: Paths, git: Git, setup: str | None, copied: Sequence[str]) -> Iterator[Finding]:
+def find_worktree_gaps(
+    paths: Paths, git: Git, setup: str | None, copied: Sequence[str], slot: Path | None = None, *, has_crew: bool
+) -> Iterator[Finding]:
     """Findings about files that a new worktree lacks, or that it finds outside itself. Raises GitFailed.
 
-    ``copied``: the patterns of ``config.sandbox_copy``.
+    ``copied``: the patterns of ``config.sandbox_copy``. ``slot``: a worktree in which the set-up has run. ``has_crew``:
+    whether the hints are for a crew that exists.
     """
     root = paths.root
+    if not has_crew:  # `liza init` copies them
+        copied = (*copied, *local_files.copy_patterns(local_files.find_included(git).ignored))
     local = local_files.find_local_files(git, copied)
     if local:
         text = f"{', '.join(local)}: git ignores it, so no worktree has it"
-        if paths.state.exists():
-            yield Finding("files", f"{text}; add it to config.sandbox_copy", True, "liza edit")
-        else:
-            yield Finding("files", text, True, f'liza init "…" {local_files.copy_options(local)}')
+        yield Finding("files", text, True, _suggest_copy(has_crew, copied, local))
     modules = detect.find_submodules(git) if (root / ".gitmodules").is_file() else ()
     if modules and "submodule" not in (setup or ""):
         text = f"{', '.join(modules)}: empty in each worktree, because no set-up fetches it"
-        if paths.state.exists():
+        if has_crew:
             yield Finding("submodules", f"{text}; set config.sandbox_setup to {SUBMODULE_COMMAND}", True, "liza edit")
         else:
             yield Finding("submodules", text, True, f'liza init "…" --setup "{SUBMODULE_COMMAND}"')
     if _uses_lfs(root) and shutil.which("git-lfs") is None:
         yield Finding("lfs", ".gitattributes needs git-lfs, which is not installed", False, "git lfs install")
-    yield from _commit_hooks(root, git)
+    yield from _check_pre_commit(root, git)
+    if setup is None or slot is not None:
+        yield from find_hook_gaps(git, setup, copied, slot, has_crew=has_crew)
     if (root / "package.json").is_file():
         yield from _node_modules(paths)
 
@@ -203,15 +223,74 @@ def _uses_lfs(root: Path) -> bool:
     return path.is_file() and re.search(r"^[^#\n]*\bfilter=lfs\b", path.read_text(errors="replace"), re.M) is not None
 
 
-def _commit_hooks(root: Path, git: Git) -> Iterator[Finding]:
+def _check_pre_commit(root: Path, git: Git) -> Iterator[Finding]:
     if not (root / ".pre-commit-config.yaml").is_file():
         return
-    hooks = Path(git.out("rev-parse", "--path-format=absolute", "--git-path", "hooks"))
-    if (hooks / "pre-commit").is_file():
+    if (root / hook_files.hooks_directory(git) / "pre-commit").is_file():
         yield Finding("hooks", "pre-commit checks the commits of agents too: worktrees share .git/hooks")
     else:
         yield Finding("hooks", "pre-commit is configured but not installed: no commits are checked", True,
                       "pre-commit install")  # fmt: skip
+
+
+def find_hook_gaps(
+    git: Git, setup: str | None, copied: Sequence[str], slot: Path | None, *, has_crew: bool
+) -> Iterator[Finding]:
+    """Findings about files that hooks need for the commits of agents. Arguments as in ``find_worktree_gaps``."""
+    gaps = [need for need in hook_files.find_needs(git) if _lacks(git, copied, slot, need.path)]
+    is_dependency = [need for need in gaps if Path(need.path).name in local_files.DEPENDENCY_DIRECTORIES]
+    for needs in (is_dependency, [need for need in gaps if need not in is_dependency]):
+        if not needs:
+            continue
+        paths = tuple(dict.fromkeys(need.path for need in needs))
+        hooks = tuple(dict.fromkeys(need.hook for need in needs))
+        subject = f"git hook {hooks[0]} needs" if len(hooks) == 1 else f"git hooks {', '.join(hooks)} need"
+        text = f"{subject} {', '.join(paths)}, which no worktree has"
+        if needs is is_dependency:
+            command = " && ".join(dict.fromkeys(_make_dependencies(git, Path(path)) for path in paths))
+            command = f"{setup} && {command}" if setup else command
+            hint = shlex.join(["liza", "config", "set", "sandbox_setup", command])
+            yield Finding("hooks", text, True, hint if has_crew else f'liza init "…" --setup {shlex.quote(command)}')
+        else:
+            # One command for all files: two would each replace the value of the other.
+            names = dict.fromkeys(
+                (*local_files.find_local_files(git, copied), *(_copied_name(git, path) for path in paths))
+            )
+            yield Finding("hooks", text, True, _suggest_copy(has_crew, copied, tuple(names)))
+
+
+def _lacks(git: Git, copied: Sequence[str], slot: Path | None, path: str) -> bool:
+    """Return whether a new worktree lacks this path of the checkout."""
+    if slot is not None:
+        return not os.path.lexists(slot / path)
+    return not (local_files.is_copied(path, copied) or git.names("--literal-pathspecs", "ls-files", "-z", "--", path))
+
+
+def _copied_name(git: Git, path: str) -> str:
+    """Return the name to copy for a file: its directory, if git tracks nothing there and the directory is small."""
+    parent = str(Path(path).parent)
+    if parent == "." or git.names("--literal-pathspecs", "ls-files", "-z", "--", parent):
+        return path
+    return parent if len(list((git.directory / parent).iterdir())) <= _MAX_COPIED_SIBLINGS else path
+
+
+def _make_dependencies(git: Git, path: Path) -> str:
+    """Return the command that makes a directory of dependencies in a worktree."""
+    project = detect.read_directory(git.directory / path.parent, git)
+    own = project.setup or project.worktree_setup
+    checkout = '"$(git rev-parse --path-format=absolute --git-common-dir)/.."'
+    freeze = f"{checkout}/{path}/bin/python -m pip freeze --exclude-editable"  # what the person's environment has
+    usual = f"python3 -m venv {path.name} && {freeze} | {path.name}/bin/pip install -q -r /dev/stdin"
+    usual = "npm install --no-package-lock" if path.name == "node_modules" else usual
+    command = usual if own is None else own.text
+    return command if str(path.parent) == "." else f"(cd {shlex.quote(str(path.parent))} && {command})"
+
+
+def _suggest_copy(has_crew: bool, copied: Sequence[str], names: Sequence[str]) -> str:
+    patterns = local_files.copy_patterns(names)
+    if has_crew:
+        return local_files.copy_command(copied, patterns)
+    return f'liza init "…" {local_files.copy_options((*copied, *patterns))}'
 
 
 def _node_modules(paths: Paths) -> Iterator[Finding]:
