@@ -17,11 +17,12 @@ import pytest
 
 USUAL = (
     "[", "awk", "basename", "bash", "cat", "chmod", "chown", "cksum", "cmp", "cp", "cut", "date", "dd", "df",
-    "diff", "dirname", "du", "echo", "env", "expr", "false", "find", "flock", "git", "grep", "gzip", "head", "id", "jq",
-    "kill", "ln", "ls", "mkdir", "mkfifo", "mktemp", "mount", "mv", "nice", "nohup", "od", "pgrep", "pkill",
-    "printf", "ps", "pwd", "readlink", "realpath", "rev", "rm", "rmdir", "sed", "seq", "setsid", "sh", "sha256sum",
-    "sleep", "sort", "stat", "stty", "sync", "tail", "tar", "tee", "test", "timeout", "touch", "tr", "true",
-    "truncate", "tty", "umount", "uname", "uniq", "wc", "xargs", "yes",
+    "diff", "dirname", "du", "echo", "env", "expr", "false", "find", "flock", "git", "gpgconf",
+    "grep", "gzip", "head", "id", "jq", "kill", "ln", "ls", "mkdir", "mkfifo", "mktemp", "mount", "mv", "nice", "nohup",
+    "od", "pgrep", "pkill", "printf", "ps", "pwd", "readlink", "realpath", "rev", "rm", "rmdir", "sed", "seq",
+    "setsid", "sh", "sha256sum", "sleep", "sort", "ssh-add", "ssh-keygen", "stat", "stty",
+    "sync", "tail", "tar", "tee", "test", "timeout", "touch", "tr", "true", "truncate", "tty", "umount",
+    "uname", "uniq", "wc", "xargs", "yes",
 )  # fmt: skip
 """Programs that every test finds, if this machine has them."""
 OPTIONAL = {
@@ -29,11 +30,13 @@ OPTIONAL = {
     "dbus-run-session": "--version",
     "gdbus": "help",
     "git-lfs": "version",
+    "gpg": "--version",
     "less": "--version",
     "make": "--version",
     "more": "--version",
     "node": "--version",
     "setpriv": "--version",
+    "ssh-agent": "true",
     "strace": "-V",
     "tmux": "-V",
     "unshare": "--version",

@@ -613,6 +613,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     unless a person changes the board meanwhile; 0: no limit.
     ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
     ``gate_environment``: variables of the gates, the proof and the sessions, each as NAME=VALUE.
+    ``env_allow``: variables that sessions of each program inherit, such as SSH_AUTH_SOCK; ``*`` matches any ending.
     ``tests_write``: patterns of tracked files that the tests may change.
     ``installed_changes``: patterns of files of installed packages that may differ from the records of the packages.
     ``proof_runs``: the most runs of the tests with failing sources in a proof.
@@ -647,6 +648,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     merge_clean: str = "after_red"
     environment: str | None = None
     gate_environment: tuple[str, ...] = ("CI=true",)
+    env_allow: tuple[str, ...] = ()
     tests_write: tuple[str, ...] = ()
     installed_changes: tuple[str, ...] = ()
     checkout: Literal["full", "sparse"] = "full"

@@ -22,6 +22,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
 from liza.programs.usage import ledger, otel_export
 from liza.programs.usage.meter import Meter
+from liza.repo import commit_signing
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FailedCheck, State, Status
@@ -40,6 +41,7 @@ EXPORT_LOG = "otel.log"
 MAX_EXPORT_LOG = 1 << 20  # bytes
 SCREEN_HISTORY_LINES = 2000  # lines of scroll-back that are saved besides the screen
 OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much text after the reason of their end
+_UNWRITTEN_COMMIT = "fatal: failed to write commit object"
 _BRIEF_END = lazy_pattern(r"<!-- liza:end run=\S+ -->")
 
 
@@ -153,6 +155,8 @@ def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionE
     if end.outcome is not SessionOutcome.CRASHED and end.reason:
         return end
     last = _last_output_lines(directory)
+    if _UNWRITTEN_COMMIT in last and commit_signing.is_signing(crew.git):
+        last = f"its git could not sign a commit; next: liza doctor. {last}"
     if not end.reason:
         return replace(end, reason=last)
     return end if end.reason.endswith(last) else replace(end, reason=f"{end.reason}. {last}")

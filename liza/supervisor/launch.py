@@ -22,6 +22,7 @@ from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
+from liza.repo import commit_signing
 from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import slot_excludes
 from liza.repo.runner import FALLBACK_IDENTITY
@@ -323,11 +324,13 @@ class Launcher:
             liza=liza_path(),
             identity=self._git_identity(),
             keep=config.environment,
+            allowed=config.env_allow,
         )
         # The agent's own runs of the tests are as those of a gate. The row of a program takes precedence.
         environment = composed if self.preset.reads_ci else {**config.gate_variables, **composed}
         git_dir, _ = git_dirs(self.crew.worktrees.slot_git(worktree.name))
-        environment |= slot_variables(worktree.name) | slot_excludes.session_variables(git_dir)
+        key = commit_signing.key_settings(self.crew.git, environment.get("GIT_COMMITTER_EMAIL", ""))
+        environment |= slot_variables(worktree.name) | slot_excludes.session_variables(git_dir, key)
         name = environment.get("GIT_COMMITTER_NAME")
         # With this name the reflogs show which session moved a ref that is not its own.
         return {**environment, "GIT_COMMITTER_NAME": ref_moves.session_author(name, work.run)} if name else environment
@@ -348,6 +351,7 @@ class Launcher:
 
     def set_up_environment(self, run: str, slot: str) -> dict[str, str]:
         """Return the environment of the set-up of a slot: the session's, so that its processes are found and ended."""
+        config = self.crew.board.read().config
         environment = session_environment.compose_environment(
             self.preset,
             self.environ,
@@ -355,6 +359,7 @@ class Launcher:
             task=None,
             root=self.crew.paths.root,
             liza=liza_path(),
-            keep=self.crew.board.read().config.environment,
+            keep=config.environment,
+            allowed=config.env_allow,
         )
         return self.accounts.hide_credentials({**environment, **slot_variables(slot)})

@@ -17,7 +17,7 @@ from liza.crew import layout
 from liza.crew.crew import Crew, SystemClock, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.landing import accepted_origin
-from liza.crew.project import commands, local_files
+from liza.crew.project import commands, local_files, signing
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.recorder import record_history
@@ -187,6 +187,9 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             crew, Worktrees(crew.paths, crew.git, options.integration_branch), baseline_options, tip, say
         )
         say("programs", f"{program} for all roles, permissions {options.permissions or DEFAULT_PERMISSIONS}")
+        config = Config(programs={"default": program}, environment=baseline.environment)
+        for finding in signing.inspect_signing(crew.paths, crew.git, config):
+            say(finding.about, f"{finding.text}: {finding.hint}" if finding.hint else finding.text)
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
         crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
         confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())

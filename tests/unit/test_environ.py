@@ -71,6 +71,21 @@ def test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first() 
     assert "VIRTUAL_ENV" not in env
 
 
+def test_a_session_inherits_the_variables_that_the_row_or_the_settings_name() -> None:
+    outside = {"SSH_AUTH_SOCK": "/s", "ROW_KEY": "1", "TEAM_KEY": "2", "OTHER": "3", "LIZA_X": "4"}
+    row = Preset(name="x", env_allow=("ROW_*",))
+    env = session_environment.compose_environment(
+        row,
+        outside,
+        run="coder-1.1",
+        task=None,
+        root=Path(ROOT),
+        liza=Path("/opt/liza"),
+        allowed=("SSH_*", "TEAM_KEY", "LIZA_X"),
+    )
+    assert {name: env.get(name) for name in outside} == {**outside, "OTHER": None, "LIZA_X": None}
+
+
 def test_what_was_removed_is_told_with_its_value_and_the_reason() -> None:
     place = "/envs/shop"
     outside = {

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from liza.crew.project import commands, detect, environments, hook_files, local_files
+from liza.crew.project import commands, detect, environments, hook_files, local_files, signing
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.findings import Finding
 from liza.repo import disk_usage
@@ -51,6 +51,9 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     yield from _check_environment(paths.root, config)
     slot = _find_set_up_slot(paths, git, config) if setup else None
     yield from find_worktree_gaps(paths, git, setup, config.sandbox_copy, slot, has_crew=paths.state.exists())
+    if paths.state.exists():
+        # Before init, no program that the repository's configuration names may run, such as one that signs.
+        yield from signing.inspect_signing(paths, git, config)
     yield from _disk(paths)
 
 

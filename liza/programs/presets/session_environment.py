@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
@@ -45,15 +45,17 @@ def compose_environment(
     liza: Path,
     identity: Mapping[str, str] = MappingProxyType({}),
     keep: str | None = None,
+    allowed: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the environment of one session. ``liza`` is the command's absolute path: its directory is first on PATH.
 
-    A session is unattended, so git must not prompt or page. API keys are passed only if the row allows them.
+    A session is unattended, so git must not prompt or page. API keys are passed only if the row, or ``allowed``
+    (``config.env_allow``), names them.
     ``identity`` is the committer in git's variables, for a program that hides the person's git configuration from its
     tools; variables that the person has set take precedence. Variables of ``outside`` that point into the person's
     checkout are removed; ``keep`` names an environment that is allowed nevertheless (``config.environment``).
     """
-    patterns = (*ALLOWED_VARIABLES, *preset.env_allow)
+    patterns = (*ALLOWED_VARIABLES, *preset.env_allow, *allowed)
     clean = clean_environment.clean_variables(outside, str(root), keep, os.path.realpath).variables
     env = {**identity, **{name: value for name, value in clean.items() if _is_allowed(name, patterns)}}
     env.update(UNATTENDED_VARIABLES)

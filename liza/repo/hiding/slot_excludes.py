@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
@@ -38,13 +38,15 @@ def slot_config(git_dir: Path) -> tuple[tuple[str, str], ...]:
     return ((_SETTING, str(path)),) if path.exists() else ()
 
 
-def session_variables(git_dir: Path) -> dict[str, str]:
+def session_variables(git_dir: Path, more: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
     """Return the variables that make the git of a session ignore the names of the slot with this git directory.
+
+    ``more``: further settings of that git.
 
     The variable is the one that `git -c` sets for its children. Some programs remove variables with KEY in their name
     from the environment, so GIT_CONFIG_KEY_0 would make every git of such a session fail.
     """
-    settings = " ".join(_quoted(f"{name}={value}") for name, value in slot_config(git_dir))
+    settings = " ".join(_quoted(f"{name}={value}") for name, value in (*slot_config(git_dir), *more))
     return {"GIT_CONFIG_PARAMETERS": settings} if settings else {}
 
 

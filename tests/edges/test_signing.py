@@ -1,0 +1,174 @@
+"""Signatures of commits in sessions: one is tried, and what is missing is named with a command that leads on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from liza.cli import entry_points
+from liza.crew.crew import find_crew
+from liza.crew.recovery.findings import Finding
+from liza.repo import commit_signing
+from liza.repo.runner import Git
+from liza.verbs.doctor import doctor
+from liza.verbs.init import InitOptions, init
+from tests.conftest import git
+
+# A signing program of a team: it needs a variable, and makes a line that git takes for a signature.
+TEAM_PROGRAM = """\
+#!/bin/sh
+[ "$TEAM_KEY" = open ] || { echo "no TEAM_KEY" >&2; exit 1; }
+cat > /dev/null
+echo "[GNUPG:] SIG_CREATED D 22 8 00 1 ABC" >&2
+echo "-----BEGIN PGP SIGNATURE-----"
+"""
+SIGNED = "sessions sign their commits; merges and other commits of Liza itself are not signed"
+
+
+def sign_with(repo: Path, **settings: str) -> None:
+    """Make the person's git sign each commit with these settings, such as ``gpg_format``."""
+    git(repo, "config", "--global", "commit.gpgSign", "true")
+    for name, value in settings.items():
+        git(repo, "config", "--global", name.replace("_", "."), value)
+
+
+def init_crew(repo: Path) -> list[str]:
+    """What init says about signatures."""
+    facts: list[tuple[str, str]] = []
+    init(repo, InitOptions("g", no_test=True), lambda *fact: facts.append(fact))
+    return [text for name, text in facts if name == "signing"]
+
+
+def find_signing(repo: Path) -> Finding:
+    (finding,) = (finding for finding in doctor(repo).findings if finding.about == "signing")
+    return finding
+
+
+def take_remedy(repo: Path, fact: str, name: str) -> None:
+    """Type the command that ends the fact, which names a variable; sessions sign then."""
+    command = f"liza config set env_allow {name}"
+    assert fact.endswith(f"they can with {name} of this terminal: {command}")
+    assert find_signing(repo).hint == command
+    with chdir(repo):
+        entry_points.dispatch_liza(shlex.split(command)[1:])
+    assert find_crew(repo).board.read().config.env_allow == (name,)
+    assert (find_signing(repo).text, find_signing(repo).ok) == (SIGNED, True)
+
+
+def make_program(repo: Path, text: str) -> None:
+    path = repo.parent / "sign"
+    path.write_text(text)
+    path.chmod(0o755)
+    sign_with(repo, gpg_program=str(path))
+
+
+@pytest.fixture
+def ssh_agent() -> Iterator[None]:
+    output = subprocess.run(["ssh-agent", "-s"], check=True, capture_output=True, text=True).stdout
+    variables = dict(
+        part.split("=", 1) for part in output.split(";") if part.strip().startswith("SSH_") for part in [part.strip()]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        yield
+        subprocess.run(["ssh-agent", "-k"], check=True, capture_output=True)
+
+
+@pytest.mark.needs("ssh-agent")
+@pytest.mark.usefixtures("ssh_agent")
+@pytest.mark.parametrize("form", ["file", "literal", "command"])
+def test_a_key_of_an_ssh_agent_is_reached_by_the_command_that_init_names(repo: Path, form: str) -> None:
+    key = repo.parent / "id"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    subprocess.run(["ssh-add", "-q", key], check=True)
+    key.unlink()
+    public = key.with_suffix(".pub")
+    if form == "command":
+        sign_with(repo, gpg_format="ssh", gpg_ssh_defaultKeyCommand="ssh-add -L")
+    else:
+        sign_with(
+            repo,
+            gpg_format="ssh",
+            user_signingKey=str(public) if form == "file" else f"key::{public.read_text().strip()}",
+        )
+    (fact,) = init_crew(repo)
+    assert fact.startswith("sessions cannot sign their commits, as your git does: error: ")
+    take_remedy(repo, fact, "SSH_AUTH_SOCK")
+    assert "commit" not in git(repo, "fsck", "--unreachable", "--no-progress"), "the commit of the trial is not kept"
+
+
+@pytest.mark.needs("gpg")
+def test_a_key_of_gpg_is_found_by_the_address_of_the_person(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = repo.parent / "gnupg"
+    home.mkdir(mode=0o700)
+    monkeypatch.setenv("GNUPGHOME", str(home))
+    key = ["--quick-gen-key", "Test Person <test@example.invalid>", "ed25519", "sign", "0"]
+    subprocess.run(["gpg", "-q", "--batch", "--pinentry-mode", "loopback", "--passphrase", "", *key], check=True)
+    try:
+        sign_with(repo)
+        (fact,) = init_crew(repo)
+        take_remedy(repo, fact, "GNUPGHOME")
+    finally:
+        subprocess.run(["gpgconf", "--kill", "all"], check=True)
+
+
+def test_any_variable_that_a_signing_program_needs_is_found(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEAM_KEY", "open")
+    make_program(repo, TEAM_PROGRAM)
+    (fact,) = init_crew(repo)
+    take_remedy(repo, fact, "TEAM_KEY")
+
+
+def test_a_key_that_only_a_terminal_can_unlock_is_named_with_the_command_that_does(repo: Path) -> None:
+    make_program(repo, TEAM_PROGRAM)
+    (fact,) = init_crew(repo)
+    assert fact.endswith("; your terminal can ask for what is missing: git commit-tree -S -m trial 'HEAD^{tree}'")
+    assert not find_signing(repo).ok
+
+
+def test_the_doctor_runs_no_signing_program_before_init_and_none_that_was_added_later(repo: Path) -> None:
+    make_program(repo, f"#!/bin/sh\ntouch {repo.parent}/ran\nexit 1\n")
+    doctor(repo)
+    git(repo, "config", "--global", "--unset", "gpg.program")
+    init(repo, InitOptions("g", no_test=True))
+    git(repo, "config", "gpg.program", str(repo.parent / "sign"))
+    assert not find_signing(repo).ok
+    assert not (repo.parent / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, (("user.signingkey", "<me@example.invalid>"),)),
+        ({"gpg.format": "x509"}, (("user.signingkey", "<me@example.invalid>"),)),
+        ({"gpg.format": "ssh"}, ()),
+        ({"user.signingKey": "ABC"}, ()),
+        ({"commit.gpgSign": "off"}, ()),
+        ({"commit.gpgSign": "off", "tag.gpgSign": "yes"}, (("user.signingkey", "<me@example.invalid>"),)),
+    ],
+)
+def test_a_session_gets_a_key_only_where_git_would_choose_by_its_name(
+    repo: Path, settings: dict[str, str], expected: tuple[tuple[str, str], ...]
+) -> None:
+    for name, value in {"commit.gpgSign": "true", **settings}.items():
+        git(repo, "config", name, value)
+    assert commit_signing.key_settings(Git(repo), "me@example.invalid") == expected
+
+
+@pytest.mark.parametrize("has_agent", [False, True])
+def test_a_locked_key_of_ssh_is_added_to_an_agent(repo: Path, monkeypatch: pytest.MonkeyPatch, has_agent: bool) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    if has_agent:
+        monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    key = Path(os.environ["HOME"]) / "id"
+    key.write_text("locked\n")
+    sign_with(repo, gpg_format="ssh", user_signingKey="~/id.pub")
+    alone = f'eval "$(ssh-agent -s)" && ssh-add {key} && liza doctor'
+    assert commit_signing.unlock_command(Git(repo)) == (f"ssh-add {key}" if has_agent else alone)
