@@ -192,7 +192,7 @@ def link_task(paths: Paths, task: str, slot: str) -> None:
 def is_linked(paths: Paths, task: str, slot: str) -> bool:
     """Return whether the link of a task points to ``slot``: then a claim of the task was finished there."""
     path = paths.task_link(task)
-    return path.is_symlink() and str(path.readlink()) == f"../{slot}"
+    return path.is_symlink() and not path.parent.is_symlink() and str(path.readlink()) == f"../{slot}"
 
 
 def unlink_task(paths: Paths, task: str, slot: str) -> None:
@@ -245,7 +245,7 @@ def move_links(paths: Paths, olds: Collection[Path]) -> None:
 
 
 def _iter_links(directory: Path) -> Iterator[tuple[Path, str]]:
-    for entry in sorted(directory.iterdir()) if directory.is_dir() else ():
+    for entry in sorted(directory.iterdir()) if directory.is_dir() and not directory.is_symlink() else ():
         if entry.is_symlink():
             parent, _, slot = str(entry.readlink()).rpartition("/")
             if parent == "..":
