@@ -112,6 +112,13 @@ def test_the_path_of_a_worktree_is_refused_with_the_command_that_leads_to_one(re
     assert Path(find_worktree(crew, "first"), "README.md").exists()
 
 
+def test_the_path_of_a_worktree_is_printed_in_one_line_as_its_bytes(repo: Path, tmp_path: Path) -> None:
+    drafted(begun(repo, worktrees=tmp_path / os.fsdecode(b"caf\xe9 x")))
+    words = [Path(sys.executable).with_name("liza"), "path", "first"]
+    printed = subprocess.run(words, cwd=repo, capture_output=True, check=True).stdout
+    assert printed == os.fsencode(tmp_path) + b"/caf\xe9 x/tasks/first\n"
+
+
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("own", ["", "a file", "a link"])
 def test_links_of_an_earlier_version_leave_the_checkout_and_a_persons_files_stay(

@@ -79,7 +79,8 @@ def path(
     if as_json:
         printing.print_json({"task": task_id, "path": directory})
     else:
-        printing.print_text(directory)
+        # For `cd "$(liza path ID)"`: exactly the bytes of the path.
+        sys.stdout.buffer.write(os.fsencode(f"{directory}\n"))
 
 
 @declare_command(app, "history", "liza history invoice-model -p")
