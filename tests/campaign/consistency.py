@@ -180,7 +180,7 @@ def _locks(found: Found) -> Iterator[str]:
             yield f"slot: {name} has {left.name}, half of an owner file, beside it"
     place = _place(found.root)
     for path in sorted(place.iterdir()) if place.is_dir() else ():
-        if path.name not in (*found.slots, ".liza-worktrees.json"):
+        if path.name not in (*found.slots, ".liza-worktrees.json", "tasks"):
             yield f"slot: {path} is there and no work tree of the repository"
     for lock in [*found.common.glob("*.lock"), *(found.common / "refs").rglob("*.lock")]:
         yield f"slot: git is blocked by {lock.relative_to(found.common)}"
