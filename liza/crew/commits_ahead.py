@@ -1,15 +1,18 @@
-"""Count the commits of the integration branch that are not yet in the branch of the person's checkout."""
+"""Count the commits of the integration branch whose work the branch of the person's checkout does not have yet."""
 
 from __future__ import annotations
 
 from liza.crew.crew import Crew
+from liza.repo.merge.landed_work import find_landed
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State
 from liza.rules.value_classes import Value
 
 
 class CommitsAhead(Value):
-    """``commits`` of ``integration`` are not in ``branch``, which has ``own`` commits that integration has not."""
+    """``commits`` of ``integration`` have work that ``branch`` does not have; it has ``own`` commits that integration
+    does not have.
+    """
 
     integration: str
     branch: str
@@ -21,7 +24,9 @@ class CommitsAhead(Value):
         """Command that merges them; without any, the commands that end or continue the crew."""
         if self.commits and self.own:
             return "liza sync && liza land --merge"
-        return "liza land --merge" if self.commits else "liza down --purge, or go on: liza task add"
+        if self.commits:
+            return "liza land --merge"
+        return f"liza down --purge, or go on: {'liza sync && ' if self.own else ''}liza task add"
 
     @property
     def summary(self) -> str:
@@ -43,5 +48,10 @@ def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:
         return None
     if not crew.git.ok("rev-parse", "-q", "--verify", f"refs/heads/{head}"):
         return None
-    counts = crew.git.out("rev-list", "--count", "--left-right", f"refs/heads/{head}...refs/heads/{into}").split()
-    return CommitsAhead(into, head, commits=int(counts[1]), own=int(counts[0]))
+    base, tip = crew.git.out("rev-parse", f"refs/heads/{head}", f"refs/heads/{into}").split()
+    landed = find_landed(crew.git, base, tip)
+    commits, own = (
+        int(crew.git.out("rev-list", "--count", commit, "--not", *others))
+        for commit, others in ((tip, (base, landed)), (base, (tip,)))
+    )
+    return CommitsAhead(into, head, commits=commits, own=own)

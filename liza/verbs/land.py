@@ -16,6 +16,7 @@ from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.result import Result
 from liza.repo.merge import merges
 from liza.repo.merge.branch_moves import MoveOutcome
+from liza.repo.merge.landed_work import find_landed
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.undecoded import list_names
@@ -28,22 +29,27 @@ _NAME = "land"
 
 
 class Landing(Value):
-    """The branch that a person lands on, its tip, and the tip of integration."""
+    """The branch that a person lands on, its tip, and the tip of integration.
+
+    ``landed`` is the newest commit of integration whose work the branch has.
+    """
 
     branch: str
     before: str
     integration: str
     tip: str
+    landed: str
 
 
 def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
     """Return what a landing on ``branch``, by default the current one, would bring. Nothing is changed or tested.
 
-    ``behind``: how many commits of the branch integration does not have; only without any it can be landed. Raises
-    Missing, Refused, UnknownId, GitFailed.
+    ``ahead``: how many commits of integration have work that the branch does not have. ``behind``: how many commits of
+    the branch integration does not have; only without any it can be landed. Raises Missing, Refused, UnknownId,
+    GitFailed.
     """
     landing = find_landing(crew, branch)
-    ahead, behind = _count(crew, landing.before, landing.tip), _count(crew, landing.tip, landing.before)
+    ahead, behind = len(_list_new(crew, landing)), _count_own(crew, landing)
     forward = "liza land --merge" if ahead else "liza status"
     return {
         "branch": landing.branch,
@@ -69,12 +75,14 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         recover_dead_merger(locked, by)
         landing = find_landing(locked, branch)
         again = "liza land --merge" + (f" {shlex.quote(branch)}" if branch else "")
-        if _count(locked, landing.tip, landing.before):
+        own = _count_own(locked, landing)
+        if landing.landed == landing.tip:
+            message = f"{landing.branch} has all of {landing.integration} already"
+            step = f"liza sync {shlex.quote(landing.branch)}" if own else "liza status"
+            return Result("unchanged", None, None, step, _details(landing, [], tested=None), message)
+        if own:
             missing = f"{landing.branch} has commits that {landing.integration} does not have"
             raise Refused(f"{missing}: they were never tested together", f"liza sync {landing.branch} && {again}")
-        if landing.before == landing.tip:
-            message = f"{landing.branch} has all of {landing.integration} already"
-            return Result("unchanged", None, None, "liza status", _details(landing, [], tested=None), message)
         tasks = [task.id for task in landed_tasks(locked, landing)]
         result = run_landing_gates(locked, landing, untested=untested)
         _advance(locked, landing, again)
@@ -119,16 +127,22 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
     moved = drift.find_integration_drift(crew)
     if moved is not None:
         raise Refused(moved.message, drift.recovery_commands(crew, moved))
-    return Landing(branch, before, integration, tip)
+    return Landing(branch, before, integration, tip, find_landed(crew.git, before, tip))
 
 
-def _count(crew: Crew, without: str, commit: str) -> int:
-    return int(crew.git.out("rev-list", "--count", f"{without}..{commit}"))
+def _list_new(crew: Crew, landing: Landing) -> list[str]:
+    """Return the commits of integration whose work the branch does not have."""
+    return crew.git.out("rev-list", landing.tip, "--not", landing.before, landing.landed).split()
+
+
+def _count_own(crew: Crew, landing: Landing) -> int:
+    """Return how many commits the branch has that integration does not have."""
+    return int(crew.git.out("rev-list", "--count", f"{landing.tip}..{landing.before}"))
 
 
 def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
-    """Return the merged tasks whose commits the branch does not have yet, archived ones first. Raises LizaError."""
-    commits, state = set(crew.git.out("rev-list", f"{landing.before}..{landing.tip}").split()), crew.board.read()
+    """Return the merged tasks whose work the branch does not have yet, archived ones first. Raises LizaError."""
+    commits, state = set(_list_new(crew, landing)), crew.board.read()
     on_board = [task for task in state.tasks if task.merge_commit in commits]
     return [*archived_tasks.read_merged(crew, state, commits), *on_board]
 

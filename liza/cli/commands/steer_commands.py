@@ -228,6 +228,8 @@ def land(
     printing.print_text(
         f"{landing['integration']} at {landing['commit'][:10]}: {ahead} that {landing['branch']} has not"
     )
+    if not landing["ahead"]:
+        printing.print_text(f"{landing['branch']} has all of {landing['integration']}")
     if landing["tasks"]:
         printing.print_text(f"tasks: {', '.join(landing['tasks'])}")
     if landing["open"]:
