@@ -10,7 +10,7 @@ from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.landing.forge_program import run_forge
-from liza.crew.landing.remote_branches import REMOTE, find_remote
+from liza.crew.landing.remote_branches import find_project, find_remote
 from liza.crew.result import Result
 from liza.programs.brief.quoting import sanitize
 from liza.rules.errors import Missing, Refused
@@ -65,9 +65,12 @@ def _refuse_existing(crew: Crew, task_id: str) -> None:
 
 
 def _read_issue(crew: Crew, number: int) -> Issue:
-    repository = find_forge_repository(find_remote(crew.git).urls)
+    head = crew.git.run("symbolic-ref", "-q", "HEAD", codes=(0, 1)).stdout.decode()
+    branch = head.strip().removeprefix("refs/heads/") or None
+    project = find_project(find_remote(crew.git, branch), branch)
+    repository = find_forge_repository(project.urls)
     if repository is None or repository.forge is not Forge.GITHUB:
-        raise Missing(f"{REMOTE} is not a repository of GitHub: it has no issue {number} for gh", "git remote -v")
+        raise Missing(f"{project.name} is not a repository of GitHub: it has no issue {number} for gh", "git remote -v")
     words = ("issue", "view", str(number), "--json", _JSON_FIELDS, "--repo", repository.full_name)
     output = run_forge(Forge.GITHUB, *words)
     try:

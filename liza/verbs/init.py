@@ -165,7 +165,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
     try:
         _init_marker(crew).touch()
         slots_directory.write_record(crew.paths, slots_record)
-        _prepare_repository(crew, options, tip, say)
+        _prepare_repository(crew, options, tip, surveyed.branch, say)
         if surveyed.dirty_count:
             count = count_noun(surveyed.dirty_count, "file")
             say("changes", f"{count} changed and not committed: agents see only committed files")
@@ -341,7 +341,7 @@ def _is_interrupted_init(crew: Crew) -> bool:
     return not any(crew.paths.liza.iterdir()) or (_init_marker(crew).is_file() and revisions <= 1)
 
 
-def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportFact) -> None:
+def _prepare_repository(crew: Crew, options: InitOptions, tip: str, base: str | None, say: ReportFact) -> None:
     branch = options.integration_branch
     symbolic_refs.refuse_symbolic(crew.git, f"refs/heads/{branch}")
     is_new = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
@@ -352,9 +352,11 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportF
     drift.record_last_tip(crew, tip)
     brief_filter.install_filter(crew.git)
     Pins.capture(crew.git).save(crew.paths)
-    origin = accepted_origin.record_first_origin(crew)
-    if origin is not None:
-        say("origin", f"{origin}; `liza land --pr` and `liza push` send to no other address")
+    remotes = accepted_origin.record_first_origin(crew, base)
+    if remotes is not None:
+        project = "" if remotes.project is remotes.push else f"; pull requests go to {remotes.project.project_name}"
+        origin = f"{remotes.push.address}; `liza land --pr` and `liza push` send to no other address{project}"
+        say(remotes.push.name, origin)
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
     say("worktrees", f"{crew.paths.slots}; `liza path ID` prints the worktree of a task")
     earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]

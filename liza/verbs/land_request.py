@@ -1,4 +1,4 @@
-"""land --pr: push integration to a branch of the remote, and open or update its pull request."""
+"""land --pr: push integration to a branch of the push remote, and open or update its pull request in the project."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from contextlib import suppress
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.landing import accepted_origin, pull_requests, remote_branches
-from liza.crew.landing.remote_branches import REMOTE, Remote
+from liza.crew.landing.accepted_origin import Remotes
+from liza.crew.landing.remote_branches import Remote
 from liza.crew.merging import gate_log, merge_outcomes
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.result import Result
 from liza.repo.merge import merge_refs, merges
+from liza.repo.merge.landed_work import find_landed
 from liza.rules.errors import Missing, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.landing import request_text
-from liza.rules.landing.push_address import LAND_COMMAND
 from liza.rules.landing.push_rules import PushFacts, PushStep, decide_push
 from liza.rules.landing.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.rules.landing.request_feedback import track_request
@@ -53,37 +54,48 @@ def land_pr(
     *,
     untested: bool = False,
 ) -> Result:
-    """Push the tip of integration to ``head`` of origin after its gates passed, and open a pull request against
-    ``branch``; again: update both. By default ``branch`` is the current one, and ``head`` is named as integration.
+    """Push the tip of integration to ``head`` of the push remote after its gates passed, and open a pull request
+    against ``branch`` of the project; again: update both. By default ``branch`` is the current one, and ``head`` is
+    named as integration.
 
-    ``origin``: the URL of origin that the person accepts; None: the one that was accepted. ``untested``: also if the
-    gates say nothing about the commit. A commit that others pushed to ``head`` is not overwritten. A run that was
-    killed is completed by the next one.
+    ``origin``: the URL of the push remote that the person accepts; None: the one that was accepted. ``untested``: also
+    if the gates say nothing about the commit. A commit that others pushed to ``head`` is not overwritten. A run that
+    was killed is completed by the next one.
     Raises Refused, also for an address that no person has accepted, UnknownId, UsageError, Missing, GitFailed.
     """
     by = require_person(crew, planner=False)
-    if origin is not None:
-        accepted_origin.accept_origin(crew, origin, LAND_COMMAND)
-    remote = accepted_origin.find_accepted_origin(crew, LAND_COMMAND)
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
         landing = find_landing(locked, branch)
-    head = _check_head(crew, head or landing.integration, landing)
-    tips = remote.read_branches(head, landing.branch)
-    if landing.branch not in tips:
-        raise Refused(f"{REMOTE} has no branch {landing.branch} to land on", f"git push {REMOTE} {landing.branch}")
-    landing = _from_remote_base(crew, landing, tips[landing.branch])
-    if merge_refs.is_contained(crew.git, landing.tip, landing.before):
-        message = f"{landing.branch} of {REMOTE} has all of {landing.integration} already"
-        return Result("unchanged", None, None, "liza status", {"branch": landing.branch, "head": head}, message)
-    printed = _push(crew, remote, landing, head, tips.get(head), untested=untested)
+    if origin is not None:
+        accepted_origin.accept_origin(crew, origin, landing.branch)
+    remotes = accepted_origin.find_accepted_remotes(crew, landing.branch)
+    push, project = remotes.push, remotes.project
+    head = _check_head(crew, head or landing.integration, landing, push)
+    tips = push.read_branches(head, landing.branch)
+    bases = tips if project is push else project.read_branches(landing.branch)
+    if landing.branch not in bases:
+        step = f"git push {project.name} {landing.branch}"
+        raise Refused(f"{project.name} has no branch {landing.branch} to land on", step)
+    landing = _from_remote_base(crew, landing, project, bases[landing.branch])
+    is_synced = merge_refs.is_contained(crew.git, landing.before, landing.tip)
+    sync_command = project.fetch_and_sync_command(landing.branch)
+    if landing.landed == landing.tip:
+        message = f"{landing.branch} of {project.name} has all of {landing.integration} already"
+        step = "liza status" if is_synced or landing.before == landing.tip else sync_command
+        return Result("unchanged", None, None, step, {"branch": landing.branch, "head": head}, message)
+    printed = _push(crew, push, landing, head, tips.get(head), untested=untested)
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
         if printed is not None:
-            crew.append_alert_log([f"pushed  {by} pushed {landing.tip[:10]} to {head} of {REMOTE}. Next: git log"])
+            crew.append_alert_log([f"pushed  {by} pushed {landing.tip[:10]} to {head} of {push.name}. Next: git log"])
     facts = _gather_facts(crew, landing)
-    opened = _open_request(remote, landing, head, facts, printed or "")
-    _track(crew, by, remote, landing, head, opened)
-    return _result(remote, landing, head, facts, opened, is_pushed=printed is not None)
+    opened = _open_request(remotes, landing, head, facts, printed or "")
+    _track(crew, by, project, landing, head, opened)
+    result = _result(remotes, landing, head, facts, opened, is_pushed=printed is not None)
+    if landing.landed == landing.before or is_synced:
+        return result
+    earlier = f"{landing.branch} of {project.name} has earlier tasks as other commits: this request shows them again"
+    return replace(result, message=f"{result.message}\n{earlier}. Next: {sync_command} && liza land --pr")
 
 
 def preview_push(crew: Crew, branch: str | None = None, head: str | None = None) -> PushPreview:
@@ -92,26 +104,30 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
     """
     require_person(crew, planner=False)
     landing = find_landing(crew, branch)
-    head = _check_head(crew, head or landing.integration, landing)
-    remote, change = accepted_origin.inspect_origin(crew, LAND_COMMAND)
+    remotes, change = accepted_origin.inspect_remotes(crew, landing.branch)
+    push = remotes.push
+    head = _check_head(crew, head or landing.integration, landing, push)
     note = "" if change is None else f" ({change.message})"
-    text = f"{landing.integration} at {landing.tip[:10]} to {head} of {remote.address}{note}"
-    return PushPreview(text, remote.address)
+    where = "" if remotes.project is push else f", for a pull request to {remotes.project.project_name}"
+    text = f"{landing.integration} at {landing.tip[:10]} to {head} of {push.address}{where}{note}"
+    return PushPreview(text, push.address)
 
 
-def _check_head(crew: Crew, head: str, landing: Landing) -> str:
+def _check_head(crew: Crew, head: str, landing: Landing, push: Remote) -> str:
     if head == landing.branch or crew.git.run("check-ref-format", "--branch", head).code != 0:
         raise UsageError(f"{head!r} cannot be the branch of the pull request", "liza land --pr --head NAME")
     is_persons = head != landing.integration and merges.branch_tip(crew.git, head) is not None
-    if is_persons or head == remote_branches.find_default_branch(crew.git):
+    if is_persons or head == remote_branches.find_default_branch(push):
         message = f"{head} is a branch of people, and a pull request needs one of its own"
         raise UsageError(message, "liza land --pr --head NAME")
     return head
 
 
-def _from_remote_base(crew: Crew, landing: Landing, base: str) -> Landing:
-    """Compare with the remote's branch if its commit was fetched, else with the person's."""
-    return replace(landing, before=base) if merge_refs.has_commit(crew.git, base) else landing
+def _from_remote_base(crew: Crew, landing: Landing, project: Remote, base: str) -> Landing:
+    """Compare with the branch of the project, whose tip is ``base``: it may have what was squashed there."""
+    if not merge_refs.has_commit(crew.git, base):
+        project.fetch_commit(landing.branch)
+    return replace(landing, before=base, landed=find_landed(crew.git, base, landing.tip))
 
 
 def _push(
@@ -123,9 +139,9 @@ def _push(
     if step is PushStep.NOTHING:
         return None
     if step is PushStep.REFUSE:
-        others = f"{head} of {REMOTE} is at {str(remote_tip)[:10]}, which others pushed"
+        others = f"{head} of {remote.name} is at {str(remote_tip)[:10]}, which others pushed"
         message = f"{others} and {landing.integration} does not have: nothing was pushed"
-        raise Refused(message, remote_branches.fetch_and_sync_command(head))
+        raise Refused(message, remote.fetch_and_sync_command(head))
     with hold_merge_lock(crew) as locked:
         result = run_landing_gates(locked, landing, untested=untested)
         gate_log.append_runs(locked.paths, result.runs)
@@ -139,8 +155,8 @@ def _gather_facts(crew: Crew, landing: Landing) -> RequestFacts:
     return RequestFacts(goal, landing.tip, tuple(landed_tasks(crew, landing)), runs)
 
 
-def _open_request(remote: Remote, landing: Landing, head: str, facts: RequestFacts, printed: str) -> OpenedRequest:
-    host = pull_requests.find_request_host(remote)
+def _open_request(remotes: Remotes, landing: Landing, head: str, facts: RequestFacts, printed: str) -> OpenedRequest:
+    host = pull_requests.find_request_host(remotes)
     if host is None:
         return OpenedRequest("by hand", find_request_address(printed))
     section = request_text.compose_body(facts)
@@ -151,7 +167,8 @@ def _open_request(remote: Remote, landing: Landing, head: str, facts: RequestFac
             return OpenedRequest("opened", url, find_request_number(url))
         host.update_request(request.number, request_text.replace_section(request.body, section))
     except Missing as error:
-        pushed = f"{landing.tip[:10]} is pushed to {head} of {REMOTE}, but there is no pull request for it yet"
+        name = remotes.push.name
+        pushed = f"{landing.tip[:10]} is pushed to {head} of {name}, but there is no pull request for it yet"
         raise Missing(f"{pushed}: {error.message}", f"{error.hint} && liza land --pr") from error
     return OpenedRequest("updated", request.url, request.number)
 
@@ -174,8 +191,9 @@ def _track(crew: Crew, by: str, remote: Remote, landing: Landing, head: str, ope
 
 
 def _result(
-    remote: Remote, landing: Landing, head: str, facts: RequestFacts, opened: OpenedRequest, *, is_pushed: bool
+    remotes: Remotes, landing: Landing, head: str, facts: RequestFacts, opened: OpenedRequest, *, is_pushed: bool
 ) -> Result:
+    remote, number = remotes.push, count_noun(len(facts.tasks), "task")
     details = {
         "branch": landing.branch,
         "head": head,
@@ -187,11 +205,9 @@ def _result(
         "request": {"action": opened.action, "url": opened.url},
     }
     pushed = "is pushed to" if is_pushed else "is already at"
-    message = (
-        f"{landing.tip[:10]} with {count_noun(len(facts.tasks), 'task')} {pushed} {head} of {REMOTE} ({remote.address})"
-    )
+    message = f"{landing.tip[:10]} with {number} {pushed} {head} of {remote.name} ({remote.address})"
     if opened.action == "by hand":
-        where = opened.url or f"at {remote.address}"
+        where = opened.url or f"at {remotes.project.address}"
         return Result("changed", None, None, f"open the pull request: {where}", details, message)
     message = f"{message}; the pull request is {opened.action}: {opened.url}"
     return Result("changed", None, None, f"{opened.url}", details, message)

@@ -19,7 +19,6 @@ from liza.rules.errors import Missing, Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.landing import feedback_text, request_feedback
 from liza.rules.landing.feedback_text import FeedbackTask
-from liza.rules.landing.push_address import LAND_COMMAND
 from liza.rules.landing.request_feedback import (
     CheckStep,
     FeedbackMemory,
@@ -72,12 +71,12 @@ def sync_request(crew: Crew, comment: str | None = None) -> Result:
     if not request.is_open:
         raise Refused(_describe_absence(request), "liza land --pr")
     # Comments of another repository would be work for the crew: the address is one that a person has accepted.
-    remote = accepted_origin.find_accepted_origin(crew, LAND_COMMAND)
-    host = feedback_hosts.find_feedback_host(remote, request)
+    remotes = accepted_origin.find_accepted_remotes(crew, request.base)
+    host = feedback_hosts.find_feedback_host(remotes, request)
     feedback = host.read_feedback(request.number)
     if feedback.state != "OPEN":
-        _close(crew, by, request, feedback.state)
-    _require_own_commit(crew, remote, request, feedback.commit)
+        _close(crew, by, remotes.project, request, feedback.state)
+    _require_own_commit(crew, remotes.push, request, feedback.commit)
     synced = _take(crew, _Reading(by, request, host, feedback, comment))
     sync_failures.clear_failure(crew.paths)
     return _result(synced)
@@ -89,7 +88,7 @@ def _describe_absence(request: TrackedRequest) -> str:
     return f"pull request #{request.number} is {request.state.lower()}: nothing was read"
 
 
-def _close(crew: Crew, by: str, request: TrackedRequest, state: str) -> None:
+def _close(crew: Crew, by: str, project: Remote, request: TrackedRequest, state: str) -> None:
     """Record that the pull request is not open any more, so that it is not read again. Raises Refused."""
     if state not in ("CLOSED", "MERGED"):
         raise Missing(f"the forge says that pull request #{request.number} is {state!r}", "gh --version")
@@ -98,7 +97,7 @@ def _close(crew: Crew, by: str, request: TrackedRequest, state: str) -> None:
             tx.state = replace(tx.state, pull_request=replace(tx.state.pull_request, state=state))
     sync_failures.clear_failure(crew.paths)
     if state == "MERGED":
-        step = remote_branches.fetch_and_sync_command(request.base)
+        step = project.fetch_and_sync_command(request.base)
         raise Refused(f"pull request #{request.number} is merged: nothing comes back from it any more", step)
     raise Refused(f"pull request #{request.number} is closed: nothing comes back from it any more", "liza land --pr")
 
@@ -109,7 +108,7 @@ def _require_own_commit(crew: Crew, remote: Remote, request: TrackedRequest, com
     is_own = COMMIT.fullmatch(commit) is not None and pushed is not None and _contains(crew.git, pushed, commit)
     if not is_own:
         message = f"pull request #{request.number} is at {commit[:10]}, which others pushed to {request.head}"
-        raise Refused(message, remote_branches.fetch_and_sync_command(request.head))
+        raise Refused(message, remote.fetch_and_sync_command(request.head))
 
 
 def _contains(git: Git, tip: str, commit: str) -> bool:
@@ -197,7 +196,7 @@ def _compose_tasks(crew: Crew, state: State, plan: FeedbackPlan, outputs: dict[s
 def _find_changed_task(crew: Crew, state: State, path: str | None) -> str | None:
     """Return the one merged task of the pull request that changed a file; None if no task did, or several."""
     request = state.pull_request
-    pushed = remote_branches.find_remote(crew.git).last_pushed(request.head)
+    pushed = remote_branches.find_remote(crew.git, request.base).last_pushed(request.head)
     if not path or pushed is None or not request.since or not merge_refs.has_commit(crew.git, request.since):
         return None
     words = ("rev-list", "--first-parent", f"{request.since}..{pushed}", "--", f":(top,literal){path}")

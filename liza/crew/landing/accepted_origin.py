@@ -1,4 +1,6 @@
-"""The remote ``origin``, only at an address that a person has accepted. The address is kept with the pins."""
+"""The remote to push to and that of the project, only at addresses that a person has accepted: they are kept with the
+pins. The push remote is called ``origin`` here, which it is if no setting of git names another.
+"""
 
 from __future__ import annotations
 
@@ -14,52 +16,99 @@ from liza.crew.landing.remote_branches import Remote
 from liza.repo.config_pins import Pins
 from liza.rules.errors import LizaError, UsageError
 from liza.rules.landing import push_address
-from liza.rules.landing.push_address import PUSH_COMMAND, PushAddress
+from liza.rules.landing.push_address import LAND_COMMAND, PUSH_COMMAND, PushAddress
+from liza.rules.landing.remote_urls import find_forge_repository
+from liza.rules.value_classes import Value, replace
 
 
-def find_accepted_origin(crew: Crew, command: str = PUSH_COMMAND) -> Remote:
-    """Return the remote ``origin``, if git would push to the address that a person has accepted.
+class Remotes(Value):
+    """Where a branch is pushed, and the project, where its pull request goes. They are the same without a fork."""
 
-    Raises Refused, with the form of ``command`` that accepts another one, Missing, GitFailed.
+    push: Remote
+    project: Remote
+
+    @property
+    def fork(self) -> str | None:
+        """Path of the fork at the forge, OWNER/NAME; None if the branch is pushed to the project itself."""
+        push, project = (find_forge_repository(remote.urls) for remote in (self.push, self.project))
+        return None if push is None or push == project else push.path
+
+
+def find_accepted_origin(crew: Crew) -> Remote:
+    """Return the push remote, if git would push to the address that a person has accepted.
+
+    Raises Refused, with the form of ``liza push`` that accepts another one, Missing, GitFailed.
     """
-    remote, change = inspect_origin(crew, command)
+    remote = remote_branches.find_remote(crew.git)
+    change = _find_change(crew, _read_address(remote), PUSH_COMMAND)
     if change is not None:
         raise change
     return remote
 
 
-def inspect_origin(crew: Crew, command: str) -> tuple[Remote, LizaError | None]:
-    """Return the remote ``origin``, and why nothing may be sent there. Raises Missing, Refused, GitFailed."""
-    remote = remote_branches.find_remote(crew.git)
-    accepted = push_address.parse_accepted(Pins.load(crew.paths.pins).origin)
-    return remote, push_address.find_change(accepted, _read_address(remote), command)
+def find_accepted_remotes(crew: Crew, base: str) -> Remotes:
+    """Return the remotes for a pull request against ``base``, if a person has accepted both addresses.
+
+    Raises Refused, with the form of ``liza land --pr`` that accepts others, Missing, GitFailed.
+    """
+    remotes, change = inspect_remotes(crew, base)
+    if change is not None:
+        raise change
+    return remotes
 
 
-def accept_origin(crew: Crew, url: str, command: str = PUSH_COMMAND) -> None:
-    """Accept ``url``, which must be the present address of ``origin``; the caller is ``command`` of a person.
+def inspect_remotes(crew: Crew, base: str) -> tuple[Remotes, LizaError | None]:
+    """Return the remotes for a pull request against ``base``, and why nothing may be sent there.
+
+    Raises Missing, Refused, GitFailed.
+    """
+    push = remote_branches.find_remote(crew.git, base)
+    remotes = Remotes(push, remote_branches.find_project(push, base))
+    return remotes, _find_change(crew, _read_address(push, remotes.project), LAND_COMMAND)
+
+
+def accept_origin(crew: Crew, url: str, base: str | None = None) -> None:
+    """Accept ``url``, which must be the present address of the push remote. With ``base``, also accept the project of
+    pull requests against it.
 
     Raises UsageError for another address, Refused, Missing, GitFailed, OSError.
     """
-    remote = remote_branches.find_remote(crew.git)
-    address = _read_address(remote)
+    remote = remote_branches.find_remote(crew.git, base)
+    address = _read_address(remote, None if base is None else remote_branches.find_project(remote, base))
     if push_address.strip_login(url) != address.urls[0]:
-        present = push_address.accept_command(command, address.urls[0])
-        raise UsageError(f"origin is at {address.urls[0]}, not at {url!r}: nothing is accepted", present)
+        present = push_address.accept_command(PUSH_COMMAND if base is None else LAND_COMMAND, address.urls[0])
+        raise UsageError(f"{remote.name} is at {address.urls[0]}, not at {url!r}: nothing is accepted", present)
+    accepted = _read_accepted(crew)
+    if base is None and accepted is not None:
+        address = replace(address, project=accepted.project)
     _record(crew, address)
     backup_record.clear_failure(crew)
     wake_up.wake_watchers(crew.paths, "origin")
 
 
-def record_first_origin(crew: Crew) -> str | None:
-    """Accept the present address of ``origin``: at init a person's configuration is trusted. Return its URL, or None if
-    there is none. Raises OSError.
+def record_first_origin(crew: Crew, base: str | None) -> Remotes | None:
+    """Accept the present addresses: at init a person's configuration is trusted. ``base``: the person's branch.
+
+    Return the remotes; None if there is no usable push remote. The project is accepted if it can be decided.
+    Raises OSError.
     """
-    # Without a usable origin nothing is accepted. A person does it when there is one.
+    # Without usable remotes nothing is accepted. A person does it when there are some.
     with suppress(LizaError):
-        address = _read_address(remote_branches.find_remote(crew.git))
-        _record(crew, address)
-        return address.urls[0]
+        push = remote_branches.find_remote(crew.git)
+        project = push
+        with suppress(LizaError):
+            project = remote_branches.find_project(push, base)
+        _record(crew, _read_address(push, project))
+        return Remotes(push, project)
     return None
+
+
+def _read_accepted(crew: Crew) -> PushAddress | None:
+    return push_address.parse_accepted(Pins.load(crew.paths.pins).origin)
+
+
+def _find_change(crew: Crew, present: PushAddress, command: str) -> LizaError | None:
+    return push_address.find_change(_read_accepted(crew), present, command)
 
 
 def _record(crew: Crew, address: PushAddress) -> None:
@@ -67,7 +116,7 @@ def _record(crew: Crew, address: PushAddress) -> None:
     confirmed_settings.accept_origin(crew.paths, {"settings": {}, **fields})
 
 
-def _read_address(remote: Remote) -> PushAddress:
+def _read_address(remote: Remote, project: Remote | None = None) -> PushAddress:
     """Return the address, with the settings of the repository. Those of a person change with their network.
 
     Raises GitFailed.
@@ -75,4 +124,5 @@ def _read_address(remote: Remote) -> PushAddress:
     fields = remote.git.unpinned().names("config", "--list", "--includes", "--show-scope", "-z")
     rows = zip(fields[::2], fields[1::2], strict=True)
     pairs = (row.partition("\n") for scope, row in rows if scope in ("local", "worktree"))
-    return push_address.make_address(remote.urls, ((key, value) for key, _, value in pairs))
+    other = () if project is None or project.name == remote.name else project.urls
+    return push_address.make_address(remote.urls, ((key, value) for key, _, value in pairs), other)

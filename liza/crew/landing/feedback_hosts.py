@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from liza.crew.landing.accepted_origin import Remotes
 from liza.crew.landing.github_feedback import GitHubFeedback
 from liza.crew.landing.gitlab_feedback import GitLabFeedback
-from liza.crew.landing.remote_branches import REMOTE, Remote
 from liza.rules.errors import Refused
 from liza.rules.landing.remote_urls import Forge, find_forge_repository
 from liza.rules.landing.request_feedback import CheckResult, RequestFeedback
@@ -23,13 +23,16 @@ class FeedbackHost(Protocol):
         ...
 
 
-def find_feedback_host(remote: Remote, request: TrackedRequest) -> FeedbackHost:
+def find_feedback_host(remotes: Remotes, request: TrackedRequest) -> FeedbackHost:
     """Return where the feedback of the tracked pull request is.
 
-    Raises Refused if origin is another repository than that of the pull request.
+    Raises Refused if the project is another repository than that of the pull request.
     """
-    repository = find_forge_repository(remote.urls)
+    project, repository = remotes.project, find_forge_repository(remotes.project.urls)
     if repository is None or repository.full_name != request.repository:
-        message = f"{REMOTE} is {remote.address}, and pull request #{request.number} is in {request.repository}"
+        message = f"{project.name} is {project.address}, and pull request #{request.number} is in {request.repository}"
         raise Refused(message, "liza land --pr")
-    return GitHubFeedback(repository) if repository.forge is Forge.GITHUB else GitLabFeedback(repository)
+    is_forked = remotes.fork is not None
+    if repository.forge is Forge.GITHUB:
+        return GitHubFeedback(repository, is_forked)
+    return GitLabFeedback(repository, is_forked)

@@ -69,14 +69,15 @@ class _CommentRow(msgspec.Struct, frozen=True):
 
 
 class GitHubFeedback(Value):
-    """Checks and comments through ``gh``."""
+    """Checks and comments through ``gh``. ``is_forked``: the branch of the pull request is in a fork."""
 
     repository: RemoteRepository
+    is_forked: bool = False
 
     def read_feedback(self, number: int) -> RequestFeedback:
         words = ("view", str(number), "--json", _VIEW_FIELDS, "--repo", self.repository.full_name)
         row = decode_output(Forge.GITHUB, run_forge(Forge.GITHUB, "pr", *words), _RequestRow, "pull request")
-        if row.number != number or row.is_cross_repository:
+        if row.number != number or row.is_cross_repository != self.is_forked:
             raise Missing(f"gh answered with another pull request than #{number}", "gh --version")
         checks = tuple(map(self._check, row.status_check_rollup or ()))
         if row.state != "OPEN":

@@ -88,13 +88,18 @@ class _MemberRow(msgspec.Struct, frozen=True):
 
 
 class GitLabFeedback(Value):
-    """Jobs and comments through ``glab``. An author has the association MEMBER if the author may push, else NONE."""
+    """Jobs and comments through ``glab``. An author has the association MEMBER if the author may push, else NONE.
+
+    ``is_forked``: the branch of the merge request is in a fork, whose pipelines may run there.
+    """
 
     repository: RemoteRepository
+    is_forked: bool = False
 
     def read_feedback(self, number: int) -> RequestFeedback:
         row = self._read(f"merge_requests/{number}", _MergeRequestRow, "merge request")
-        if row.iid != number or row.source_project_id != row.target_project_id or row.state not in _STATES:
+        is_forked = row.source_project_id != row.target_project_id
+        if row.iid != number or is_forked != self.is_forked or row.state not in _STATES:
             raise Missing(f"glab answered with another merge request than !{number}", "glab --version")
         state = _STATES[row.state]
         if state != "OPEN":
@@ -104,7 +109,7 @@ class GitLabFeedback(Value):
     def read_output(self, check: CheckResult) -> str:
         if not check.job:
             return "(The pipeline failed without a failed job: see its address.)"
-        words = (f"projects/{self._project}/jobs/{check.job}/trace", "--hostname", self.repository.host)
+        words = (f"projects/{self._find_project(check.url)}/jobs/{check.job}/trace", "--hostname", self.repository.host)
         try:
             # The escape sequences are removed below: read more than is shown.
             output = run_forge_end(Forge.GITLAB, "api", *words, size=4 * MAX_OUTPUT)
@@ -119,13 +124,19 @@ class GitLabFeedback(Value):
     def _project(self) -> str:
         return quote(self.repository.path, safe="")
 
+    def _find_project(self, url: str | None) -> str:
+        """Return the project in which a job or a pipeline runs, by its web address: it may be the fork."""
+        path, rest, _ = (url or "").removeprefix(f"https://{self.repository.host}/").partition("/-/")
+        return quote(path, safe="") if self.is_forked and rest and "://" not in path else self._project
+
     def _read_checks(self, number: int) -> tuple[CheckResult, ...]:
         """Return the jobs of the newest pipeline. One of another commit than the newest keeps its own keys."""
         pipelines = tuple(self._read_list(f"merge_requests/{number}/pipelines", _PipelineRow, "pipelines"))
         if not pipelines:
             return ()
         newest = max(pipelines, key=lambda pipeline: pipeline.id)
-        jobs = self._read_list(f"pipelines/{newest.id}/jobs", _JobRow, "jobs")
+        project = self._find_project(newest.web_url)
+        jobs = self._read_list(f"pipelines/{newest.id}/jobs", _JobRow, "jobs", project)
         checks = tuple(_check(newest, job) for job in jobs)
         if newest.status == _FAILED and all(check.result != "FAILURE" for check in checks):
             # A broken configuration, or a failed pipeline below this one.
@@ -151,12 +162,15 @@ class GitLabFeedback(Value):
             pushers |= {member.id for member in members if member.access_level >= DEVELOPER}
         return frozenset(pushers & set(users))
 
-    def _read_list(self, path: str, kind: type[T], what: str) -> Iterator[T]:
+    def _read_list(self, path: str, kind: type[T], what: str, project: str | None = None) -> Iterator[T]:
         glue = "&" if "?" in path else "?"
-        return read_pages(path.partition("?")[0], lambda page: self._read(f"{path}{glue}{page}", list[kind], what))  # type: ignore[valid-type]
+        return read_pages(
+            path.partition("?")[0],
+            lambda page: self._read(f"{path}{glue}{page}", list[kind], what, project),  # type: ignore[valid-type]
+        )
 
-    def _read(self, path: str, kind: type[T], what: str) -> T:
-        words = (f"projects/{self._project}/{path}", "--hostname", self.repository.host)
+    def _read(self, path: str, kind: type[T], what: str, project: str | None = None) -> T:
+        words = (f"projects/{project or self._project}/{path}", "--hostname", self.repository.host)
         return decode_output(Forge.GITLAB, run_forge(Forge.GITLAB, "api", *words), kind, what)
 
 

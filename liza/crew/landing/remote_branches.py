@@ -1,7 +1,7 @@
-"""Read and push branches of the remote ``origin``. No call asks for a password or runs a hook.
+"""Read and push branches of remotes. No call asks for a password or runs a hook.
 
 A ``pre-push`` hook does not run: agents can write files into the directory of hooks. git gets the URL from Liza,
-under a random name: what the repository's configuration says of ``origin`` and of other URLs does not count.
+under a random name: what the repository's configuration says of the remote and of other URLs does not count.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, LizaError, Missing, Refused
-from liza.rules.landing.push_address import LAND_COMMAND, PUSH_COMMAND, strip_login
+from liza.rules.landing import remote_choice
+from liza.rules.landing.push_address import LAND_COMMAND, PUSH_COMMAND, accept_command, strip_login
 from liza.rules.landing.push_rules import PushFailure, classify_failure, parse_ref_results
-from liza.rules.landing.remote_urls import hide_credentials
+from liza.rules.landing.remote_choice import ORIGIN
+from liza.rules.landing.remote_urls import Forge, find_forge_repository, hide_credentials
 from liza.rules.value_classes import Value
 
-REMOTE = "origin"
+REMOTE = ORIGIN
+"""Name of the push remote in refs and messages. The person's name for it is ``Remote.name``."""
 NETWORK_LIMIT = 120.0
 """Seconds for one call of git over the network."""
 MAX_REASON = 400
@@ -39,15 +42,35 @@ class BranchPush(Value):
 
 
 class Remote(Value):
-    """The remote ``origin``. ``urls``: where git pushes, then the configured URL before ``url.*.insteadOf``."""
+    """A remote. ``urls``: where git pushes, then the configured URL before ``url.*.insteadOf``."""
 
     git: Git
     urls: tuple[str, ...]
+    name: str = REMOTE
 
     @property
     def address(self) -> str:
         """Where git pushes, without credentials."""
         return strip_login(self.urls[0])
+
+    @property
+    def project_name(self) -> str:
+        """The repository that the URLs name at a forge, HOST/OWNER/NAME; else the address."""
+        repository = find_forge_repository(self.urls)
+        return self.address if repository is None else repository.full_name
+
+    def fetch_and_sync_command(self, branch: str) -> str:
+        """Return the command with which a person brings what others pushed to ``branch`` to integration."""
+        local = f"{self.name}-{branch}"
+        fetch = shlex.join(["git", "fetch", self.name, f"{branch}:{local}"])
+        return f"{fetch} && liza sync {shlex.quote(local)}"
+
+    def fetch_commit(self, branch: str) -> None:
+        """Fetch the commits of a branch, without a ref: nothing of the person's changes. Raises Missing, GitFailed."""
+        quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--recurse-submodules=no")
+        result = self._call("fetch", *quiet, patterns=[f"refs/heads/{branch}"])
+        if result.code != 0:
+            raise self._explain(result)
 
     def read_branches(self, *branches: str) -> dict[str, str]:
         """Return the tips of those of ``branches`` that the remote has. Raises Missing, GitFailed."""
@@ -106,7 +129,7 @@ class Remote(Value):
         try:
             return git.run(*args, name, *patterns)
         except GitFailed as error:
-            raise GitFailed(error.message, error.hint or f"git ls-remote {REMOTE}") from error
+            raise GitFailed(error.message, error.hint or f"git ls-remote {self.name}") from error
 
     def _explain(self, result: GitResult) -> LizaError:
         """Return the error for a failed call, with the command that shows or removes its cause."""
@@ -114,7 +137,7 @@ class Remote(Value):
         failure = classify_failure(output)
         lines = [line.strip().lstrip("!\t") for line in output.splitlines() if line.strip()]
         reason = hide_credentials("; ".join(dict.fromkeys(lines)))[:MAX_REASON]
-        message = f"{REMOTE} ({self.address}): {failure.value}: {reason}"
+        message = f"{self.name} ({self.address}): {failure.value}: {reason}"
         match failure:
             case PushFailure.MOVED:
                 return Refused(message, LAND_COMMAND)
@@ -124,7 +147,7 @@ class Remote(Value):
                 accept = shlex.join(["liza", "doctor", "--accept", helper])
                 return Missing(f"{message}; {helper} was set after liza init, and is not asked", accept)
         # A person's own git may ask, and stores the answer if a credential helper is configured.
-        return Missing(message, f"git ls-remote {REMOTE}")
+        return Missing(message, f"git ls-remote {self.name}")
 
     def _ignored_helper(self) -> str | None:
         """Return the key of a credential helper that was added after init, or None."""
@@ -133,30 +156,68 @@ class Remote(Value):
         return next((key for key in added if key.lower().startswith("credential.")), None)
 
 
-def find_remote(git: Git) -> Remote:
-    """Return the remote ``origin``. Raises Missing without it, Refused if it has several URLs, GitFailed."""
-    result = git.run("remote", "get-url", "--push", "--all", REMOTE)
-    url, *others = result.stdout.decode("utf-8", "replace").split("\n")
-    if result.code != 0 or not url:
-        raise Missing(f"the repository has no remote {REMOTE}", f"git remote add {REMOTE} URL")
-    if any(others):
-        addresses = ", ".join(strip_login(address) for address in (url, *others) if address)
-        raise Refused(f"{REMOTE} has several addresses to push to: {addresses}", "git remote -v")
-    configured = git.run("config", "--get", f"remote.{REMOTE}.url", codes=(0, 1)).stdout.decode("utf-8", "replace")
-    return Remote(git, tuple(dict.fromkeys((url, configured.strip()))))
+def find_remote(git: Git, base: str | None = None) -> Remote:
+    """Return the remote to push to, ``origin`` if no setting of git names another. ``base``: the branch to land on.
+
+    Raises Missing without it, Refused if it has several URLs, GitFailed.
+    """
+    return _read_remote(git, remote_choice.find_push_remote(_read_config(git), base), "--push")
 
 
-def find_default_branch(git: Git) -> str | None:
-    """Return the default branch of ``origin`` as a clone records it; None if it is unknown. Raises GitFailed."""
-    result = git.run("symbolic-ref", "-q", f"refs/remotes/{REMOTE}/HEAD", codes=(0, 1, 128))
-    prefix = f"refs/remotes/{REMOTE}/"
+def find_project(push: Remote, base: str | None = None) -> Remote:
+    """Return the remote of the project, where pull requests go: ``push`` itself, unless that is a person's fork.
+
+    Raises Refused if the settings of git name several, Missing, GitFailed.
+    """
+    git, config = push.git, _read_config(push.git)
+    names = remote_choice.find_projects(config, base, push.name)
+    if names == (push.name,):
+        return push
+    projects = [_read_remote(git, name) for name in names]
+    if len(projects) == 1:
+        return projects[0]
+    choices = " or to ".join(f"{project.name} ({project.project_name})" for project in projects)
+    commands = ", or: ".join(f"{_choose_command(project)} && {_land_command(project, push)}" for project in projects)
+    raise Refused(f"a pull request can go to {choices}: the settings of git do not say which is the project", commands)
+
+
+def find_default_branch(remote: Remote) -> str | None:
+    """Return the default branch of a remote as a clone records it; None if it is unknown. Raises GitFailed."""
+    prefix = f"refs/remotes/{remote.name}/"
+    result = remote.git.run("symbolic-ref", "-q", f"{prefix}HEAD", codes=(0, 1, 128))
     return result.stdout.decode("utf-8", "replace").strip().removeprefix(prefix) or None
 
 
-def fetch_and_sync_command(branch: str) -> str:
-    """Return the command with which a person brings what others pushed to ``branch`` to integration."""
-    local = f"{REMOTE}-{branch}"
-    return f"git fetch {REMOTE} {shlex.quote(f'{branch}:{local}')} && liza sync {shlex.quote(local)}"
+def _read_config(git: Git) -> dict[str, str]:
+    """Return the settings of remotes and branches, by key. Raises GitFailed."""
+    output = git.run("config", "--get-regexp", "-z", r"^(remote|branch)\.", codes=(0, 1)).stdout
+    rows = output.decode("utf-8", "replace").split("\0")
+    return {key: value for key, _, value in (row.partition("\n") for row in rows) if key}
+
+
+def _read_remote(git: Git, name: str, *options: str) -> Remote:
+    result = git.run("remote", "get-url", *options, "--all", name)
+    url, *others = result.stdout.decode("utf-8", "replace").split("\n")
+    if result.code != 0 or not url:
+        raise Missing(f"the repository has no remote {name}", f"git remote add {name} URL")
+    if options and any(others):
+        addresses = ", ".join(strip_login(address) for address in (url, *others) if address)
+        raise Refused(f"{name} has several addresses to push to: {addresses}", "git remote -v")
+    configured = git.run("config", "--get", f"remote.{name}.url", codes=(0, 1)).stdout.decode("utf-8", "replace")
+    return Remote(git, tuple(dict.fromkeys((url, configured.strip()))), name)
+
+
+def _choose_command(project: Remote) -> str:
+    """Return the command that says which remote is the project, as the forge's own program records it."""
+    repository = find_forge_repository(project.urls)
+    is_gitlab = repository is not None and repository.forge is Forge.GITLAB
+    key = remote_choice.RESOLVED_KEYS[is_gitlab]
+    return shlex.join(["git", "config", f"remote.{project.name}.{key}", "base"])
+
+
+def _land_command(project: Remote, push: Remote) -> str:
+    # The address of a project that is not the push remote has to be accepted, too.
+    return LAND_COMMAND if project.name == push.name else accept_command(LAND_COMMAND, push.address)
 
 
 def _network_git(git: Git) -> Git:

@@ -20,8 +20,9 @@ def find_landed(git: Git, base: str, tip: str) -> str:
     rows = git.lines("rev-list", "--first-parent", "--no-commit-header", "--format=%H %T %P", f"{base}..{tip}")
     if not rows:
         return tip
-    chain, trees, parents = zip(*(row.split(" ", 2) for row in reversed(rows)), strict=True)
-    start = parents[0].partition(" ")[0]
+    fields = [row.split(" ") for row in reversed(rows)]
+    chain, trees = tuple(row[0] for row in fields), tuple(row[1] for row in fields)
+    start = fields[0][2]
     # A base on this history has no commit of another history: no squash can have brought work to it.
     if start in ("", base):
         return base
@@ -69,8 +70,9 @@ def _has_landed(git: Git, start: str, base: str, commit: str) -> bool:
 
 
 def _merge_adds_nothing(git: Git, base: str, commit: str, *, ours: bool = False) -> bool:
-    """Whether a merge of ``commit`` into ``base`` is clean and has the tree of ``base``. ``ours``: with conflicts inside
-    of files resolved in favour of ``base``.
+    """Whether a merge of ``commit`` into ``base`` is clean and has the tree of ``base``.
+
+    ``ours``: with conflicts inside of files resolved in favour of ``base``.
     """
     if ours:
         driver = f"merge.{_DRIVER}.driver", "git merge-file --ours %A %O %B"

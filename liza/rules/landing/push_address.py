@@ -27,12 +27,14 @@ _WAY_KEYS = r"(?is)http\..*"
 class PushAddress(FrozenStruct, frozen=True, kw_only=True):
     """Where git pushes, without credentials.
 
-    ``urls``: the effective URLs, then the configured one, which names the project at the forge. ``settings``: a digest
-    of each setting that decides how git reaches a URL, by key.
+    ``urls``: the effective URLs, then the configured one, which names the repository at the forge. ``settings``: a
+    digest of each setting that decides how git reaches a URL, by key. ``project``: the URLs of the project, where pull
+    requests go, if that is another repository.
     """
 
     urls: tuple[str, ...]
     settings: dict[str, str] = field(default_factory=dict)
+    project: tuple[str, ...] = ()
 
 
 def strip_login(url: str) -> str:
@@ -43,14 +45,14 @@ def strip_login(url: str) -> str:
     return re.sub(_LOGIN_PART, r"\1", url)
 
 
-def make_address(urls: Iterable[str], settings: Iterable[tuple[str, str]]) -> PushAddress:
+def make_address(urls: Iterable[str], settings: Iterable[tuple[str, str]], project: Iterable[str] = ()) -> PushAddress:
     """Return the address of these URLs. ``settings``: the repository's configuration, as pairs of key and value."""
     values: dict[str, list[str]] = {}
     for key, value in settings:
         if re.fullmatch(_WAY_KEYS, key):
             values.setdefault(key, []).append(value)
     digests = {key: sha256_hex("\0".join(rows).encode("utf-8", "surrogateescape")) for key, rows in values.items()}
-    return PushAddress(urls=tuple(map(strip_login, urls)), settings=digests)
+    return PushAddress(urls=tuple(map(strip_login, urls)), settings=digests, project=tuple(map(strip_login, project)))
 
 
 def parse_accepted(record: object) -> PushAddress | None:
@@ -78,6 +80,9 @@ def find_change(accepted: PushAddress | None, present: PushAddress, command: str
     if accepted.urls != present.urls:
         before, now = " and ".join(accepted.urls), " and ".join(present.urls)
         return Refused(f"the URLs of origin are {now} now, and a person has accepted {before}", accept)
+    if command == LAND_COMMAND and accepted.project != present.project:
+        now, before = (" and ".join(address.project or address.urls) for address in (present, accepted))
+        return Refused(f"pull requests go to {now} now, and a person has accepted {before}", accept)
     key = _first_change(accepted.settings, present.settings)
     if key is None:
         return None
