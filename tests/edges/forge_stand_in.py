@@ -35,7 +35,7 @@ OPTIONS = {
 FIELDS = {
     "pr": {
         "number", "url", "body", "title", "state", "headRefName", "baseRefName", "headRefOid", "isCrossRepository",
-        "statusCheckRollup",
+        "headRepositoryOwner", "statusCheckRollup",
     },
     "issue": {"number", "url", "body", "title", "state", "author", "labels"},
 }
@@ -126,10 +126,11 @@ def main():
         case ("pr", "create"):
             number = len(requests) + 1
             url = f"https://{store['repo']}/pull/{number}"
+            owner, _, head = options["--head"].rpartition(":")
             requests.append({
                 "number": number, "url": url, "body": body, "title": options["--title"], "state": "OPEN",
-                "headRefName": options["--head"], "baseRefName": options["--base"], "isCrossRepository": False,
-                "headRefOid": "", "statusCheckRollup": [],
+                "headRefName": head, "baseRefName": options["--base"], "isCrossRepository": bool(owner),
+                "headRepositoryOwner": {"login": owner} if owner else None, "headRefOid": "", "statusCheckRollup": [],
             })
             print(url)
         case ("pr", "edit"):

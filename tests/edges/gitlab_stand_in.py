@@ -50,28 +50,32 @@ def main():
         fail(f"none of the git remotes configured for this repository point to a known GitLab host: {options}")
     url = urlsplit(endpoint)
     parts = url.path.split("/")
-    if parts[0] != "projects" or unquote(parts[1]) != store["project"] or parts[2] != "merge_requests":
+    projects = {store["project"]: 7, store["fork"]: 8}
+    if parts[0] != "projects" or unquote(parts[1]) not in projects or parts[2:3] not in ([], ["merge_requests"]):
         fail("glab: 404 Project Not Found (HTTP 404)")
-    fields = {}
+    number, fields = projects[unquote(parts[1])], {}
     if "--input" in options:
         if options["--input"] != "-" or options.get("--header") != "Content-Type: application/json":
             fail("glab: 415 Unsupported Media Type (HTTP 415)")
         fields = json.load(sys.stdin)
     requests = store["requests"]
     match options.get("--method", "GET"), parts[3:]:
+        case "GET", [] if len(parts) == 2:
+            print(json.dumps({"id": number, "path_with_namespace": unquote(parts[1])}))
         case "GET", []:
             where = {name: values[0] for name, values in parse_qs(url.query).items()}
+            where["target_project_id"] = number
             rows = [one for one in requests if all(one[name] == value for name, value in where.items())]
             print(json.dumps(rows))
         case "POST", []:
-            wanted = {"state": "opened", "source_project_id": 7}
+            wanted = {"state": "opened", "source_project_id": number}
             wanted |= {key: fields[key] for key in ("source_branch", "target_branch")}
             if any(wanted.items() <= one.items() for one in requests):
                 fail("glab: Another open merge request already exists for this source branch (HTTP 409)")
             iid = len(requests) + 1
             link = f"https://{store['host']}/{store['project']}/-/merge_requests/{iid}"
-            ids = {"iid": iid, "web_url": link, "state": "opened", "source_project_id": 7, "target_project_id": 7}
-            requests.append({"description": None, **fields, **ids})
+            ids = {"iid": iid, "web_url": link, "state": "opened", "source_project_id": number}
+            requests.append({"description": None, "target_project_id": number, **fields, **ids})
             print(json.dumps(requests[-1]))
         case "PUT", [iid]:
             requests[int(iid) - 1] |= fields
@@ -91,7 +95,7 @@ class GitLabStandIn:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, host: str, project: str) -> None:
         directory.mkdir()
         self._store = directory / "store.json"
-        empty: dict[str, Any] = {"host": host, "project": project, "requests": [], "calls": [], "fails": ""}
+        empty: dict[str, Any] = {"host": host, "project": project, "fork": "", "requests": [], "calls": [], "fails": ""}
         self._store.write_text(json.dumps(empty))
         program = directory / "glab"
         program.write_text(f"#!{sys.executable}\n{SCRIPT.replace('@STORE@', str(self._store))}")

@@ -29,7 +29,7 @@ def fail(text):
 
 def api(store, address, options):
     path, _, query = address.partition("?")
-    project = f"projects/{store['project']}/"
+    project = f"projects/{store['project']}"
     if options.get("--hostname") != store["host"] or not path.startswith(project):
         fail("404 Project Not Found")
     name = path.removeprefix(project)
@@ -73,11 +73,12 @@ main()
 
 
 class GlabStandIn:
-    """The stand-in, first in PATH, and what it answers: by the address below the project."""
+    """The stand-in, first in PATH, and what it answers: by the address below ``project``."""
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, project: str = "acme%2Fgroup%2Fshop/") -> None:
         directory.mkdir()
         self._store = directory / "store.json"
+        self._project = project
         self.answers: dict[str, Any] = {}
         program = directory / "glab"
         program.write_text(f"#!{sys.executable} -IS\n{SCRIPT.replace('@STORE@', str(self._store))}")
@@ -87,5 +88,5 @@ class GlabStandIn:
 
     def save(self) -> None:
         """The program answers so from now on."""
-        store = {"host": "gitlab.example", "project": "acme%2Fgroup%2Fshop", "answers": self.answers}
+        store = {"host": "gitlab.example", "project": self._project, "answers": self.answers}
         self._store.write_text(json.dumps(store))

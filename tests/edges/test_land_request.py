@@ -16,7 +16,7 @@ from liza.crew.landing import forge_program, remote_branches
 from liza.crew.landing.accepted_origin import accept_origin
 from liza.crew.landing.remote_branches import find_remote
 from liza.rules.errors import LizaError, Refused, UsageError
-from liza.verbs.land import describe_landing
+from liza.verbs.land import describe_landing, land_merge
 from liza.verbs.land_request import land_pr
 from liza.verbs.sync import sync
 from tests.campaign import forks
@@ -144,6 +144,34 @@ def test_a_merge_request_of_gitlab_is_opened_once_and_its_text_is_kept(
     assert request["description"].startswith("By hand.")
     gitlab.change(requests=[{**request, "source_project_id": 8}])
     assert land_pr(crew.crew).details["request"]["action"] == "opened", "the other one is that of a fork"
+
+
+def test_a_request_after_a_squash_merge_has_only_the_new_tasks(crew: Merges, tmp_path: Path) -> None:
+    land_pr(crew.crew)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(tmp_path / "origin.git"), str(clone))
+    git(clone, "merge", "-q", "--squash", "origin/integration")
+    git(clone, "commit", "-q", "-m", "Sprint (#1)")
+    git(clone, "push", "-q", "origin", "main", ":integration")
+    landed = land_pr(crew.crew)  # main of origin was not fetched
+    assert (landed.result, landed.message) == ("unchanged", "main of origin has all of integration already")
+    sync_command = "git fetch origin main:origin-main && liza sync origin-main"
+    assert (landed.next, origin(crew)) == (sync_command, "")
+    git(crew.root, "pull", "-q", "--ff-only", "origin", "main")
+    shown = describe_landing(crew.crew)
+    assert (shown["ahead"], shown["behind"], shown["tasks"], shown["next"]) == (0, 1, [], "liza sync main")
+    assert land_merge(crew.crew).message == "main has all of integration already"
+    crew.approved("c")
+    assert crew.merge() == ""
+    unsynced = land_pr(crew.crew)
+    assert unsynced.details["tasks"] == describe_landing(crew.crew)["tasks"] == ["c"]
+    assert unsynced.message.endswith(f". Next: {sync_command} && liza land --pr")
+    sync(crew.crew)
+    synced = land_pr(crew.crew)
+    assert (synced.details["tasks"], "Next" in synced.message) == (["c"], False)
+    assert git(crew.root, "diff", "--name-only", "main...integration") == "c.txt"
+    assert land_merge(crew.crew).details["tasks"] == ["c"]
+    assert describe_landing(crew.crew)["next"] == "liza status"
 
 
 @pytest.mark.campaign

@@ -50,7 +50,7 @@ def find_projects(config: Mapping[str, str], base: str | None, push: str) -> tup
         names = [name for name in (tracked, "upstream") if name in remotes] or [default]
     by_repository = dict[str, str]()
     for name in names:
-        by_repository.setdefault(_name_repository(config[f"remote.{name}.url"]), name)
+        by_repository.setdefault(_name_repository(config.get(f"remote.{name}.url", name)), name)
     return tuple(by_repository.values())
 
 
