@@ -678,6 +678,8 @@ def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, 
     assert attached.command == pane.attach_argv
     seat = Seat(attached.command, term)
     until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
+    # A program that takes its terminal over drops what was typed before.
+    until(lambda: "for shortcuts" in pane.capture(), "the program reads")
     seat.type("by hand")
     until(lambda: "by hand" in pane.capture(), "it was typed")
     seat.type("\r")
