@@ -16,6 +16,7 @@ from liza.crew.project import proof_runner
 from liza.crew.result import Result
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
+from liza.repo.merge.landed_work import find_landed
 from liza.rules.errors import MergeConflict, Refused, UnknownId
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.merging import merge_rules, targets, tested_words
@@ -98,9 +99,11 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
         if merges.contains(crew.git, into, commit):
             drift.record_last_tip(crew, expected)
             return _already_merged(crew, request, moved, by)
+        landed = find_landed(crew.git, commit, expected)
+        base = None if landed == commit else landed
         try:
             candidate_commit = merges.build_candidate(
-                crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE_NAME
+                crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE_NAME, base
             )
         except MergeConflict as conflict:
             message = f"{source} conflicts with {into} in {list_names(conflict.files)}"

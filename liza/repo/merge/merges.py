@@ -45,14 +45,19 @@ def candidate_ref(task: str) -> str:
     return f"refs/liza/candidates/{task}"
 
 
-def build_candidate(git: Git, commit: str, expected: str, message: str, task: str) -> str:
+def build_candidate(git: Git, commit: str, expected: str, message: str, task: str, landed: str | None = None) -> str:
     """Merge ``commit`` into ``expected``, the tip of integration, and return the merge commit.
 
-    No branch and no worktree changes. Raises MergeConflict with the names of the files, GitFailed.
+    ``landed`` is the commit of integration whose work ``commit`` has, from a squash: the merge base then. No branch and
+    no worktree changes. Raises MergeConflict with the names of the files, GitFailed.
     """
     # Read attributes from the target branch, not from a person's checkout.
-    merging = git.with_environment(GIT_ATTR_SOURCE=expected)
-    tree, files = merge_trees(merging, expected, commit)
+    merging, theirs = git.with_environment(GIT_ATTR_SOURCE=expected), commit
+    if landed is not None:
+        # git finds the merge base among ancestors, and merge-tree takes one by name only since git 2.40.
+        identified = git.with_identity()
+        theirs = identified.out("commit-tree", f"{commit}^{{tree}}", "-p", landed, "-F", "-", stdin="landed\n")
+    tree, files = merge_trees(merging, expected, theirs)
     if files:
         raise MergeConflict(f"{commit[:10]} conflicts with {expected[:10]} in {list_names(files)}", files)
     args = ("commit-tree", tree, "-p", expected, "-p", commit, "-F", "-")
