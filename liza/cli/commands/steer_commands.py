@@ -179,7 +179,7 @@ def land(
     ] = False,
     pr: Annotated[
         bool,
-        typer.Option("--pr", help="Run all gates on integration, push it to origin, open or update a pull request."),
+        typer.Option("--pr", help="Run all gates on integration, push it, open or update a pull request in the project."),
     ] = False,
     head: Annotated[
         str | None,
@@ -196,7 +196,7 @@ def land(
     of its own, `liza sync` brings them to integration first, tested.
 
     With --pr your branch stays. The pull request is opened by `gh` or `glab`; without them, open it where origin says.
-    A commit that others pushed is not overwritten.
+    A commit that others pushed is not overwritten. In a fork the branch goes to the fork, the request to the project.
     """
     from liza.verbs import land as verbs
 
@@ -237,7 +237,7 @@ def land(
     if landing["behind"]:
         printing.print_text(f"{landing['branch']} has {behind} that {landing['integration']} has not")
     if landing["ahead"]:
-        printing.print_text(f"--merge moves {landing['branch']} forward here; --pr pushes to origin for a pull request")
+        printing.print_text(f"--merge moves {landing['branch']} forward here; --pr pushes it for a pull request")
     printing.print_text(f"{HINT_LABEL}{landing['next']}")
 
 
