@@ -36,6 +36,7 @@ CASES = {
     "gh chose upstream": (BOTH, f"{MINE} remote.upstream.{GH}=base", "origin", "upstream"),
     "gh chose origin": (BOTH, f"{THEIRS} remote.origin.{GH}=base", "origin", "origin"),
     "gh chose a repository by name": (BOTH, f"{MINE} remote.origin.{GH}=project/proj", "origin", "upstream"),
+    "gh chose one without a remote": ("origin", f"remote.origin.{GH}=project/proj", "origin", URLS["upstream"]),
     "glab chose upstream": (BOTH, f"{MINE} remote.upstream.glab-resolved=base", "origin", "upstream"),
     "gh chose two": (BOTH, f"remote.origin.{GH}=base remote.upstream.{GH}=base", "origin", "origin upstream"),
 }  # fmt: skip

@@ -179,7 +179,9 @@ def land(
     ] = False,
     pr: Annotated[
         bool,
-        typer.Option("--pr", help="Run all gates on integration, push it, open or update a pull request in the project."),
+        typer.Option(
+            "--pr", help="Run all gates on integration, push it, open or update a pull request in the project."
+        ),
     ] = False,
     head: Annotated[
         str | None,

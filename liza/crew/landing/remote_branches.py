@@ -173,6 +173,11 @@ def find_project(push: Remote, base: str | None = None) -> Remote:
     names = remote_choice.find_projects(config, base, push.name)
     if names == (push.name,):
         return push
+    missing = next((name for name in names if f"remote.{name}.url" not in config), None)
+    if missing is not None:
+        add = shlex.join(["git", "remote", "add", "upstream", missing])
+        message = f"the chosen project of pull requests is {missing}, and no remote has this URL"
+        raise Refused(message, f"{add} && {accept_command(LAND_COMMAND, push.address)}")
     projects = [_read_remote(git, name) for name in names]
     if len(projects) == 1:
         return projects[0]

@@ -36,7 +36,8 @@ def find_push_remote(config: Mapping[str, str], base: str | None) -> str:
 def find_projects(config: Mapping[str, str], base: str | None, push: str) -> tuple[str, ...]:
     """Return the remotes that may be the project, where pull requests against ``base`` go; ``push`` is the push remote.
 
-    One remote: it is decided. Of several that name the same repository the first counts.
+    One remote: it is decided. Of several that name the same repository the first counts. A repository that a person
+    chose and that no remote has is returned as a URL.
     """
     remotes = list_remotes(config)
     resolved = [name for name in remotes if any(config.get(f"remote.{name}.{key}") for key in RESOLVED_KEYS)]
@@ -55,13 +56,18 @@ def find_projects(config: Mapping[str, str], base: str | None, push: str) -> tup
 
 
 def _follow_choice(config: Mapping[str, str], name: str) -> str:
-    """Return the remote of the repository that was chosen: ``base`` is ``name`` itself, OWNER/NAME may be another."""
-    for choice in filter(None, (config.get(f"remote.{name}.{key}") for key in RESOLVED_KEYS)):
-        for other in list_remotes(config):
-            repository = parse_remote_url(config[f"remote.{other}.url"])
-            if repository is not None and repository.path.lower() == choice.lower():
-                return other
-    return name
+    """Return the remote of the chosen repository: ``base`` is ``name`` itself, OWNER/NAME another on its host.
+
+    If no remote has that one, return its URL.
+    """
+    url = config[f"remote.{name}.url"]
+    repository = parse_remote_url(url)
+    choice = next(value for key in RESOLVED_KEYS if (value := config.get(f"remote.{name}.{key}")))
+    if repository is None or "/" not in choice:
+        return name
+    chosen = url.replace(repository.path, choice)
+    urls = {_name_repository(config[f"remote.{other}.url"]): other for other in list_remotes(config)}
+    return urls.get(_name_repository(chosen), chosen)
 
 
 def _name_repository(url: str) -> str:
