@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -252,7 +251,8 @@ def find_crew_or_none(start: Path | None = None, clock: Clock | None = None) -> 
 def _find_root(start: Path) -> Path | None:
     """Root of the nearest crew: a directory at or above ``start``, or the root named by the mark file above a slot."""
     for directory in (start, *start.parents):
-        if _has_board(directory):
+        if _has_board(directory) and ((directory / ".git").exists() or Paths(directory).pins.exists()):
+            # Without either, .liza is of another program, and a repository below has nothing to do with it.
             return directory
         root = slots_directory.find_root(directory)
         if root is not None and _has_board(root):
@@ -294,10 +294,7 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
         crew = _crew_of_repository(here, clock)
         if crew is not None and crew.paths.liza.exists():
             directory = crew.paths.liza
-            message, hint = (
-                f"{directory} exists but has no board",
-                shlex.join(["mv", str(directory), f"{directory}.old"]),
-            )
+            message, hint = f"{directory} exists but has no board", slots_directory.move_away_command(directory)
         source = None if crew is None else find_earlier_board(crew)
     if source is None:
         return NoCrew(message, hint)

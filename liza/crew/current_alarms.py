@@ -74,7 +74,7 @@ def find_alarms(
     )
     present = alarms.evaluate_alarms(state, now, facts)
     remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state), *_notice_alarms(crew))
-    every = (*blocking, *present, *remote, *_outside_edit_alarms(crew, state))
+    every = (*blocking, *_history_alarms(crew), *present, *remote, *_outside_edit_alarms(crew, state))
     return tuple(map(_without_undecoded, every))
 
 
@@ -178,6 +178,17 @@ def _backup_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         from liza.rules.landing import backup_rules
 
         yield from backup_rules.backup_alarms(state, backup_record.read_failure(crew))
+
+
+def _history_alarms(crew: Crew) -> Iterator[Alarm]:
+    """The alarm for revisions that are not recorded, because the history has others of the same numbers."""
+    if crew.paths.history_conflict.exists():
+        from liza.crew.recovery import recorder
+
+        # If the repository cannot be read, `liza doctor` reports it.
+        with suppress(LizaError, OSError):
+            if (conflict := recorder.read_conflict(crew)) is not None:
+                yield Alarm(AlarmKind.HISTORY_CONFLICT, "history", conflict.message, conflict.hint)
 
 
 def _notice_alarms(crew: Crew) -> Iterator[Alarm]:

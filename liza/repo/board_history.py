@@ -16,7 +16,7 @@ from typing import BinaryIO
 from liza.repo import history_packs, symbolic_refs
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
-from liza.rules.errors import GitFailed
+from liza.rules.errors import GitFailed, Refused
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import HISTORY_REF
 from liza.rules.value_classes import Value, field
@@ -56,6 +56,17 @@ class NewRevision(Value):
     is_first: bool = False
 
 
+class HistoryConflict(Refused):
+    """The history has another text of a revision than the board: of another crew, or of a newer .liza. Exit code 1.
+
+    ``newest`` is the newest commit of that history.
+    """
+
+    def __init__(self, message: str, hint: str, newest: str) -> None:
+        super().__init__(message, hint)
+        self.newest = newest
+
+
 class Revision(Value):
     """A recorded revision, as the log shows it."""
 
@@ -68,10 +79,10 @@ class Revision(Value):
 
 
 def record_revisions(git: Git, commits: Iterable[NewRevision]) -> int:
-    """Commit revisions in one batch and return their number. Revisions up to the recorded tip are skipped.
+    """Commit revisions in one batch and return their number. Revisions that are recorded already are skipped.
 
-    One text at a time is in memory. Raises ValueError if the revisions do not ascend, GitFailed if git fails,
-    WriteFailed if the disk is full; then none was recorded.
+    One text at a time is in memory. Raises ValueError if the revisions do not ascend, HistoryConflict, GitFailed if git
+    fails, WriteFailed if the disk is full; then none was recorded.
     """
     with _fast_import_input(git) as file:
         count = _write_stream(git, commits, file)
@@ -114,6 +125,7 @@ def _write_stream(git: Git, commits: Iterable[NewRevision], file: BinaryIO) -> i
     count = 0
     for commit in _ascending(commits):
         if newest is not None and commit.revision <= recorded:
+            _refuse_other_text(git, commit, newest)
             continue
         with files.convert_os_errors():
             file.writelines(_commit_commands(commit, parent))
@@ -125,6 +137,24 @@ def _write_stream(git: Git, commits: Iterable[NewRevision], file: BinaryIO) -> i
             file.write(b"done\n")
             file.seek(0)
     return count
+
+
+def _refuse_other_text(git: Git, commit: NewRevision, newest: tuple[str, int]) -> None:
+    """Raise HistoryConflict unless the history, which ends at ``newest``, has exactly this revision."""
+    recorded = newest[1]
+    # The numbers ascend, so the revision is among the newest ones.
+    entries = list_revisions(git, None, recorded - commit.revision + 2)
+    match = next((entry for entry in entries if entry.revision == commit.revision), None)
+    if match is not None and read_board_at(git, match.commit) == commit.text:
+        return
+    base = next((entry.commit for entry in entries if entry.revision < commit.revision), None)
+    reset = f"git update-ref {HISTORY_REF} {base}" if base else f"git update-ref -d {HISTORY_REF}"
+    raise HistoryConflict(
+        f"{HISTORY_REF} has another revision {commit.revision} than this board, of another crew or of a newer copy of "
+        ".liza: nothing is recorded",
+        f"git update-ref {HISTORY_REF}-{recorded} {HISTORY_REF} && {reset}",
+        newest[0],
+    )
 
 
 def _ascending(commits: Iterable[NewRevision]) -> Iterator[NewRevision]:

@@ -23,6 +23,7 @@ class AlarmKind(StrEnum):
     BRANCH_IN_THE_WAY = "branch_in_the_way"
     WORKTREES_REPLACED = "worktrees_replaced"
     WORKTREE_GONE = "worktree_gone"
+    HISTORY_CONFLICT = "history_conflict"
     BOARD_BACK = "board_back"
     INVALID_STATE = "invalid_state"
     UNKNOWN_CONFIG = "unknown_config"

@@ -170,6 +170,11 @@ class Paths(Value):
         return self.tx / "archive.failed"
 
     @property
+    def creation(self) -> Path:
+        """What `liza init` created: the integration branch and its first commit."""
+        return self.liza / "made.json"
+
+    @property
     def write_intent(self) -> Path:
         return self.tx / "seal"
 
@@ -177,6 +182,11 @@ class Paths(Value):
     def request_sync(self) -> Path:
         """The failures in a row of reading the open pull request; absent after a success."""
         return self.tx / "request-sync"
+
+    @property
+    def history_conflict(self) -> Path:
+        """Why revisions are not recorded: the history has others of the same numbers; absent after a success."""
+        return self.tx / "history-conflict"
 
     @property
     def notices(self) -> Path:

@@ -16,7 +16,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging import merge_lock
 from liza.crew.project import commands
-from liza.crew.recovery import earlier_slots, saved_specs, task_branches
+from liza.crew.recovery import earlier_slots, recorder, saved_specs, task_branches
 from liza.crew.result import Result
 from liza.crew.serving import api_server
 from liza.programs.session import run_directory, session_process
@@ -187,12 +187,15 @@ def purge(crew: Crew) -> PurgeResult:
 
 
 def _purge(crew: Crew) -> PurgeResult:
+    if (conflict := recorder.read_conflict(crew)) is not None:
+        # A purge deletes the history, and here also the only copy of the revisions that it lacks.
+        raise conflict
     at_work = _living_runs(crew)
     stopped = down(crew)
     ended = (*stopped.details["stopped"], *dict.fromkeys((*at_work, *stopped.details["sessions_ended"])))
     specs, programs = saved_specs.save_specs(crew), saved_specs.save_programs(crew)
     surveyed = survey(crew.paths.root, crew.git.pins)
-    created_branch = _read_created_branch(crew.paths.liza / "made.json")
+    created_branch = _read_created_branch(crew.paths.creation)
     earlier_slots.separate_slots(crew)
     crew.worktrees.remove_all()
     slots = crew.paths.slots

@@ -13,7 +13,7 @@ from liza.board.revision_journal import RevisionRecord
 from liza.board.store import format_subject as subject
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
-from liza.crew.recovery.recorder import record_if_unsupervised
+from liza.crew.recovery.recorder import read_conflict, record_if_unsupervised
 from liza.repo import board_history as recorded
 from liza.rules.errors import LizaError
 from liza.rules.formatting.times import format_time
@@ -25,13 +25,15 @@ from liza.verbs.change_stream import watch_changes
 def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[dict[str, Any]]:
     """Return the newest ``limit`` revisions of one task or of all, newest first.
 
-    Revisions that are not recorded in git yet come from the journal. Raises UnknownId, GitFailed.
+    Revisions that are not recorded in git yet come from the journal. Raises UnknownId, HistoryConflict, GitFailed.
     """
     if task_id is not None:
         archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
     # This command only reads. Revisions that cannot be recorded now, for example on a full disk, come from the journal.
     with suppress(LizaError, OSError):
         record_if_unsupervised(crew)
+    if (conflict := read_conflict(crew)) is not None:
+        raise conflict  # the newest revisions in the history are not those of this board
     entries = recorded.list_revisions(crew.git, task_id, limit)
     newest = recorded.list_revisions(crew.git, None, 1)
     tip = newest[0].revision if newest else 0

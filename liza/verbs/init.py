@@ -20,6 +20,7 @@ from liza.crew.landing import accepted_origin
 from liza.crew.project import commands, local_files, signing
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
 from liza.crew.project.other_directory import suggest_directory
+from liza.crew.recovery import moved_repository
 from liza.crew.recovery.recorder import record_history
 from liza.crew.result import Result
 from liza.programs.presets import preset_table
@@ -133,6 +134,7 @@ def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | No
 
 def _refuse_second(crew: Crew) -> None:
     if crew.paths.state.exists():
+        moved_repository.refuse_foreign(crew.paths, slots_directory.read_record(crew.paths))
         raise Refused(f"{crew.paths.root} has a crew already", "liza status")
 
 
@@ -345,7 +347,7 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, base: str | 
     branch = options.integration_branch
     symbolic_refs.refuse_symbolic(crew.git, f"refs/heads/{branch}")
     is_new = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
-    (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if is_new else None, "at": tip}) + "\n")
+    crew.paths.creation.write_text(json.dumps({"branch": branch if is_new else None, "at": tip}) + "\n")
     layout.create_layout(crew)
     if is_new:
         crew.git.out("update-ref", f"refs/heads/{branch}", tip, "0" * len(tip))
@@ -436,7 +438,7 @@ def undo_init(crew: Crew, surveyed: Survey) -> None:
     exclude.unignore_liza_dirs(crew.git)
     # An init that was killed early has not written this file.
     crew.git.run("update-ref", "-d", drift.LAST_INTEGRATION_REF)
-    path = crew.paths.liza / "made.json"
+    path = crew.paths.creation
     created = json.loads(path.read_text() or "{}") if path.exists() else {}
     branch, tip = created.get("branch"), created.get("at")
     if (

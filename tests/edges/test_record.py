@@ -141,7 +141,7 @@ def test_without_a_board_every_word_names_what_is_kept_of_one_and_init_says_the_
     git(repo, "update-ref", "-d", HISTORY_REF)
     with pytest.raises(Refused, match=r"has no board$") as bare:
         init(repo, InitOptions(goal="y", no_test=True))
-    assert bare.value.hint == f"mv {repo}/.liza {repo}/.liza.old"
+    assert bare.value.hint == f"mv {repo}/.liza {repo}/.liza-old"
 
 
 @pytest.mark.parametrize("left", ["the rest of .liza", "nothing"])

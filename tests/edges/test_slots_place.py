@@ -376,17 +376,17 @@ def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_th
         (place / "s1" / "theirs.txt").write_text("theirs\n")
         if what == "another crew's directory":
             (place / MARK_FILE).write_text(json.dumps({"root": "/elsewhere", "id": "other"}))
-    step = f"mv {place} {place}.saved"
+    step = f"mv {place} {place}-old"
     assert lost(crew) == [("worktrees_replaced", f"{step} && liza doctor --fix")]
     with pytest.raises(Refused, match="cannot hold the worktrees") as refused:
         doctor(repo, fix=True)
     assert refused.value.hint == step
     assert not worktree_of(repo, "first").is_symlink()
-    place.rename(f"{place}.saved")
+    place.rename(f"{place}-old")
     doctor(repo, fix=True)
     assert lost(find_crew(repo)) == []
     assert (worktree_of(repo, "first") / "README.md").is_file()
-    kept = Path(f"{place}.saved")
+    kept = Path(f"{place}-old")
     assert (kept if what == "a file" else kept / "s1" / "theirs.txt").read_text() == "theirs\n"
 
 

@@ -14,7 +14,7 @@ from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_blocker, merge_turn
-from liza.crew.recovery import earlier_slots, lost_history, recover
+from liza.crew.recovery import earlier_slots, lost_history, recorder, recover
 from liza.crew.serving import address_facts, api_server
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
@@ -181,6 +181,10 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     """Yield revisions that are lost. A revision is spooled before the board has it, and recorded before it leaves the
     spool. The file of one that could not be read there is kept.
     """
+    conflict = recorder.read_conflict(crew)
+    if conflict is not None:
+        yield Finding("history", conflict.message, False, conflict.hint)
+        return
     spool = crew.board.spool
     unrecorded = spool.list_unrecorded()
     recorded = board_history.list_revisions(crew.git, None, 1)

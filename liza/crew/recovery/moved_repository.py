@@ -1,8 +1,12 @@
-"""Repair the record of the slots directory after the repository was renamed, moved or copied."""
+"""Repair the record of the slots directory after the repository was renamed, moved or copied.
+
+A .liza that does not belong to the repository is refused before anything is written.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,9 +15,11 @@ from pathlib import Path
 from liza.board import wake_up
 from liza.crew import run_state
 from liza.programs.session import run_directory, session_process
+from liza.repo.config_pins import git_dirs
+from liza.repo.runner import Git
 from liza.repo.slots import relocate, slots_directory
-from liza.rules.errors import LizaError, LockTimeout
-from liza.rules.paths import Paths
+from liza.rules.errors import LizaError, LockTimeout, Refused
+from liza.rules.paths import HISTORY_REF, Paths
 from liza.rules.project.slots_location import SlotsRecord
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.value_classes import replace
@@ -35,6 +41,7 @@ def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, st
     """
     if not paths.state.exists() and not paths.write_intent.exists():
         return paths, None
+    refuse_foreign(paths, record)
     common = relocate.find_common_dir(paths.root)
     old = record or _reconstruct_record(paths, common)
     if old.root != paths.root:
@@ -59,6 +66,36 @@ def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, st
             slots_directory.write_mark(current)
         slots_directory.write_record(paths, current)
     return fresh, None
+
+
+def refuse_foreign(paths: Paths, record: SlotsRecord | None) -> None:
+    """Raise Refused for a .liza of another program, or copied from another checkout. Writes nothing.
+
+    A repository that was moved or copied as a whole has the history of its crew. Raises GitFailed.
+    """
+    if record is not None and record.root == paths.root:
+        return
+    git = Git(paths.root)
+    git_dir, common = git_dirs(git)
+    is_repository = (paths.root / ".git").exists()
+    if is_repository and git_dir != common:
+        is_known = record is not None and record.root.is_dir() and relocate.find_common_dir(record.root) == common
+        root = record.root if record is not None and is_known else common.parent
+        raise Refused(
+            f"{paths.liza} is a copy, and {paths.root} is a linked worktree: the crew of this repository is in {root}",
+            shlex.join(["cd", str(root)]),
+        )
+    if is_repository and git.ok("show-ref", "--verify", "--quiet", HISTORY_REF):
+        return
+    if record is not None:
+        message = (
+            f"{paths.liza} is a copy: it belongs to the crew of {record.root}, and no history of that crew is here"
+        )
+    elif any(path.exists() for path in (paths.pins, paths.write_intent, paths.creation)):
+        return
+    else:
+        message = f"{paths.liza} was not created by this Liza: {paths.creation.name} and {paths.pins.name} are missing"
+    raise Refused(message, slots_directory.move_away_command(paths.liza))
 
 
 def _reconstruct_record(paths: Paths, common: Path) -> SlotsRecord:

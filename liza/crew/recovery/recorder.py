@@ -19,8 +19,9 @@ from liza.crew.archive.recorded_archive import ChangedArchive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
 from liza.repo import board_history, history_packs
-from liza.repo.board_history import NewRevision
+from liza.repo.board_history import HistoryConflict, NewRevision
 from liza.rules.errors import BoardInconsistent, LizaError, NotRegularFile
+from liza.rules.paths import HISTORY_REF
 from liza.rules.statuses import AgentStatus
 from liza.rules.value_classes import decodable, replace
 from liza.system import files, untrusted_files
@@ -108,13 +109,34 @@ def _record_batch(crew: Crew, packed: bool) -> int:
             yield _with_files(crew, previous, archive)
 
     # Drop only what was read here: newer revisions are not recorded yet.
-    count, packs = _write_batch(crew, new_revisions(), packed)
+    try:
+        count, packs = _write_batch(crew, new_revisions(), packed)
+    except HistoryConflict as conflict:
+        fields = conflict.message, conflict.hint, conflict.newest
+        files.replace_unsynced(crew.paths.history_conflict, msgspec.json.encode(fields))
+        return 0
+    crew.paths.history_conflict.unlink(missing_ok=True)
     if count:
         recorded_archive.mark_recorded(crew, archive)
     _report_unrecorded(crew, spool.drop_through(waiting[-1], recorded))
     if packs:
         _keep_packs_few(crew, packs)
     return count
+
+
+def read_conflict(crew: Crew) -> HistoryConflict | None:
+    """Return why the last batch was not recorded: the history has other revisions. None if it can be recorded now.
+
+    Raises GitFailed.
+    """
+    path = crew.paths.history_conflict
+    try:
+        fields = msgspec.json.decode(untrusted_files.read_record(path), type=decodable(tuple[str, str, str]))
+    except (FileNotFoundError, NotRegularFile, msgspec.DecodeError):
+        # The next attempt to record writes a damaged file anew.
+        return None
+    conflict = HistoryConflict(*fields)
+    return conflict if crew.git.find_commit(HISTORY_REF) == conflict.newest else None
 
 
 def _new_revision(item: SpoolItem, text: str) -> NewRevision:

@@ -154,10 +154,7 @@ def foreign_error(paths: Paths, common: Path) -> Refused | None:
     )
     if reason is None:
         return None
-    return Refused(
-        f"{path} cannot hold the worktrees: {reason}",
-        f"mv {shlex.quote(str(path))} {shlex.quote(str(_unused_name(path)))}",
-    )
+    return Refused(f"{path} cannot hold the worktrees: {reason}", move_away_command(path))
 
 
 def _find_renamed(record: SlotsRecord) -> Path | None:
@@ -209,10 +206,12 @@ def _entries(directory: Path) -> list[Path]:
     ]
 
 
-def _unused_name(path: Path) -> Path:
-    """Return a free name beside a path."""
-    names = (path.with_name(f"{path.name}.saved" + (f"-{number}" if number > 1 else "")) for number in count(1))
-    return next(name for name in names if not os.path.lexists(name))
+def move_away_command(path: Path) -> str:
+    """Return the command that gives a path a free name beside it, with short names in the current directory."""
+    names = (f"{path}-old" + (f"-{number}" if number > 1 else "") for number in count(1))
+    free = next(name for name in names if not os.path.lexists(name))
+    is_here = path.parent == Path.cwd()
+    return shlex.join(["mv", *(Path(name).name if is_here else str(name) for name in (path, free))])
 
 
 def write_mark(record: SlotsRecord) -> None:
