@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.board.text.document import Document, Part
+from liza.board.text import parse
+from liza.board.text.document import Document
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Agent, FrozenStruct, State, Task
 
@@ -18,7 +19,9 @@ _HUMAN_FIELDS: Final = frozenset(
 ) | {"rescope_reason", "review"}
 """Fields of a task that people write. In all others the later value of the crew wins."""
 
-_SECTION: Final = lazy_pattern(r"^([a-z_]+):", re.MULTILINE)
+_SECTION: Final = lazy_pattern(r"^[\"']?([a-z_]+)[\"']?[ \t]*:", re.MULTILINE)
+_FLOW_ROOT: Final = lazy_pattern(r"(?:\s|#.*\n|%.*\n|---)*\{")
+_FLOW_SECTION: Final = lazy_pattern(r"[^:]*:[ \t]*[\[{]")
 _OPTIONAL_SECTIONS: Final = frozenset(
     ("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes", "archived", "pull_request")
 )
@@ -26,68 +29,83 @@ _OPTIONAL_SECTIONS: Final = frozenset(
 
 
 def is_truncated(newest: Document, edited: Document) -> bool:
-    """Return whether ``edited`` lacks entries at its end, as after an interrupted write of ``newest``."""
-    if newest.text.startswith(edited.text):
-        return len(edited.text) < len(newest.text)
-    # The texts may differ in renewed leases. A cut directly after a section name leaves a text that cannot be split,
-    # so compare the section names before the parts.
-    if _is_missing_sections(newest, edited):
-        return True
-    if newest.is_whole or edited.is_whole:
-        return False
-    names = [(part.section, part.key) for part in edited.parts]
-    all_names = [(part.section, part.key) for part in newest.parts]
-    return len(names) < len(all_names) and names == all_names[: len(names)]
+    """Return whether ``edited`` lacks data at its end, as after an interrupted write of ``newest``.
 
-
-def is_old_copy_truncated(base: Document | None, newest: Document, edited: Document) -> bool:
-    """Return whether ``edited``, an edit of an older board, lacks its end. ``base`` is that board if it is still kept.
-
-    Without ``base`` compare with ``newest``: this detects missing sections, and missing entries of the last one.
+    The same data in another form is complete, and so is a mapping in braces, such as JSON: it would not parse without
+    its end.
     """
-    if base is not None:
-        return is_truncated(base, edited)
-    if _is_missing_sections(newest, edited):
-        return True
-    if newest.is_whole or edited.is_whole:
-        return newest.text.endswith("\n") and not edited.text.endswith("\n")
-    return _is_last_section_short([part for part in edited.parts if part.section == edited.parts[-1].section], newest)
-
-
-def _is_missing_sections(newest: Document, edited: Document) -> bool:
-    """Return whether whole sections are missing at the end, or the end of the last one."""
-    edited_sections = _SECTION.findall(edited.text)
+    if newest.text.startswith(edited.text):
+        return newest.state != edited.state or _content_lines(newest.text) != _content_lines(edited.text)
+    if newest.state == edited.state or _FLOW_ROOT.match(edited.text):
+        return False
+    # The texts may differ in renewed leases, so compare the names of sections and entries.
+    edited_sections = _list_sections(edited)
+    optional = _OPTIONAL_SECTIONS if edited.state.revision < newest.state.revision else frozenset()
     newest_sections = [
-        section
-        for section in _SECTION.findall(newest.text)
-        if section in edited_sections or section not in _OPTIONAL_SECTIONS
+        section for section in _list_sections(newest) if section in edited_sections or section not in optional
     ]
-    if edited_sections != newest_sections[: len(edited_sections)] or not newest_sections:
+    if not newest_sections or edited_sections != newest_sections[: len(edited_sections)]:
         return False
     if len(edited_sections) < len(newest_sections):
         return True
-    edited_text = _section_text(edited.text, edited_sections[-1])
-    newest_text = _section_text(newest.text, edited_sections[-1])
-    return newest_text.startswith(edited_text) and len(edited_text) < len(newest_text)
+    return _is_section_short(edited_sections[-1], newest, edited)
 
 
-def _section_text(text: str, name: str) -> str:
-    """Return the lines of a section, up to the next one."""
-    starts = [(match[1], match.start()) for match in _SECTION.finditer(text)]
-    ends = [*(start for _, start in starts[1:]), len(text)]
-    return next(text[start:end] for (section, start), end in zip(starts, ends, strict=True) if section == name)
+def _content_lines(text: str) -> list[str]:
+    """Return the lines of a text that are neither blank nor a comment."""
+    lines = (line.rstrip() for line in text.splitlines())
+    return [line for line in lines if line and not line.lstrip().startswith("#")]
 
 
-def _is_last_section_short(edited_parts: list[Part], newest: Document) -> bool:
-    """Return whether the last section ends before or inside an entry of the newest board."""
-    newest_parts = [part for part in newest.parts if part.section == edited_parts[-1].section]
-    same_keys = [part.key for part in edited_parts] == [part.key for part in newest_parts[: len(edited_parts)]]
-    if len(edited_parts) > len(newest_parts) or not same_keys:
+def _list_sections(board: Document) -> list[str]:
+    """Return the names of the sections with a value, in the order of the text."""
+    if not board.is_whole:
+        return list(dict.fromkeys(part.section for part in board.parts if part.section))
+    return list(parse.parse_text(board.text))
+
+
+def _is_section_short(name: str, newest: Document, edited: Document) -> bool:
+    """Return whether the last section lacks entries at its end, or the end of its last entry."""
+    if _FLOW_SECTION.match(_section_text(edited, name)):
         return False
-    edited_text, newest_text = edited_parts[-1].text, newest_parts[len(edited_parts) - 1].text
-    return len(edited_parts) < len(newest_parts) or (
-        len(edited_text) < len(newest_text) and newest_text.startswith(edited_text)
-    )
+    edited_names, newest_names = _entry_names(edited, name), _entry_names(newest, name)
+    if len(edited_names) < len(newest_names):
+        return edited_names == newest_names[: len(edited_names)]
+    if edited.is_whole or newest.is_whole:
+        texts = _section_text(edited, name), _section_text(newest, name)
+    else:
+        # The last entry alone: a section may be large.
+        texts = edited.parts[-1].text, next(part.text for part in reversed(newest.parts) if part.section == name)
+    return _lacks_end(*map(parse.parse_text, texts))
+
+
+def _lacks_end(edited: Any, newest: Any) -> bool:
+    """Return whether a plain value ends before another one, and is equal to it up to there."""
+    if isinstance(edited, str) and isinstance(newest, str):
+        return edited != newest and newest.startswith(edited)
+    if isinstance(edited, dict) and isinstance(newest, dict):
+        edited, newest = [list(pair) for pair in edited.items()], [list(pair) for pair in newest.items()]
+    if not isinstance(edited, list) or not isinstance(newest, list) or len(edited) > len(newest):
+        return False
+    if edited == newest[: len(edited)]:
+        return len(edited) < len(newest)
+    return edited[:-1] == newest[: len(edited) - 1] and _lacks_end(edited[-1], newest[len(edited) - 1])
+
+
+def _entry_names(board: Document, section: str) -> list[Any]:
+    """Return the ids of the entries of a section; entries without an id themselves."""
+    value = getattr(board.state, section, None)
+    if isinstance(value, dict):
+        return list(value)
+    return [getattr(entry, "id", None) or entry for entry in value] if isinstance(value, tuple) else []
+
+
+def _section_text(board: Document, name: str) -> str:
+    """Return the lines of a section, up to the next one; empty if its name does not begin a line."""
+    starts = [(match[1], match.start()) for match in _SECTION.finditer(board.text)]
+    ends = [*(start for _, start in starts[1:]), len(board.text)]
+    texts = (board.text[start:end] for (section, start), end in zip(starts, ends, strict=True) if section == name)
+    return next(texts, "")
 
 
 def diff_texts(newest: str, edited: str) -> str:

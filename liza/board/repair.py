@@ -278,7 +278,7 @@ class BoardRepairer:
                 return False
             if record.revision < edited.state.revision:
                 break
-        return outside_edits.is_old_copy_truncated(self._edited_base(edited, newest), newest, edited)
+        return outside_edits.is_truncated(self._edited_base(edited, newest) or newest, edited)
 
     def _edited_base(self, edited: Document, newest: Document) -> Document | None:
         """Return the board that an old copy was made from, if it is still in the spool."""
@@ -298,7 +298,7 @@ class BoardRepairer:
 
     def _truncation_error(self, newest: Document, edited: Document) -> BoardInconsistent:
         gone = len(newest.parts) - len(edited.parts)
-        lost = f"{gone} entries" if gone > 0 else "part of the last entry"
+        lost = f"{gone} entries" if gone > 0 and not edited.is_whole else "part of the last entry"
         message = f"the end of {document.BOARD_NAME} is missing ({lost}); nothing is written until it is back"
         self.is_truncated = True
         self.alerts.append(("torn", message, self._clock.now()))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import io
+import itertools
+import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -18,12 +22,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from ruamel.yaml import YAML
 
 from liza.board import commit_steps, revision_journal, write_intent
 from liza.board.spool import RecordedRevisions
 from liza.board.store import Board, Transaction
+from liza.board.text import parse
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
-from liza.rules.model import Agent, Event, HumanNote, State, Status, Task
+from liza.rules.model import Agent, Event, Handoff, HumanNote, State, Status, Task
 from liza.rules.paths import Paths
 from liza.system import file_lock, proc_stat
 from liza.system.file_lock import Lock
@@ -211,6 +217,92 @@ def test_a_truncated_board_is_waited_for_and_never_read_as_no_tasks_nor_written_
     board.replace_text("human", board.last_good_text(), "restore")
     assert len(board.read().tasks) == 2
     assert list(paths.tx.glob("broken-*"))
+
+
+def as_json(text: str) -> str:
+    return json.dumps(parse.parse_text(text), indent=1)
+
+
+def in_flow(text: str) -> str:
+    return json.dumps(parse.parse_text(text))
+
+
+def with_flow_sections(text: str) -> str:
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in parse.parse_text(text).items())
+
+
+def sorted_without_comments(text: str) -> str:
+    out, yaml = io.StringIO(), YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.dump(dict(sorted(parse.parse_text(text).items())), out)
+    return out.getvalue()
+
+
+def with_wide_indents(text: str) -> str:
+    out, yaml = io.StringIO(), YAML()
+    yaml.indent(mapping=4, sequence=6, offset=4)
+    yaml.dump(yaml.load(text), out)
+    return out.getvalue()
+
+
+def with_quoted_keys(text: str) -> str:
+    return re.sub(r"^(\w+):", r'"\1":', text, flags=re.MULTILINE)
+
+
+def between_document_marks(text: str) -> str:
+    return f"%YAML 1.2\n---\n{text}...\n"
+
+
+def without_the_last_line_end(text: str) -> str:
+    return text.rstrip()
+
+
+def with_windows_line_ends(text: str) -> str:
+    return text.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize(
+    "reformat",
+    [
+        as_json,
+        in_flow,
+        with_flow_sections,
+        sorted_without_comments,
+        with_wide_indents,
+        with_quoted_keys,
+        between_document_marks,
+        without_the_last_line_end,
+        with_windows_line_ends,
+    ],
+    ids=lambda reformat: reformat.__name__,
+)
+def test_the_same_data_in_another_form_is_kept_and_a_cut_of_it_is_refused(
+    board: Board, paths: Paths, reformat: Callable[[str], str]
+) -> None:
+    with board.transaction("coder-1", "claim", task="t1") as tx:
+        note(tx, "worth keeping")
+        tx.state = replace(tx.state, handoff={"t1": Handoff(agent="coder-1", summary="half", next_action="the rest")})
+    whole, text = board.read(), reformat(board.read_text())
+
+    def data(state: State) -> State:
+        return replace(state, revision=0)
+
+    bytes_of = {path: path.read_bytes() for path in (paths.journal, paths.write_intent, *paths.spool.iterdir())}
+    for length in [*itertools.accumulate(map(len, text.splitlines(keepends=True))), len(text) - 1][::-1]:
+        shutil.rmtree(paths.spool)
+        paths.spool.mkdir()
+        for path, content in bytes_of.items():
+            path.write_bytes(content)
+        paths.state.write_text(text[:length], newline="")
+        os.utime(paths.state, (1, 1))
+        other = Board(paths, FakeClock())
+        try:
+            assert data(other.read()) == data(whole), text[:length]
+        except BoardInconsistent:
+            assert length < len(text)
+    paths.state.write_text(text, newline="")
+    say(other, "afterwards")
+    assert messages(Board(paths, FakeClock()).read()) == ["worth keeping", "afterwards"]
 
 
 @pytest.mark.parametrize("text", ["", "tasks: [", "\xff"])
