@@ -292,7 +292,7 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
     # If git fails, the answer is still that there is no crew.
     with suppress(LizaError, OSError):
         crew = _crew_of_repository(here, clock)
-        if crew is not None and crew.paths.liza.exists():
+        if crew is not None and crew.paths.liza.exists() and not is_empty_directory(crew.paths.liza):
             directory = crew.paths.liza
             message, hint = f"{directory} exists but has no board", slots_directory.move_away_command(directory)
         source = None if crew is None else find_earlier_board(crew)
@@ -303,6 +303,11 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
     if survivors:
         message += f". Still running: {', '.join(survivors)}"
     return NoCrew(message, f"{RESTORE_COMMAND} --stop" if survivors else RESTORE_COMMAND)
+
+
+def is_empty_directory(path: Path) -> bool:
+    """Whether a path is a directory without entries, such as a mount point after a purge. Raises OSError."""
+    return path.is_dir() and not any(path.iterdir())
 
 
 def with_stop(error: LizaError, crew: Crew | None = None) -> LizaError:

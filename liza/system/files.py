@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import shlex
+import shutil
 import signal
 from collections.abc import Iterator
 from itertools import count
@@ -101,6 +102,25 @@ def preserve_file(path: Path, directory: Path, name: str) -> Path | None:
     except OSError:
         path.rename(copy)
     return copy
+
+
+def remove_tree(directory: Path) -> tuple[Path, ...]:
+    """Remove a directory with its content, except mount points; return these. Raises OSError."""
+    kept: dict[Path, None] = {}
+
+    def keep(_function: object, name: str, raised: tuple[type[BaseException], BaseException, object]) -> None:
+        error = raised[1]
+        assert isinstance(error, OSError)
+        path = Path(name)
+        if error.errno == errno.EBUSY:
+            kept[path] = None
+        elif error.errno == errno.EROFS:
+            kept[next((parent for parent in (path, *path.parents) if parent.is_mount()), path)] = None
+        elif error.errno != errno.ENOTEMPTY or not kept:
+            raise error
+
+    shutil.rmtree(directory, onerror=keep)  # Python 3.11 has no ``onexc``
+    return tuple(kept)
 
 
 def is_being_written(path: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -221,7 +220,7 @@ def _purge(crew: Crew) -> PurgeResult:
         else:
             crew.git.out("update-ref", "-d", history)
             deleted.append(history)
-    shutil.rmtree(crew.paths.liza)
+    remaining += tuple(f"{path} is a mount point" for path in files.remove_tree(crew.paths.liza))
     return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining, branch)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
@@ -14,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from liza.crew import layout
-from liza.crew.crew import Crew, SystemClock, no_crew_error
+from liza.crew.crew import Crew, SystemClock, is_empty_directory, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.landing import accepted_origin
 from liza.crew.project import commands, local_files, signing
@@ -41,6 +40,7 @@ from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.rules.project import slots_location
 from liza.rules.project.init_command import complete_init_commands
 from liza.rules.value_classes import Value, replace
+from liza.system import files
 from liza.system.flock import lock_path
 
 ReportFact = Callable[[str, str], None]
@@ -163,7 +163,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
     first_number = newest[0] if newest else 0
     slots_record = slots_directory.choose_directory(crew.paths.root, options.worktrees, os.environ)
     crew = _with_slots(crew, slots_record.directory)
-    crew.paths.liza.mkdir()
+    crew.paths.liza.mkdir(exist_ok=True)  # it is empty: a mount point cannot be removed
     try:
         _init_marker(crew).touch()
         slots_directory.write_record(crew.paths, slots_record)
@@ -291,7 +291,7 @@ def _refuse_foreign(crew: Crew) -> None:
             f"{path.name} is tracked by git; liza trusts its files, so they must not come from a clone",
             f"git rm -r {path.name}",
         )
-    if path.exists():
+    if path.exists() and not is_empty_directory(path):
         error = no_crew_error(crew.paths.root)
         raise Refused(error.message, error.hint)
 
@@ -449,4 +449,4 @@ def undo_init(crew: Crew, surveyed: Survey) -> None:
         # Delete it only at its initial commit: another process may have moved it since.
         crew.git.run("update-ref", "-d", f"refs/heads/{branch}", str(tip))
     if crew.paths.liza.exists():
-        shutil.rmtree(crew.paths.liza)
+        files.remove_tree(crew.paths.liza)
