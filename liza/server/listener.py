@@ -25,7 +25,8 @@ from liza.system.socket_tables import TcpEnds
 MAX_HEAD: Final = 64 << 10
 """Maximum size of the request line and the headers, in bytes."""
 HEAD_SECONDS: Final = 10.0
-"""Seconds within which a client that has connected must send the head of its first request."""
+"""Seconds within which the head of a request must arrive: of the first one since the connection, of each other one since
+its first byte."""
 KEEP_ALIVE_SECONDS: Final = 60
 """Seconds for which a connection stays open between two requests."""
 REPORT_SECONDS: Final = 60.0
@@ -61,7 +62,7 @@ class _WorkerProtocol(HttpToolsProtocol):
         session = peers.PeerSession(peer, ends)
         state = {"peer": peer, "session": session, "is_unix": is_unix, "abort": transport.abort}
         self.app_state = {**self.app_state, **state}
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close_without_head)
+        self._limit_head()
 
     def data_received(self, data: bytes) -> None:
         self._read_size = len(data)
@@ -69,6 +70,7 @@ class _WorkerProtocol(HttpToolsProtocol):
         self._head_size = self._head_size + self._read_size if self._is_in_head() else 0
         if self._head_size > MAX_HEAD:
             self._refuse_head()
+        self._limit_head()
 
     def on_headers_complete(self) -> None:
         # The parser may get a whole head in one read.
@@ -98,9 +100,22 @@ class _WorkerProtocol(HttpToolsProtocol):
         scope = getattr(self, "scope", None)
         return scope is not None and getattr(self.cycle, "scope", None) is not scope
 
+    def _limit_head(self) -> None:
+        """Run the timer while a head is awaited, unless the limit of an idle connection runs."""
+        cycle = getattr(self, "cycle", None)
+        is_idle = cycle is None or (cycle.response_complete and self.timeout_keep_alive_task is None)
+        if not is_idle and not self._is_in_head():
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+            self._head_timer = None
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close_without_head)
+
     def _close_without_head(self) -> None:
-        if getattr(self.cycle, "scope", None) is None:
-            self._send_problem(408, "timeout", f"no request arrived within {HEAD_SECONDS:g} s")
+        if self.cycle is not None and not self.cycle.response_complete:
+            # A problem document would become a part of the response that is under way.
+            self.transport.close()
+        self._send_problem(408, "timeout", f"no request arrived within {HEAD_SECONDS:g} s")
 
     def _send_problem(self, status: int, code: str, detail: str) -> None:
         """Answer and close the connection, once."""

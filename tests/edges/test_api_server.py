@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import os
+import re
 import signal
 import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ from liza.crew.crew import find_crew
 from liza.crew.serving import address_facts
 from liza.programs.session.run_directory import RunDir
 from liza.rules.model import Agent
+from liza.server import listener
 from liza.system.flock import lock_path
 from liza.verbs.doctor import doctor
 from liza.worker import identity
@@ -263,6 +268,68 @@ def test_what_is_no_http_and_a_head_without_end_get_a_problem(shared: Api) -> No
             answer = client.recv(1 << 16)
         assert answer.startswith(b"HTTP/1.1 " + status), answer
         assert PROBLEM.encode() in answer
+
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def _answer(scope: Any, receive: Any, send: Any) -> None:
+    """An application whose only response is complete at once, or never if the path is /stream."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"o", "more_body": True})
+    while scope["path"] == "/stream" and (await receive())["type"] != "http.disconnect":
+        pass
+    await send({"type": "http.response.body", "body": b"k"})
+
+
+def _trickle(path: Path, begin: bytes, trickled: bytes) -> bytes:
+    """Send ``begin``, then ``trickled`` again and again, byte by byte; return what the server answered at its end."""
+    answer, end = b"", time.monotonic() + 20
+    with connect_unix(path) as client:
+        client.sendall(begin)
+        client.settimeout(0.02)
+        for number in itertools.takewhile(lambda _: time.monotonic() < end, itertools.count()):
+            try:
+                client.send(trickled[number % len(trickled) :][:1])
+                received = client.recv(1 << 16)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return answer
+            if not received:
+                return answer
+            answer += received
+    raise AssertionError(f"the connection is still open: {answer!r}")
+
+
+@pytest.mark.parametrize(
+    ("begin", "trickled", "responses"),
+    [
+        (b"GET / HTTP/1.1\r\n", b"a: b\r\n", [b"408"]),
+        (b"", b"\r\n", [b"408"]),
+        (REQUEST + b"GET / HTTP/1.1\r\n", b"a: b\r\n", [b"200", b"408"]),
+        (REQUEST * 3 + b"GET /", b"x", [b"200", b"200", b"200", b"408"]),
+        (REQUEST, b"\r\n", [b"200", b"408"]),
+        (REQUEST.replace(b"/ ", b"/stream ") + b"GET / HTTP/1.1\r\n", b"a: b\r\n", [b"200"]),
+    ],
+    ids=["first", "blank lines", "second", "pipelined", "blank lines behind a response", "during a response"],
+)
+def test_every_head_of_a_connection_has_a_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: bytes, trickled: bytes, responses: list[bytes]
+) -> None:
+    monkeypatch.setattr(listener, "HEAD_SECONDS", 0.3)
+    path = tmp_path / "s"
+
+    async def call(stop: Callable[[], None]) -> None:
+        answers.append(await asyncio.to_thread(_trickle, path, begin, trickled))
+        stop()
+
+    answers: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.fspath(path))
+        bound.listen()
+        asyncio.run(listener.listen(_answer, [bound], on_start=call, on_stop=lambda: None))
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers[0]) == responses
 
 
 def test_many_requests_in_one_write_are_not_counted_together(shared: Api) -> None:
