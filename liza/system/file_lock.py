@@ -12,10 +12,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PurePath
 from typing import Final, Protocol
 
 from liza.rules.errors import LockTimeout, NotRegularFile, Refused
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.system import files, proc_stat, untrusted_files
 from liza.system.flock import take_flock
 
@@ -162,17 +164,19 @@ def unlock_file(descriptor: int) -> None:
     os.close(descriptor)
 
 
+_COMMAND_NAME: Final = lazy_pattern(r"[a-z][a-z0-9-]{0,30}")
+"""A command of liza, or an agent."""
 MAX_LINE: Final = 400
 """Bytes of the line in a lock file."""
 _HOLDER_LINES: dict[int, bytes] = {}
 
 
 def _own_holder_line() -> bytes:
-    """Return the line ``pid start command`` of this process, at most MAX_LINE bytes; built once per pid."""
+    """Return the line ``pid start program`` of this process, at most MAX_LINE bytes; built once per pid."""
     pid = os.getpid()
     if pid not in _HOLDER_LINES:
         _HOLDER_LINES.clear()
-        _HOLDER_LINES[pid] = f"{pid} {_start_ticks(pid)} {_command_line(pid)}\n".encode(errors="replace")[:MAX_LINE]
+        _HOLDER_LINES[pid] = f"{pid} {_start_ticks(pid)} {_describe_program(pid)}\n".encode(errors="replace")[:MAX_LINE]
     return _HOLDER_LINES[pid]
 
 
@@ -185,12 +189,21 @@ def _start_ticks(pid: int) -> str:
     return "?" if fields is None else fields[proc_stat.START_TIME].decode()
 
 
-def _command_line(pid: int) -> str:
+def _describe_program(pid: int) -> str:
+    """Return the name of a process's program, of Liza with its command; ``?`` if unknown.
+
+    Never arguments: they may have secrets.
+    """
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        words = [os.fsdecode(word) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") if word]
     except OSError:
         return "?"
-    return " ".join(os.fsdecode(word) for word in words if word).replace("\n", " ")[:200]
+    # Liza runs as: python PATH/liza COMMAND, or python -P -m liza COMMAND.
+    options = list(takewhile(lambda word: word.startswith("-"), words[1:]))
+    name, *rest = (PurePath(word).name for word in words[len(options) + 1 :] or [""])
+    if name.partition(".")[0] not in ("liza", "liza-agent"):
+        return PurePath(words[0]).name if words else "?"
+    return f"{name} {rest[0]}" if rest and _COMMAND_NAME.fullmatch(rest[0]) else name
 
 
 def describe_holder(path: Path) -> str:
@@ -206,12 +219,12 @@ def describe_holder(path: Path) -> str:
             pid = int(words[4])
             if proc_stat.holds_flock(pid, wanted, proc_stat.ANY_MODE) is False:
                 continue
-            return f"process {pid} (started at tick {_start_ticks(pid)}) holds it: {_command_line(pid)}"
+            return f"process {pid} (started at tick {_start_ticks(pid)}) holds it: {_describe_program(pid)}"
     try:
-        pid_text, start, command = _read_line(path).split(" ", 2)
+        pid_text, start, program = _read_line(path).split(" ", 2)
     except (OSError, ValueError, NotRegularFile):
         return "its holder is unknown"
-    return f"last taken by process {pid_text} (started at tick {start}): {command.strip()}"
+    return f"last taken by process {pid_text} (started at tick {start}): {program.strip()}"
 
 
 def last_holder_pid(path: Path) -> int | None:

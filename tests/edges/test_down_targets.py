@@ -152,6 +152,20 @@ def test_a_lock_file_that_somebody_made_large_is_read_in_part(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only /proc shows what a process was started as")
+def test_neither_a_lock_file_nor_the_error_about_it_has_the_arguments_of_its_holder(crew: Crew) -> None:  # noqa: F811
+    lock, show = crew.paths.state_lock, "exec cat .liza/state.yaml.lock"
+    words = [sys.executable, "-P", "-m", "liza", "lock", "--", "sh", "-c", show, "sk-secret"]
+    shown = subprocess.run(words, cwd=crew.paths.root, capture_output=True, text=True, check=True).stdout
+    assert shown.rstrip().split(" ", 2)[2] == "liza lock"
+    with running(sys.executable, "-c", HOLD, str(lock), "sk-secret") as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        message = file_lock.describe_holder(lock)
+        assert message.endswith(f"holds it: {Path(sys.executable).name}"), message
+        assert lock.read_text().endswith(f" {Path(sys.executable).name}\n")
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="only /proc shows what a process was started as")
 def test_a_forged_record_of_a_session_ends_no_process_that_is_not_of_its_run(crew: Crew) -> None:  # noqa: F811
     forged = RunDir(crew.paths, "coder-7.1")
     now = crew.clock.now()
