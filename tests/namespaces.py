@@ -1,4 +1,4 @@
-"""Processes in a pid namespace of their own."""
+"""Processes in namespaces of their own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import subprocess
 import pytest
 
 
-def unshared() -> list[str]:
-    """unshare(1) into a pid namespace of its own; skips where the kernel does not allow it."""
-    words = ["unshare", "-Urpf", "--mount-proc"]
+def unshared(*flags: str) -> list[str]:
+    """unshare(1) into namespaces of its own, usually of pids; skips where the kernel does not allow it."""
+    words = ["unshare", *(flags or ("-Urpf", "--mount-proc"))]
     done = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=30)
     if done.returncode != 0:
-        pytest.skip(f"this kernel allows no pid namespace: {done.stderr.strip()}")
+        pytest.skip(f"this kernel allows no such namespace: {done.stderr.strip()}")
     return words

@@ -25,8 +25,7 @@ from liza.system.socket_tables import TcpEnds
 MAX_HEAD: Final = 64 << 10
 """Maximum size of the request line and the headers, in bytes."""
 HEAD_SECONDS: Final = 10.0
-"""Seconds within which the head of a request must arrive: the first since the connection, others since their first byte.
-"""
+"""Seconds for a head to arrive: for the first since the connection, for others since their first byte."""
 KEEP_ALIVE_SECONDS: Final = 60
 """Seconds for which a connection stays open between two requests."""
 REPORT_SECONDS: Final = 60.0

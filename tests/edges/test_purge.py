@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from liza.verbs.down import PurgeResult, purge
 from liza.verbs.task import add, release
 from tests.conftest import git
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
+from tests.journeys.crews import BIN
+from tests.namespaces import unshared
 
 
 def refs(crew: Crew) -> set[str]:  # noqa: F811
@@ -238,3 +241,17 @@ def test_of_two_purges_at_once_the_second_is_refused_with_a_sentence(crew: Crew)
     with Lock(crew.paths.locks / "purge.lock"), pytest.raises(Refused, match="another purge is under way"):
         purge(crew)
     assert crew.paths.slot("s1").is_dir()
+
+
+@pytest.mark.parametrize("part", [".liza", ".liza/logs", ".liza/pins.json"])
+def test_a_purge_of_a_crew_on_a_mount_removes_the_rest_and_names_it(crew: Crew, part: str) -> None:  # noqa: F811
+    merged_by_the_person(crew)
+    mounted = crew.paths.root / part
+    again = "" if part != ".liza" else f"&& {BIN}/liza init again --no-test && {BIN}/liza down --purge"
+    script = f"mount --bind {mounted} {mounted} && {BIN}/liza down --purge {again} && find .liza"
+    words = [*unshared("-Urm"), "sh", "-c", script]
+    done = subprocess.run(words, cwd=crew.paths.root, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"not deleted: {mounted} is a mount point" in done.stdout
+    assert done.stdout.endswith("\n".join(["", ".liza", *([part] if part != ".liza" else []), ""])), done.stdout
+    assert refs(crew) == {"refs/heads/main"}

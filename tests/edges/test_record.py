@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from liza.board import revision_journal
+from liza.crew import current_alarms
 from liza.crew.archive import archive_damage
 from liza.crew.crew import Crew, find_crew
 from liza.crew.recovery import findings, recorder
@@ -21,6 +22,7 @@ from liza.repo import board_history, history_packs
 from liza.repo.board_history import NewRevision
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
+from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.errors import GitFailed, NoCrew, Refused, WriteFailed
 from liza.rules.model import Agent
 from liza.rules.paths import HISTORY_REF, Paths
@@ -109,6 +111,43 @@ def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_com
     assert restore(Crew(Paths(repo), clock), last_good=True).details["restored"] == 5
     now = Crew(Paths(repo), clock).board.read()
     assert (now.goal.description, [*now.agents], now.revision) == ("The second goal", ["coder-9"], 6)
+
+
+def test_revisions_of_another_crew_in_the_history_are_told_and_none_of_this_one_is_lost(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = begun(repo, "x", clock)
+    signed(crew, "coder-1")
+    older = repo.parent / "older"
+    shutil.copytree(crew.paths.liza, older)
+    for agent in ("coder-2", "coder-3"):
+        signed(crew, agent)
+    shutil.rmtree(crew.paths.liza)
+    older.rename(crew.paths.liza)
+    crew, others = Crew(Paths(repo), clock), git(repo, "rev-parse", HISTORY_REF)
+    for agent in ("coder-7", "coder-8"):
+        signed(crew, agent)
+    assert git(repo, "rev-parse", HISTORY_REF) == others
+    assert crew.board.spool.revisions() == [3, 4]
+    state = crew.board.read()
+    [alarm] = [
+        alarm
+        for alarm in current_alarms.find_alarms(crew, state, crew.gather_evidence(state))
+        if alarm.kind == AlarmKind.HISTORY_CONFLICT
+    ]
+    assert "another revision 3" in alarm.message
+    [finding] = [finding for finding in findings.list_findings(crew, state) if finding.about == "history"]
+    assert (finding.ok, finding.text, finding.hint) == (False, alarm.message, alarm.next)
+    for refused in (lambda: shown(crew, None, 10), lambda: purge(crew)):
+        with pytest.raises(Refused, match="another revision 3"):
+            refused()
+    subprocess.run(["sh", "-c", alarm.next], cwd=repo, check=True)
+    assert current_alarms.find_alarms(crew, state, crew.gather_evidence(state)) == ()
+    assert [row["subject"] for row in shown(crew, None, 10)] == [
+        *("hire coder-8 (human:ann)", "hire coder-7 (human:ann)", "hire coder-1 (human:ann)", "init (human)")
+    ]
+    assert git(repo, "rev-parse", f"{HISTORY_REF}-4") == others
+    assert [finding for finding in findings.list_findings(crew, state) if finding.about == "history"] == []
 
 
 def test_a_history_that_was_tampered_with_stops_init_before_anything_is_made(repo: Path, clock: FakeClock) -> None:

@@ -26,6 +26,7 @@ from liza.rules.project import (
     command_parts,
     gate_variables,
     package_records,
+    project_kinds,
     test_definitions,
     test_proof,
     tree_changes,
@@ -230,7 +231,9 @@ def _run_gate(
         return GateTiming(gate.name, outcome, result.seconds, failure, findings=findings)
     is_late = result.exit_status is None
     why = "did not end in time" if is_late else f"exit {result.exit_status}"
-    summary = "; ".join((f"{gate.command}: {why} on the merge with {job.branch}", *reds))
+    script = result.find_crlf_script()
+    crlf = () if script is None else (project_kinds.describe_crlf(script),)
+    summary = "; ".join((f"{gate.command}: {why} on the merge with {job.branch}", *crlf, *reds))
     failure = merge_failures.format_failure(summary, where, result.tail(12))
     outcome = GateOutcome.TIMEOUT if is_late else GateOutcome.RED
     return GateTiming(gate.name, outcome, result.seconds, failure, is_killed, findings)
@@ -338,7 +341,9 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
         config.sandbox_setup, path, log, config.integration_timeout, crew.paths.root, config.environment
     )
     if not result.passed:
-        summary = f"set-up failed: {config.sandbox_setup}: exit {result.exit_status}"
+        script = result.find_crlf_script()
+        why = f"exit {result.exit_status}" if script is None else project_kinds.describe_crlf(script)
+        summary = f"set-up failed: {config.sandbox_setup}: {why}"
         return merge_failures.format_failure(summary, _display_path(crew, log), result.tail(12))
     slot_setup.mark_setup_done(crew.paths.root, slot_git, config)
     return None

@@ -252,9 +252,17 @@ def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportF
         say("left out", f"from the environment of tests and sessions: {environments.describe_removed(removed)}")
 
 
+def _refuse_crlf_script(what: str, outcome: commands.CommandOutcome) -> None:
+    script = outcome.find_crlf_script()
+    if script is not None:
+        text = f"{what}: {project_kinds.describe_crlf(script)}: {outcome.command}"
+        raise Refused(text, project_kinds.crlf_remedy(script))
+
+
 def _report_setup(outcome: commands.CommandOutcome, plan: ProofPlan, say: ReportFact) -> None:
     setup = plan.setup or ""
     if not outcome.passed:
+        _refuse_crlf_script("the set-up fails", outcome)
         missing = project_kinds.missing_runner(setup, outcome.exit_status, outcome.tail())
         if missing:
             text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup}"
@@ -281,6 +289,7 @@ def _report_tests(
 ) -> None:
     """Report the tests. ``notes``: lines for an error. Raises Missing, Refused."""
     if not outcome.passed:
+        _refuse_crlf_script("the tests fail", outcome)
         missing = project_kinds.missing_runner(plan.command, outcome.exit_status, outcome.tail())
         if missing:
             raise Missing(

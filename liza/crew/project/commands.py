@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
 from liza.programs.session import guarded_command, log_file
+from liza.rules.errors import NotRegularFile
 from liza.rules.formatting.redaction import redact
-from liza.rules.project import clean_environment
+from liza.rules.project import clean_environment, project_kinds
 from liza.rules.project.slot_states import slot_variables
 from liza.rules.value_classes import Value
-from liza.system import ancestors, crash_points, processes
+from liza.system import ancestors, crash_points, processes, untrusted_files
 
 
 class CommandOutcome(Value):
     """Result of a project command; ``exit_status`` is None if it was ended at its time limit."""
 
+    command: str
+    directory: Path
     exit_status: int | None
     seconds: float
     log: Path
@@ -34,7 +38,31 @@ class CommandOutcome(Value):
         """Last lines of the output, without secrets."""
         return redact("\n".join(log_file.read_tail(self.log).splitlines()[-lines:]))
 
+    def find_crlf_script(self) -> str | None:
+        """Return the script because of whose CRLF line ends the command failed, or None."""
+        if self.passed:
+            return None
+        output = log_file.read_tail(self.log)
+        script = find_crlf_script(project_kinds.list_missing_programs(output), self.directory)
+        if script is None and (self.exit_status in (126, 127) or project_kinds.shows_carriage_return(output)):
+            script = find_crlf_script(project_kinds.list_words(self.command), self.directory)
+        return script
 
+
+def find_crlf_script(names: Sequence[str], directory: Path) -> str | None:
+    """Return the first of the names that is a script with CRLF line ends in a directory.
+
+    The first name may be a script of any language, the others of a shell."""
+    for number, name in enumerate(names):
+        with suppress(OSError, ValueError, NotRegularFile), untrusted_files.open_to_read(directory / name) as file:
+            line = file.readline(_MAX_FIRST_LINE)
+            is_shell = name.endswith((".sh", ".bash")) or re.match(rb"#!.*\b[a-z]*sh\b", line)
+            if line.endswith(b"\r\n") and (is_shell or (number == 0 and line.startswith(b"#!"))):
+                return name if not name.startswith("/") else os.path.relpath(name, directory)
+    return None
+
+
+_MAX_FIRST_LINE = 4096
 EXTERNAL_KILL_STATUSES = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT})
 LOG_CHECK_INTERVAL = 1.0  # seconds between two checks of the size of a log
 SEARCHED_LINES = 200
@@ -96,7 +124,7 @@ def _run_once(
             if command_run.process.returncode == -signal.SIGKILL and cancelled is None:
                 # Either the command or its guard was killed. Without its guard, its processes still run.
                 kill_orphan_commands(Path(env["LIZA_ROOT"]))
-    return CommandOutcome(code, time.monotonic() - started, log)
+    return CommandOutcome(command, directory, code, time.monotonic() - started, log)
 
 
 def _wait(process: subprocess.Popen[bytes], log: Path, end: float, cancelled: threading.Event | None) -> int:

@@ -88,7 +88,11 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     if test:
         obstacle = find_start_obstacle(test, root, env, set_up=bool(setup))
         text = f"{test} ({origin})"
-        if obstacle:
+        script = commands.find_crlf_script(project_kinds.list_words(test), root)
+        if script:
+            crlf = f"{text}: {project_kinds.describe_crlf(script)}"
+            yield Finding("tests", crlf, False, project_kinds.crlf_remedy(script))
+        elif obstacle:
             hint = "liza edit" if config.integration_command else 'liza init "…" --setup CMD --test CMD'
             yield Finding("tests", f"{text}: it does not start: {obstacle} is missing", False, hint)
         else:

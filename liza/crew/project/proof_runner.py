@@ -161,10 +161,13 @@ def _proof_outcome(crew: Crew, result: ProofResult) -> ProofOutcome:
         (result.tests, config.integration_command, "the tests"),
     ):
         if outcome is not None and not outcome.passed:
+            script = outcome.find_crlf_script()
             missing = project_kinds.missing_runner(command or "", outcome.exit_status, outcome.tail())
             module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
             problem = (
-                f"do not start: {missing} is missing"
+                f"fail: {project_kinds.describe_crlf(script)}"
+                if script
+                else f"do not start: {missing} is missing"
                 if missing
                 else f"ended with {_describe_exit(outcome.exit_status)}"
                 + (f": the module {module} is not installed" if module else "")

@@ -87,12 +87,12 @@ def refuse_foreign(paths: Paths, record: SlotsRecord | None) -> None:
         )
     if is_repository and git.ok("show-ref", "--verify", "--quiet", HISTORY_REF):
         return
-    if record is not None:
-        message = (
-            f"{paths.liza} is a copy: it belongs to the crew of {record.root}, and no history of that crew is here"
-        )
-    elif any(path.exists() for path in (paths.pins, paths.write_intent, paths.creation)):
-        return
+    created = any(path.exists() for path in (paths.pins, paths.write_intent, paths.creation))
+    if record is None and created and is_repository:
+        return  # of an earlier version, or its record was deleted
+    if record is not None or created:
+        owner = "another crew" if record is None else f"the crew of {record.root}"
+        message = f"{paths.liza} is a copy: it belongs to {owner}, and no history of that crew is here"
     else:
         message = f"{paths.liza} was not created by this Liza: {paths.creation.name} and {paths.pins.name} are missing"
     raise Refused(message, slots_directory.move_away_command(paths.liza))

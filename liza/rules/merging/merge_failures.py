@@ -11,6 +11,7 @@ from liza.rules.formatting.undecoded import list_names
 from liza.rules.history_events import HistoryEvent
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Event, Task
+from liza.rules.project import project_kinds
 
 _CONFLICT = "conflict with "
 _LOG = lazy_pattern(r" \(log: (\S+)\)")
@@ -82,6 +83,9 @@ def first_line(detail: str | None) -> str:
 
 
 def inspect_command(task: Task) -> str:
-    """Return the command that shows the log of the last failure, or the task if there is no log."""
+    """Return the command that mends a script, or shows the log of the last failure, or the task if there is no log."""
+    script = project_kinds.find_crlf(first_line(last_failure(task)))
+    if script is not None:
+        return project_kinds.crlf_remedy(script)
     log = _LOG.search(first_line(last_failure(task)))
     return f"less {log[1]}" if log else f"liza task show {task.id}"

@@ -306,6 +306,41 @@ def missing_runner(command: str, code: int | None, tail: str) -> str | None:
     return "its program" if code in (126, 127) else None
 
 
+def list_missing_programs(output: str) -> list[str]:
+    """Return the names of programs that cannot be run, as shells and tools report them."""
+    reason = r"not found|cannot execute|bad interpreter|No such file|required file not found"
+    return re.findall(rf"([^\s:'\"]+)['\"]?: (?:{reason})", output)
+
+
+def list_words(command: str) -> list[str]:
+    """Return the words of a shell command that may be names of files, without variables set before it."""
+    return re.findall(r"[^\s'\"`;&|(){}<>]+", re.sub(r"^(?:\w+=\S*\s+)+", "", command))
+
+
+def shows_carriage_return(output: str) -> bool:
+    """Return whether a shell complains about a carriage return, as at the ends of lines from Windows."""
+    return re.search(r"\r(?!\n)|\\r'|\^M", output) is not None
+
+
+def describe_crlf(script: str) -> str:
+    """Return why a script with CRLF line ends does not run."""
+    return f"{script} has CRLF line ends, with which no shell can run it"
+
+
+def find_crlf(message: str) -> str | None:
+    """Return the script that ``describe_crlf`` named in a message, or None."""
+    match = re.search(r"(\S+) has CRLF line ends, with which", message)
+    return match[1] if match else None
+
+
+def crlf_remedy(script: str) -> str:
+    """Return the command that commits a script with LF line ends, and has git check it out with them everywhere."""
+    path = PurePosixPath(script)  # without a leading "./"
+    pattern, name = shlex.quote(f"/{path} text eol=lf"), shlex.quote(str(path))
+    add = f"git add .gitattributes && git add --renormalize {name}"
+    return f"echo {pattern} >> .gitattributes && {add} && git commit -m 'Use LF in scripts'"
+
+
 def missing_module(tail: str) -> str | None:
     """Return a module that the tests import and that is not installed, if their output names one; else None."""
     pattern = r"(?:ModuleNotFoundError: No module named|Cannot find module|Cannot find package) '([^'./][^']*)'"
