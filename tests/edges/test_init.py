@@ -212,3 +212,37 @@ def test_changes_that_are_not_committed_are_told_because_no_agent_sees_them(repo
     facts: dict[str, str] = {}
     init(repo, InitOptions(goal="g", no_test=True), facts.__setitem__)
     assert facts["changes"] == "2 files changed and not committed: agents see only committed files"
+
+
+SHELL_CRLF = b"#!/bin/sh\r\nexit 0\r\n"
+SCRIPTS: dict[str, tuple[str, dict[str, bytes], str]] = {
+    "run directly": ("CI=1 ./run-tests", {"run-tests": SHELL_CRLF}, "./run-tests"),
+    "through env": ("./t", {"t": b"#!/usr/bin/env python3\r\nprint(1)\r\n"}, "./t"),
+    "given to a shell": ("bash -e t", {"t": b"#!/bin/bash\r\nif true; then\r\nexit 0\r\nfi\r\n"}, "t"),
+    "run by another": ("./t", {"t": b"#!/bin/sh\nexec ci/unit.sh\n", "ci/unit.sh": SHELL_CRLF}, "ci/unit.sh"),
+    "checked out so": ("./t", {"t": b"#!/bin/sh\nexit 0\n", ".gitattributes": b"* text eol=crlf\n"}, "./t"),
+}
+
+
+@pytest.mark.parametrize(("command", "files", "script"), SCRIPTS.values(), ids=SCRIPTS)
+def test_a_test_script_with_crlf_line_ends_is_named_with_the_command_that_mends_it(
+    repo: Path, command: str, files: dict[str, bytes], script: str
+) -> None:
+    for name, content in files.items():
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_bytes(content)
+        (repo / name).chmod(0o755)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "tests")
+    with pytest.raises(Refused, match=f"the tests fail: {re.escape(script)} has CRLF line ends") as refused:
+        init(repo, InitOptions(goal="g", test=command))
+    subprocess.run(["sh", "-c", refused.value.hint], cwd=repo, check=True, capture_output=True)
+    init(repo, InitOptions(goal="g", test=command))
+
+
+def test_the_line_ends_of_a_script_that_ran_are_not_blamed_for_red_tests(repo: Path) -> None:
+    (repo / "t.py").write_bytes(b"#!/usr/bin/env python3\r\nassert 1 == 2\r\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "tests")
+    with pytest.raises(Refused, match="the tests are red"):
+        init(repo, InitOptions(goal="g", test="python3 t.py"))

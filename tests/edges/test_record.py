@@ -22,7 +22,7 @@ from liza.repo import board_history, history_packs
 from liza.repo.board_history import NewRevision
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
-from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import GitFailed, NoCrew, Refused, WriteFailed
 from liza.rules.model import Agent
 from liza.rules.paths import HISTORY_REF, Paths
@@ -113,8 +113,14 @@ def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_com
     assert (now.goal.description, [*now.agents], now.revision) == ("The second goal", ["coder-9"], 6)
 
 
+def find_conflicts(crew: Crew) -> list[Alarm]:
+    state = crew.board.read()
+    present = current_alarms.find_alarms(crew, state, crew.gather_evidence(state))
+    return [alarm for alarm in present if alarm.kind == AlarmKind.HISTORY_CONFLICT]
+
+
 def test_revisions_of_another_crew_in_the_history_are_told_and_none_of_this_one_is_lost(
-    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    repo: Path, clock: FakeClock
 ) -> None:
     crew = begun(repo, "x", clock)
     signed(crew, "coder-1")
@@ -130,11 +136,7 @@ def test_revisions_of_another_crew_in_the_history_are_told_and_none_of_this_one_
     assert git(repo, "rev-parse", HISTORY_REF) == others
     assert crew.board.spool.revisions() == [3, 4]
     state = crew.board.read()
-    [alarm] = [
-        alarm
-        for alarm in current_alarms.find_alarms(crew, state, crew.gather_evidence(state))
-        if alarm.kind == AlarmKind.HISTORY_CONFLICT
-    ]
+    [alarm] = find_conflicts(crew)
     assert "another revision 3" in alarm.message
     [finding] = [finding for finding in findings.list_findings(crew, state) if finding.about == "history"]
     assert (finding.ok, finding.text, finding.hint) == (False, alarm.message, alarm.next)
@@ -142,7 +144,7 @@ def test_revisions_of_another_crew_in_the_history_are_told_and_none_of_this_one_
         with pytest.raises(Refused, match="another revision 3"):
             refused()
     subprocess.run(["sh", "-c", alarm.next], cwd=repo, check=True)
-    assert current_alarms.find_alarms(crew, state, crew.gather_evidence(state)) == ()
+    assert find_conflicts(crew) == []
     assert [row["subject"] for row in shown(crew, None, 10)] == [
         *("hire coder-8 (human:ann)", "hire coder-7 (human:ann)", "hire coder-1 (human:ann)", "init (human)")
     ]

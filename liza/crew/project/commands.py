@@ -44,7 +44,7 @@ class CommandOutcome(Value):
             return None
         output = log_file.read_tail(self.log)
         script = find_crlf_script(project_kinds.list_missing_programs(output), self.directory)
-        if script is None and (self.exit_status in (126, 127) or project_kinds.shows_carriage_return(output)):
+        if script is None and (self.exit_status in (126, 127) or project_kinds.suggests_crlf(output)):
             script = find_crlf_script(project_kinds.list_words(self.command), self.directory)
         return script
 

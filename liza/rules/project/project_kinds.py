@@ -317,9 +317,9 @@ def list_words(command: str) -> list[str]:
     return re.findall(r"[^\s'\"`;&|(){}<>]+", re.sub(r"^(?:\w+=\S*\s+)+", "", command))
 
 
-def shows_carriage_return(output: str) -> bool:
-    """Return whether a shell complains about a carriage return, as at the ends of lines from Windows."""
-    return re.search(r"\r(?!\n)|\\r'|\^M", output) is not None
+def suggests_crlf(output: str) -> bool:
+    """Return whether a shell complains as it does about lines that end with a carriage return."""
+    return re.search(r"\r(?!\n)|\\r'|\^M|[Ss]yntax error: (?:unexpected )?end of file", output) is not None
 
 
 def describe_crlf(script: str) -> str:
