@@ -140,7 +140,7 @@ def tools_of(root: Path, what: str) -> list[str]:
 def run(argv: Sequence[str], root: Path, lock: int) -> None:
     """Run one step, which inherits the lock. Its output is shown only if it fails. Raises CannotGoOn."""
     environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONNOUSERSITE": "1"}
-    for name in ("PYTHONHOME", "PYTHONPATH", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV"):
+    for name in ("PYTHONPATH", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV"):
         environment.pop(name, None)
     result = subprocess.run(
         argv, cwd=root, env=environment, stdin=subprocess.DEVNULL,

@@ -7,6 +7,7 @@
 # checksum of pyproject.toml. Otherwise bin/_environment.py creates the environment.
 
 environment() {
+  unset PYTHONHOME # The home of another Python: this one would not start.
   sum=$(cksum <"$root/pyproject.toml")
   sum=${sum%% *}
   env_dir=$root/.liza-venv/$sum

@@ -134,6 +134,7 @@ def test_the_first_run_makes_an_environment_with_one_line_and_later_ones_only_lo
     assert err.count("\n") == 1
     assert "making a private Python environment" in err
     assert checkout.run("--version") == (0, "said: liza --version\n", "")
+    assert checkout.run("--version", PYTHONHOME="/nonexistent") == (0, "said: liza --version\n", "")
 
     agent = checkout.root / "bin" / "liza-agent"
     assert checkout.run("coder-1", program=agent) == (0, "said: liza-agent coder-1\n", "")
