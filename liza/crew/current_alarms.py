@@ -28,6 +28,7 @@ from liza.rules.reports.alarms import AlarmFacts, StoppedProcesses
 from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
+from liza.system import files
 
 RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
 MAX_NEWS_AGE = timedelta(days=1)
@@ -101,6 +102,7 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     from liza.repo import ref_names, stale_locks
     from liza.repo.slots import relocate, slot_records
 
+    yield from _disk_alarms(crew)
     damage_reason: str | None = None
     with suppress(LizaError, OSError):
         damage_reason = layout.damage(crew, state)
@@ -143,6 +145,17 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
             yield Alarm(
                 AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
             )
+
+
+def _disk_alarms(crew: Crew) -> Iterator[Alarm]:
+    """Alarms for a disk on which nothing can be written: of the board, or of the worktrees."""
+    faults: dict[int, tuple[str, str]] = {}
+    for path in (crew.paths.liza, crew.paths.slots):
+        with suppress(OSError):
+            if (fault := files.find_disk_fault(path)) is not None:
+                faults.setdefault(path.stat().st_dev, fault)
+    for reason, command in faults.values():
+        yield Alarm(AlarmKind.DISK_FULL, "disk", f"{reason}; sessions and merges wait for it", command)
 
 
 def _archive_alarms(crew: Crew) -> Iterator[Alarm]:

@@ -15,6 +15,7 @@ class AlarmKind(StrEnum):
     """Kind of an alarm. An error that `liza watch` reports has its error code instead."""
 
     DAMAGED = "damaged"
+    DISK_FULL = "disk_full"
     MOVED = "moved"
     PINS_GONE = "pins_gone"
     PINS_DAMAGED = "pins_damaged"

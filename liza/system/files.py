@@ -36,6 +36,7 @@ _HINTS: Final = {
     errno.EFBIG: "ulimit -f",
 }
 
+_MIN_FREE: Final = 1 << 20  # bytes, for a board and the output of a session
 _WRONG_TYPE_ERRORS: Final = {
     *(errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.ENOTEMPTY),
     # mkdir(2) on a path that exists and is not a directory.
@@ -68,6 +69,24 @@ def _build_write_failed(error: OSError) -> WriteFailed:
 def to_write_failed(error: OSError) -> WriteFailed | None:
     """Return a WriteFailed for a full or read-only disk, a quota or a size limit; None for other errors."""
     return _build_write_failed(error) if error.errno in _HINTS else None
+
+
+def find_disk_fault(path: Path) -> tuple[str, str] | None:
+    """Return why nothing can be written to the disk of a path, and the command that shows it; None if it can be.
+
+    Quotas are not seen. Raises OSError.
+    """
+    disk = os.statvfs(path)
+    free = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
+    where = shlex.quote(str(path))
+    if disk.f_flag & os.ST_RDONLY:
+        return f"the disk of {path} is read-only", f"findmnt -T {where}"
+    # Some file systems count neither blocks nor files.
+    if disk.f_blocks and free < _MIN_FREE:
+        return f"the disk of {path} is full: {free >> 10} KB are free", f"df -h {where}"
+    if disk.f_files and not disk.f_ffree:
+        return f"the disk of {path} can have no more files", f"df -i {where}"
+    return None
 
 
 def encode_board(text: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,8 @@ from liza.verbs.task import unblock
 from liza.verbs.watch import watch
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
+from tests.journeys.crews import BIN
+from tests.namespaces import unshared
 
 CLAIM = {
     "status": Status.CLAIMED,
@@ -329,3 +332,31 @@ def test_an_agent_says_whether_its_state_is_reported_or_observed(crew: Crew, clo
     for source in (run_directory.TurnSource.API, run_directory.TurnSource.ACP):
         run.write_turn(run_directory.Turn(time=clock.now(), phase="busy", source=source))
         assert shown() == ("busy", "reported", source.value)
+
+
+FULL_DISKS = {
+    "full": ("size=8m", "cat /dev/zero > fill", "is full: 0 KB are free", "df -h {}"),
+    "no inode": (
+        "size=99m,nr_inodes=200",
+        "while touch f$((n += 1)); do :; done",
+        "can have no more files",
+        "df -i {}",
+    ),
+    "read-only": ("size=99m", "mount -o remount,ro ..", "is read-only", "findmnt -T {}"),
+}
+
+
+@pytest.mark.needs("unshare")
+@pytest.mark.parametrize(("options", "fill", "says", "command"), FULL_DISKS.values(), ids=FULL_DISKS)
+def test_status_names_a_disk_to_which_nothing_can_be_written(
+    repo: Path, tmp_path: Path, options: str, fill: str, says: str, command: str
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    root = disk / "r"
+    make = f"mount -t tmpfs -o {options} none {disk} && cp -r {repo} {root} && cd {root} && {BIN}/liza init g --no-test"
+    words = [*unshared("-Urm"), "sh", "-c", f"({make}) >&2 && cd {root} && ({fill}) 2> /dev/null; {BIN}/liza status"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
+    path = root / ".liza"
+    assert f"! the disk of {path} {says}" in done.stdout, done
+    assert f"\n    {command.format(path)}\n" in done.stdout
