@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.crew import layout, run_state
 from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
-from liza.crew.crew import Crew, find_crew, find_lost_crew, with_stop
+from liza.crew.crew import Crew, find_crew, with_stop
 from liza.crew.drift.accept import accept_drift
 from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
@@ -178,11 +178,8 @@ def _find_crew_or_report(findings: list[Finding], directory: Path) -> Crew | Non
     try:
         return find_crew(directory)
     except NoCrew as error:
-        # Without an earlier board this is the state before `liza init`.
-        is_lost = False
-        with suppress(LizaError):
-            is_lost = find_lost_crew(directory) is not None
-        findings.append(Finding("crew", error.message, not is_lost, error.hint))
+        # Unless an earlier board or another .liza is in the way, this is the state before `liza init`.
+        findings.append(Finding("crew", error.message, "liza init" in error.hint, error.hint))
         return None
 
 

@@ -228,7 +228,9 @@ def in_flow(text: str) -> str:
 
 
 def with_flow_sections(text: str) -> str:
-    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in parse.parse_text(text).items())
+    return "".join(
+        f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in parse.parse_text(text).items()
+    )
 
 
 def sorted_without_comments(text: str) -> str:
@@ -280,7 +282,7 @@ def test_the_same_data_in_another_form_is_kept_and_a_cut_of_it_is_refused(
     board: Board, paths: Paths, reformat: Callable[[str], str]
 ) -> None:
     with board.transaction("coder-1", "claim", task="t1") as tx:
-        note(tx, "worth keeping")
+        note(tx, "worth keeping: \U0001f600\U0001f600 \\\\ud83d")
         tx.state = replace(tx.state, handoff={"t1": Handoff(agent="coder-1", summary="half", next_action="the rest")})
     whole, text = board.read(), reformat(board.read_text())
 
@@ -302,7 +304,7 @@ def test_the_same_data_in_another_form_is_kept_and_a_cut_of_it_is_refused(
             assert length < len(text)
     paths.state.write_text(text, newline="")
     say(other, "afterwards")
-    assert messages(Board(paths, FakeClock()).read()) == ["worth keeping", "afterwards"]
+    assert messages(Board(paths, FakeClock()).read()) == [*messages(whole), "afterwards"]
 
 
 @pytest.mark.parametrize("text", ["", "tasks: [", "\xff"])

@@ -94,6 +94,18 @@ def test_every_command_refuses_the_liza_of_another_program_and_writes_nothing(
     init(repo, InitOptions(goal="g", no_test=True))
 
 
+def test_a_liza_without_a_board_is_refused_by_doctor_too(
+    repo: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repo / ".liza").mkdir()
+    (repo / ".liza" / "config.toml").write_text("x\n")
+    monkeypatch.chdir(repo)
+    for command, code in (("doctor", 5), ("status", 5), ("init g --no-test", 1), ("restore --last-good", 5)):
+        assert entry_points.run_command(command.split()) == code
+        assert "mv .liza .liza-old" in "".join(capfd.readouterr())
+    assert content(repo / ".liza") == {"config.toml": b"x\n"}
+
+
 def test_a_liza_of_another_program_above_a_repository_is_not_looked_at(
     repo: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -292,6 +292,7 @@ def _refuse_newer(pieces: list[Piece], name: str) -> None:
 
 def read_whole(text: str, name: str = BOARD_NAME) -> Document:
     """Parse a text as one part, without splitting it. Raises BoardUnreadable, BoardTooNew."""
+    text = parse.join_surrogates(text)
     try:
         plain = parse.parse_text(text)
     except Unparsable as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from liza.board.text import machine_form, plain_form
 from liza.board.text.values import FREE_FORM_KEYS, NULLS, normalize_scalar, parse_plain_scalar
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Mutable, field
 
 if TYPE_CHECKING:
@@ -223,8 +224,19 @@ def _to_unparsable(error: YAMLError) -> Unparsable:
     return Unparsable(error.problem or error.context or "not YAML", line, column)
 
 
+_SURROGATES: Final = lazy_pattern(r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
+
+
+def join_surrogates(text: str) -> str:
+    """Return a text in JSON with characters in place of pairs of escapes as ``\\ud83d\\ude00``, which YAML refuses."""
+    if not text.lstrip().startswith("{"):
+        return text
+    return _SURROGATES.sub(lambda match: match[1] + bytes.fromhex(match[2] + match[3]).decode("utf-16-be"), text)
+
+
 def parse_text(text: str) -> Any:
     """Return the plain value of a text: scalars as written, nulls left out. Raises Unparsable."""
+    text = join_surrogates(text)
 
     def ask(events: _Events) -> Any:
         event = _first_event(events, alone=False)
