@@ -12,7 +12,6 @@ import errno
 import fcntl
 import os
 import shlex
-import shutil
 import signal
 from collections.abc import Iterator
 from itertools import count
@@ -125,6 +124,8 @@ def preserve_file(path: Path, directory: Path, name: str) -> Path | None:
 
 def remove_tree(directory: Path) -> tuple[Path, ...]:
     """Remove a directory with its content, except mount points; return these. Raises OSError."""
+    import shutil  # slow to import; few commands remove a crew
+
     kept: dict[Path, None] = {}
 
     def keep(_function: object, name: str, raised: tuple[type[BaseException], BaseException, object]) -> None:

@@ -11,7 +11,6 @@ from liza.rules.formatting.undecoded import list_names
 from liza.rules.history_events import HistoryEvent
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Event, Task
-from liza.rules.project import project_kinds
 
 _CONFLICT = "conflict with "
 _LOG = lazy_pattern(r" \(log: (\S+)\)")
@@ -84,6 +83,8 @@ def first_line(detail: str | None) -> str:
 
 def inspect_command(task: Task) -> str:
     """Return the command that mends a script, or shows the log of the last failure, or the task if there is no log."""
+    from liza.rules.project import project_kinds  # few commands show a failed merge
+
     script = project_kinds.find_crlf(first_line(last_failure(task)))
     if script is not None:
         return project_kinds.crlf_remedy(script)
