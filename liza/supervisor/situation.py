@@ -19,11 +19,10 @@ from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.programs.usage import ledger
-from liza.repo.merge.merges import find_checkout
-from liza.repo.survey import list_changed_files
+from liza.repo.merge.merges import find_blocking
 from liza.rules.errors import LizaError
 from liza.rules.governance.open_trips import BREAKER_AUTHOR
-from liza.rules.merging import epic_rules, merge_rules, targets
+from liza.rules.merging import epic_rules, targets
 from liza.rules.model import Budget, State, Status
 from liza.rules.owned_work import find_current_work
 from liza.rules.project import test_proof
@@ -232,7 +231,7 @@ def _may_prove(crew: Crew, state: State, memory: Memory) -> bool:
 
 
 def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | None:
-    """Return a task whose candidate waited for files that a person had changed, and that are clean now."""
+    """Return a task whose candidate waited for files of a person that are not in the way any more."""
     if memory.job is not None:
         return None
     for task in tasks_with(state, Status.APPROVED):
@@ -240,8 +239,6 @@ def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | Non
             continue
         if merge_turn.is_merger_running(crew.paths):
             return None
-        checkout = find_checkout(crew.git, targets.target_branch(state, task))
-        changed = () if checkout is None else list_changed_files(crew.git.at(checkout))
-        if not merge_rules.are_in_the_way(task.merging.waiting, changed):
+        if not find_blocking(crew.git, targets.target_branch(state, task), task.merging).blocking:
             return task.id
     return None

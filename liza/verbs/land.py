@@ -19,7 +19,6 @@ from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.landed_work import find_landed
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
-from liza.rules.formatting.undecoded import list_names
 from liza.rules.merging import targets, tested_words
 from liza.rules.model import Status, Task
 from liza.rules.value_classes import Value
@@ -174,8 +173,7 @@ def _advance(crew: Crew, landing: Landing, again: str) -> None:
     """Move the branch and its checkout. Raises Refused if it has moved, or if changed files are in the way."""
     advance = merges.advance_branch(crew.git, landing.branch, landing.tip, landing.before)
     if advance.outcome is MoveOutcome.WAITING:
-        files = list_names(advance.files) or advance.reason
-        step = merges.status_command(crew.git, advance.checkout)
-        raise Refused(f"nothing was landed: {landing.branch} is checked out, and {files} is in the way", step)
+        files, step = merges.describe_blocking(advance, again)
+        raise Refused(f"nothing was landed: {landing.branch} is checked out, and {files}", step)
     if advance.outcome is MoveOutcome.LOST:
         raise Refused(f"nothing was landed: {landing.branch} moved while the tests ran", again)

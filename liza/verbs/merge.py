@@ -13,6 +13,7 @@ from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.crew.project import proof_runner
 from liza.crew.result import Result, make_result
+from liza.repo.merge import merges
 from liza.rules.errors import LizaError, Refused, TaskNotWritable
 from liza.rules.merging import epic_rules, merge_batches, merge_failures, merge_queue, merge_rules, targets
 from liza.rules.merging.epic_rules import EpicJob
@@ -118,7 +119,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
         return _merge_epic(crew, by, job.epic, job)
     archived_tasks.refuse_archived(crew, before, [task_id] if task_id is not None else [])
     if task_id is not None and claims.get_task(before, task_id).status is Status.MERGED:
-        return _merge_result(start, before, task_id)
+        return _merge_result(crew, start, before, task_id)
     task = (
         merge_rules.get_approved_task(before, task_id)
         if task_id
@@ -129,7 +130,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
     merge_queue.refuse_held(task)
     if task.merging is not None:
         # retry_candidates has just offered it: it waits until a person's changed files are out of the way.
-        return _merge_result(start, before, task.id)
+        return _merge_result(crew, start, before, task.id)
     try:
         proof_runner.require_proof(crew, by, untested=untested)
     except Exception as error:
@@ -142,7 +143,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
         _attempt(crew, by, (task,), untested=untested)
     else:
         _attempt_next(crew, by, task, untested=untested)
-    return _merge_result(before, crew.board.read(), task.id)
+    return _merge_result(crew, before, crew.board.read(), task.id)
 
 
 def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
@@ -198,10 +199,12 @@ def _no_merge_reason(state: State) -> tuple[str, str]:
     return f"no approved task is ready to merge; set aside: {', '.join(set_aside)}", f"liza merge {set_aside[0]}"
 
 
-def _merge_result(before: State, after: State, task_id: str) -> Result:
-    task = claims.get_task(after, task_id)
+def _merge_result(crew: Crew, before: State, after: State, task_id: str) -> Result:
+    task, message = claims.get_task(after, task_id), ""
     if task.merging and task.merging.waiting:
-        step = f"commit or put away {', '.join(task.merging.waiting)} in your checkout; it is then merged by itself"
+        advance = merges.find_blocking(crew.git, targets.target_branch(after, task), task.merging)
+        files, step = merges.describe_blocking(advance, f"liza merge {task_id}")
+        message = f"{task_id} is tested and waits: {files}"
     elif task.merge_commit:
         step = f"git log --first-parent {targets.target_branch(after, task)}"
     elif task.status in _NOT_MERGED:
@@ -219,7 +222,8 @@ def _merge_result(before: State, after: State, task_id: str) -> Result:
         "merged": merged,
         "returned": returned,
     }
-    return make_result(before, after, task_id, step, **details)
+    result = make_result(before, after, task_id, step, **details)
+    return replace(result, message=message or result.message)
 
 
 def _mark_next_task(crew: Crew, by: str, task_id: str | None, error: Exception) -> bool:

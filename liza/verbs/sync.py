@@ -122,9 +122,8 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
         finally:
             merges.delete_candidate(crew.git, _CANDIDATE_NAME)
         if advance.outcome is MoveOutcome.WAITING:
-            names = list_names(advance.files) or "files"
-            step = merges.status_command(crew.git, advance.checkout)
-            raise Refused(f"{into} is checked out, and the merge would overwrite {names}", step)
+            files, step = merges.describe_blocking(advance, request.command)
+            raise Refused(f"{into} is checked out, and {files}", step)
         if advance.outcome is MoveOutcome.MOVED:
             details = {"branch": source, "merge_commit": candidate_commit, "tested": tested, "remarks": remarks}
             word = tested_words.describe_tested(tested, remarks)

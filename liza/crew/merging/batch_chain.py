@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from liza.crew.crew import Crew
 from liza.crew.merging import merge_outcomes
-from liza.repo.merge import conflicts, merges
-from liza.repo.survey import list_changed_files
+from liza.repo.merge import checkout_files, conflicts, merges
 from liza.rules.errors import MergeConflict
 from liza.rules.merging import merge_failures
 from liza.rules.merging.merge_batches import Batch, Member
@@ -47,7 +46,7 @@ class _Chain:
         self._tip = base
         checkout = merges.find_checkout(crew.git, branch) if checks_files else None
         self._checkout = None if checkout is None else crew.git.at(checkout)
-        self._changed = () if self._checkout is None else list_changed_files(self._checkout)
+        self._state = None if self._checkout is None else checkout_files.read_checkout(self._checkout, base)
 
     def add(self, task: Task) -> None:
         """Add the candidate of a task. One that a person's changed files block is left out, unless it is the first: it
@@ -64,9 +63,9 @@ class _Chain:
         self._tip = commit
 
     def _is_blocked(self, commit: str) -> bool:
-        if self._checkout is None or not self._changed:
+        if self._checkout is None or self._state is None:
             return False
-        return bool(merges.find_blocking_files(self._checkout, self._changed, commit, self._tip))
+        return bool(checkout_files.find_blocking_files(self._checkout, self._state, self._tip, commit))
 
 
 def _add_or_return(crew: Crew, by: str, chain: _Chain, task: Task, onto: tuple[str, str]) -> None:

@@ -15,7 +15,6 @@ from liza.crew.merging.candidate import CandidateResult, CandidateRun
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import Refused
-from liza.rules.formatting.undecoded import list_names
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import gates, merge_batches, merge_rules, targets
 from liza.rules.merging.batch_search import PrefixResult, PublishPrefix, next_batch_step
@@ -165,8 +164,8 @@ def publish_batch(crew: Crew, by: str, batch: Batch) -> bool:
         return True
     waiting = advance.outcome is MoveOutcome.WAITING
     if waiting and len(batch.members) > 1:
-        files = list_names(advance.files) or "files"
-        raise Refused(f"changed files of a checkout block a batch of {batch.title}: {files}", "git status")
+        files, step = merges.describe_blocking(advance)
+        raise Refused(f"a batch of {batch.title} cannot be published: {files}", step)
     event = "waits for files" if waiting else "candidate dropped"
     with crew.change(merge_outcomes.merge_actor(by), event, batch.ids[0]) as tx:
         if waiting:

@@ -109,9 +109,8 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
     advance = merges.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
     crash_points.point("epic", "advanced")
     if advance.outcome is MoveOutcome.WAITING:
-        files = list_names(advance.files) or "files"
-        step = merges.status_command(crew.git, advance.checkout)
-        raise Refused(f"{batch.branch} is checked out, and changed files are in the way: {files}", step)
+        files, step = merges.describe_blocking(advance, f"liza merge {_name(job.epic)}")
+        raise Refused(f"{batch.branch} is checked out, and {files}", step)
     if advance.outcome is MoveOutcome.LOST:
         _drop(crew, by, job.epic)
         return False

@@ -20,6 +20,7 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git, lock_removal_command, summarize_error
 from liza.rules.errors import GitFailed, Refused
+from liza.rules.merging.blocking_files import BlockingFile
 from liza.rules.value_classes import Value, asdict
 from liza.system import crash_points, untrusted_files
 
@@ -40,6 +41,24 @@ class MoveOutcome(StrEnum):
     """Files of a person in its checkout are in the way."""
 
 
+class AdvanceResult(Value):
+    """Result of moving a branch.
+
+    LOST: the candidate must be built again. WAITING: ``blocking`` is in the way in ``checkout``; ``reason`` is git's
+    message if git refuses for another reason.
+    """
+
+    outcome: MoveOutcome
+    blocking: tuple[BlockingFile, ...] = ()
+    reason: str = ""
+    checkout: Path | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of what is in the way."""
+        return tuple(file.name for file in self.blocking)
+
+
 class BranchMove(Value):
     """A move of ``branch`` from the commit ``expected`` to ``candidate``.
 
@@ -53,52 +72,56 @@ class BranchMove(Value):
     turn_back: bool = True
 
 
-def move_branch(checkout_git: Git, move: BranchMove) -> tuple[MoveOutcome, str]:
+def move_branch(checkout_git: Git, move: BranchMove) -> AdvanceResult:
     """Move the branch, and the files and the index of the worktree that has it checked out.
 
-    Return the outcome, and git's reason if the person's files are in the way. Only MOVED changes anything. Raises
-    GitFailed.
+    Only MOVED changes anything. Raises GitFailed.
     """
     checkout_git = _with_long_timeout(checkout_git)
     git_dir = git_dirs(checkout_git)[0]
     if not _lock_with_intent(git_dir, move):
-        return MoveOutcome.WAITING, f"another git holds {git_dir / _INDEX_LOCK}"
+        reason = f"another git holds {git_dir / _INDEX_LOCK}"
+        return AdvanceResult(MoveOutcome.WAITING, (), reason, checkout_git.directory)
     try:
         if not _is_branch_at(checkout_git, move, move.expected):
-            return MoveOutcome.LOST, ""
-        reason = _update_files(checkout_git, git_dir, move)
-        if reason:
-            return MoveOutcome.WAITING, reason
+            return AdvanceResult(MoveOutcome.LOST)
+        refused = _update_files(checkout_git, git_dir, move)
+        if refused is not None:
+            if refused.blocking:
+                _unlock(git_dir)  # nothing was touched, so there is nothing to undo
+            return refused
         if not _update_ref(checkout_git, move.branch, move.expected, move.candidate):
-            return MoveOutcome.LOST, ""
+            return AdvanceResult(MoveOutcome.LOST)
         _install_index(git_dir)
-        return MoveOutcome.MOVED, ""
+        return AdvanceResult(MoveOutcome.MOVED, checkout=checkout_git.directory)
     finally:
         recover_move(checkout_git)
 
 
-def catch_up_checkout(checkout_git: Git, move: BranchMove) -> tuple[MoveOutcome, str]:
+def catch_up_checkout(checkout_git: Git, move: BranchMove) -> AdvanceResult:
     """Update a worktree that checked the branch out while it moved, or move the branch back if ``move`` allows that.
 
-    Return as ``move_branch`` does. Does nothing if the index has the candidate's files already. Raises GitFailed.
+    Does nothing if the index has the candidate's files already. Raises GitFailed.
     """
+    moved = AdvanceResult(MoveOutcome.MOVED, checkout=checkout_git.directory)
     checkout_git = _with_long_timeout(checkout_git)
     git_dir = git_dirs(checkout_git)[0]
     if not checkout_files.is_behind(checkout_git, move.expected, move.candidate):
-        return MoveOutcome.MOVED, ""
+        return moved
     if not _lock_with_intent(git_dir, move):
         raise GitFailed(f"another git holds {git_dir / _INDEX_LOCK}", "git status")
     try:
         if not _is_branch_at(checkout_git, move, move.candidate):
-            return MoveOutcome.MOVED, ""
-        reason = _update_files(checkout_git, git_dir, move)
-        if not reason:
+            return moved
+        refused = _update_files(checkout_git, git_dir, move)
+        if refused is None:
             _install_index(git_dir)
-            return MoveOutcome.MOVED, ""
-        if not move.turn_back:
-            return MoveOutcome.WAITING, reason
-        has_turned_back = _update_ref(checkout_git, move.branch, move.candidate, move.expected)
-        return (MoveOutcome.WAITING if has_turned_back else MoveOutcome.MOVED), reason
+            return moved
+        if move.turn_back and not _update_ref(checkout_git, move.branch, move.candidate, move.expected):
+            return moved
+        if refused.blocking:
+            _unlock(git_dir)  # nothing was touched, so there is nothing to undo
+        return refused
     finally:
         recover_move(checkout_git)
 
@@ -227,16 +250,23 @@ def _is_branch_at(checkout_git: Git, move: BranchMove, commit: str) -> bool:
     return head == f"refs/heads/{move.branch}" and tip == commit
 
 
-def _update_files(checkout_git: Git, git_dir: Path, move: BranchMove) -> str:
-    """Bring the files, and a copy of the index, from one commit to the other. Return git's reason if it refuses, else
-    an empty string.
+def _update_files(checkout_git: Git, git_dir: Path, move: BranchMove) -> AdvanceResult | None:
+    """Bring the files, and a copy of the index, from one commit to the other. Return None, or the result if it failed.
+
+    If a person's files are in the way, nothing is touched. Raises GitFailed.
     """
+    state = checkout_files.read_checkout(checkout_git, move.expected)
+    files = checkout_files.find_blocking_files(checkout_git, state, move.expected, move.candidate)
+    if files:
+        return AdvanceResult(MoveOutcome.WAITING, files, "", checkout_git.directory)
     git_copy = checkout_git.with_environment(GIT_INDEX_FILE=str(_copy_index(git_dir)))
     # Exit status 1: files are changed; 128: git refuses; any other: git was killed.
     git_copy.run("update-index", "-q", "--refresh", codes=(0, 1))
     result = git_copy.run("read-tree", "-m", "-u", move.expected, move.candidate, codes=(0, 1, 128))
     crash_points.point("move", "files")
-    return summarize_error(result) if result.code else ""
+    if not result.code:
+        return None
+    return AdvanceResult(MoveOutcome.WAITING, (), summarize_error(result), checkout_git.directory)
 
 
 def _copy_index(git_dir: Path) -> Path:

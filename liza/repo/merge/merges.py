@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from liza.repo import stale_locks, symbolic_refs
 from liza.repo.config_pins import git_dirs
-from liza.repo.merge import absent_checkouts, branch_moves, merge_refs
-from liza.repo.merge.branch_moves import BranchMove, MoveOutcome
+from liza.repo.git_dir_check import read_gitfile
+from liza.repo.merge import absent_checkouts, branch_moves, checkout_files, merge_refs
+from liza.repo.merge.branch_moves import AdvanceResult, BranchMove, MoveOutcome
 from liza.repo.runner import Git, lock_removal_command, summarize_error
-from liza.repo.survey import list_changed_files
+from liza.repo.survey import find_operation
 from liza.rules.errors import GitFailed, MergeConflict, Missing
 from liza.rules.formatting.undecoded import list_names
+from liza.rules.merging.blocking_files import put_away_command, show_command
+from liza.rules.model import MergeInProgress
 from liza.rules.value_classes import Value
-
-
-class AdvanceResult(Value):
-    """Result of moving a branch.
-
-    LOST: the candidate must be built again. WAITING: ``files`` names the files that are in the way in ``checkout``,
-    ``reason`` is git's message.
-    """
-
-    outcome: MoveOutcome
-    files: tuple[str, ...] = ()
-    reason: str = ""
-    checkout: Path | None = None
-
 
 LAST_INTEGRATION_REF = "refs/liza/integration"
 """Ref at the commit to which Liza last moved integration."""
@@ -120,8 +108,10 @@ def find_branches(git: Git, *names: str) -> dict[str, Branch]:
     format_option = "--format=%(refname)%00%(objectname)%00%(worktreepath)"
     rows = git.out("for-each-ref", format_option, *(f"refs/heads/{name}" for name in names)).split("\n")
     fields = [row.split("\0") for row in rows if row.count("\0") == 2]
+    main = _find_misnamed_main(git) if any(path for _, _, path in fields) else {}
     return {
-        ref.removeprefix("refs/heads/"): Branch(commit, Path(path) if path else None) for ref, commit, path in fields
+        ref.removeprefix("refs/heads/"): Branch(commit, main.get(Path(path), Path(path)) if path else None)
+        for ref, commit, path in fields
     }
 
 
@@ -142,7 +132,19 @@ def list_checkouts(git: Git) -> dict[Path, str | None]:
             checkouts[path] = value.removeprefix("refs/heads/")
         elif kind in ("bare", "prunable"):
             checkouts.pop(path, None)
-    return {path: branch for path, branch in checkouts.items() if path.is_dir()}
+    main = _find_misnamed_main(git)
+    return {main.get(path, path): branch for path, branch in checkouts.items() if path.is_dir()}
+
+
+def _find_misnamed_main(git: Git) -> dict[Path, Path]:
+    """Return the main checkout by the name that git gives it, if its ``.git`` is a file that names the git directory.
+
+    git then takes the git directory, or its parent if it is called ``.git``, for the main worktree.
+    """
+    git_dir = read_gitfile(git.directory / ".git")
+    if git_dir is None or git_dir.resolve() != (common := git_dirs(git)[1]):
+        return {}
+    return {common.parent if common.name == ".git" else common: git.directory}
 
 
 def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> AdvanceResult:
@@ -197,18 +199,32 @@ def sync_checkout(git: Git, branch: str, candidate: str, expected: str) -> Advan
     checkout = find_checkout(git, branch)
     if checkout is None:
         return AdvanceResult(MoveOutcome.MOVED)
-    outcome, reason = branch_moves.catch_up_checkout(git.at(checkout), BranchMove(branch, expected, candidate))
-    if outcome is MoveOutcome.WAITING:
-        files = find_blocking_files(git.at(checkout), list_changed_files(git.at(checkout)), candidate, expected)
-        return AdvanceResult(MoveOutcome.WAITING, files, reason, checkout)
-    return AdvanceResult(MoveOutcome.MOVED, checkout=checkout)
+    return branch_moves.catch_up_checkout(git.at(checkout), BranchMove(branch, expected, candidate))
 
 
-def status_command(git: Git, checkout: Path | None) -> str:
-    """Return the command that shows the changed files of a checkout; ``git`` is that of the person's repository."""
-    if checkout is None or checkout == git.directory:
-        return "git status"
-    return shlex.join(["git", "-C", str(checkout), "status"])
+def find_blocking(git: Git, branch: str, merging: MergeInProgress) -> AdvanceResult:
+    """Return what is in the way of a candidate now, in the checkout of its branch. Raises GitFailed."""
+    checkout = find_checkout(git, branch)
+    if checkout is None:
+        return AdvanceResult(MoveOutcome.WAITING)
+    state = checkout_files.read_checkout(git.at(checkout), f"refs/heads/{branch}")
+    files = checkout_files.find_blocking_files(git.at(checkout), state, merging.expected, merging.candidate)
+    return AdvanceResult(MoveOutcome.WAITING, files, "", checkout)
+
+
+def describe_blocking(advance: AdvanceResult, again: str = "") -> tuple[str, str]:
+    """Return what is in the way, with the command that shows it; and the command that puts it away, followed by the
+    command ``again``."""
+    names = f"{list_names(advance.files)} {'is' if len(advance.files) == 1 else 'are'} in the way"
+    checkout = advance.checkout
+    directory = "" if checkout is None or checkout == Path.cwd() else str(checkout)
+    status = shlex.join(["git", *(["-C", directory] if directory else []), "status"])
+    if checkout is not None and find_operation(git_dirs(Git(checkout))[0]):
+        # Neither a stash nor a rename concludes a merge, a rebase or a similar operation.
+        return f"{names} ({status})", status
+    shown = show_command(advance.blocking, directory)
+    put_away = put_away_command(advance.blocking, directory)
+    return f"{names} ({shown})", " && ".join(filter(None, (put_away, again))) or status
 
 
 def restore_branch(git: Git, branch: str, commit: str) -> bool:
@@ -234,8 +250,8 @@ def move_branch_back(git: Git, branch: str, candidate: str, expected: str) -> bo
         return False
     checkout = find_checkout(git, branch)
     if checkout is not None:
-        outcome, _ = branch_moves.move_branch(git.at(checkout), BranchMove(branch, candidate, expected))
-        return outcome is MoveOutcome.MOVED
+        moved = branch_moves.move_branch(git.at(checkout), BranchMove(branch, candidate, expected))
+        return moved.outcome is MoveOutcome.MOVED
     args = ("update-ref", "-m", f"liza: back from {candidate[:10]}", f"refs/heads/{branch}", expected, candidate)
     return git.run(*args).code == 0
 
@@ -250,10 +266,8 @@ def sync_returned_checkouts(git: Git, branch: str) -> None:
         if tip is None or not record.directory.is_dir():
             continue
         if absent_checkouts.is_lagging(git, record, tip):
-            outcome, _ = branch_moves.catch_up_checkout(
-                git.at(record.directory), BranchMove(branch, record.last_commit, tip, turn_back=False)
-            )
-            if outcome is not MoveOutcome.MOVED:
+            move = BranchMove(branch, record.last_commit, tip, turn_back=False)
+            if branch_moves.catch_up_checkout(git.at(record.directory), move).outcome is not MoveOutcome.MOVED:
                 continue
         absent_checkouts.remove_record(git, record)
 
@@ -324,36 +338,8 @@ def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, 
     tip = branch_tip(git, branch)
     if tip != expected:
         return sync_checkout(git, branch, candidate, expected) if tip == candidate else AdvanceResult(MoveOutcome.LOST)
-    # git would restore a file that the person has deleted.
-    blocking = find_blocking_files(checkout_git, list_changed_files(checkout_git), candidate, expected)
-    if blocking:
-        return AdvanceResult(MoveOutcome.WAITING, blocking, "changed in the checkout", checkout)
-    outcome, reason = branch_moves.move_branch(checkout_git, BranchMove(branch, expected, candidate))
-    if outcome is MoveOutcome.WAITING:
-        files = find_blocking_files(checkout_git, list_changed_files(checkout_git), candidate, expected)
-        if not files:
-            message = f"{branch} is checked out in {checkout}, and its files could not be updated"
-            raise GitFailed(f"{message}: {reason}", f"git -C {shlex.quote(str(checkout))} status")
-        return AdvanceResult(MoveOutcome.WAITING, files, reason, checkout)
-    if outcome is MoveOutcome.LOST:
-        return AdvanceResult(MoveOutcome.LOST)
-    return AdvanceResult(MoveOutcome.MOVED, checkout=checkout)
-
-
-def find_blocking_files(checkout_git: Git, changed: Collection[str], candidate: str, expected: str) -> tuple[str, ...]:
-    """Return the files that the merge changes and that are changed, untracked or ignored in the checkout.
-
-    ``changed`` is what ``list_changed_files`` returns for it. Raises GitFailed.
-    """
-    fields = checkout_git.names("diff-tree", "-r", "-z", "--name-status", "--no-renames", expected, candidate)
-    change_kinds = dict(zip(fields[1::2], fields[::2], strict=True))
-    folders = tuple(name for name in changed if name.endswith("/"))
-    return tuple(
-        sorted(
-            name
-            for name, kind in change_kinds.items()
-            if name in changed
-            or name.startswith(folders)
-            or (kind == "A" and os.path.lexists(checkout_git.directory / name))
-        )
-    )
+    advance = branch_moves.move_branch(checkout_git, BranchMove(branch, expected, candidate))
+    if advance.outcome is MoveOutcome.WAITING and not advance.blocking:
+        message = f"{branch} is checked out in {checkout}, and its files could not be updated"
+        raise GitFailed(f"{message}: {advance.reason}", f"git -C {shlex.quote(str(checkout))} status")
+    return advance

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from liza.repo import stale_locks
 from liza.repo.config_pins import git_dirs
+from liza.repo.index_copy import copy_index
 from liza.repo.runner import Git, lock_removal_command, summarize_error
 from liza.repo.survey import find_operation, read_unfinished, read_work_tree
 from liza.rules.errors import GitFailed
@@ -103,7 +103,7 @@ def clear_hiding_flags(git: Git) -> None:
 def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
     """Create a salvage. ``depth`` is the number of levels of nested repositories that may follow."""
     head = git.find_commit("HEAD")
-    with _index_copy(git) as git_copy:
+    with copy_index(git) as git_copy:
         # The order matters: each step adds to the same copy of the index.
         staged = _staged_tree(git_copy)
         _add_changes(git_copy, head)
@@ -147,20 +147,6 @@ def _tree_of_commit(git: Git, head: str | None) -> str | None:
 def _staged_tree(git_copy: Git) -> str | None:
     """Return the tree of the index, or None if it holds a conflict: then it has no tree."""
     return None if git_copy.names("ls-files", "-u", "-z") else git_copy.out("write-tree")
-
-
-@contextmanager
-def _index_copy(git: Git) -> Iterator[Git]:
-    """Yield git with a copy of the index. The copy keeps the file times, so unchanged files are not read again."""
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
-        index = Path(folder) / "index"
-        git_dir = git.git_dir or git_dirs(git)[0]
-        if (git_dir / "index").exists():
-            shutil.copyfile(git_dir / "index", index)
-        yield git.with_environment(GIT_INDEX_FILE=str(index))
 
 
 def _add_changes(git_copy: Git, head: str | None) -> None:

@@ -82,7 +82,7 @@ def _find_obstacle(state: State, task: Task, now: datetime, paused: Mapping[str,
     if task.merge_hold is not None:
         return f"held: {task.merge_hold}", f"liza queue release {task.id}"
     if task.merging is not None and task.merging.waiting:
-        return f"waits for files in your checkout: {', '.join(task.merging.waiting)}", "git status"
+        return f"waits for files in your checkout: {', '.join(task.merging.waiting)}", f"liza merge {task.id}"
     red = paused.get(targets.target_branch(state, task))
     if red is not None:
         return f"set aside: {' '.join(red.split())}", f"liza merge {task.id}"

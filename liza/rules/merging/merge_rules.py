@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -218,15 +218,6 @@ def wait_for_files(state: State, task_id: str, files: tuple[str, ...]) -> State:
     names = tuple(map(escape_name, files[:MAX_NAMES]))
     waits = replace(task.merging, waiting=names or (".",))
     return state.with_task(replace(task, merging=waits, set_aside=None))
-
-
-def are_in_the_way(waiting: Sequence[str], changed: Iterable[str]) -> bool:
-    """Whether files that a merge waits for are still changed. ``.`` stands for every file of the checkout.
-
-    The board has the names escaped; ``changed`` has them as git gives them.
-    """
-    names = set(map(escape_name, changed))
-    return bool(names) if "." in waiting else not names.isdisjoint(waiting)
 
 
 def drop_candidate(state: State, task_id: str) -> State:

@@ -324,7 +324,7 @@ def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iter
             AlarmKind.WAITING_FOR_FILES,
             task.id,
             f"{task.id} is tested and waits for files of your checkout: {', '.join(task.merging.waiting)}",
-            "git status",
+            f"liza merge {task.id}",
         )
     if task.merge_hold is not None:
         message = f"{task.id} is approved and held: {_short(task.merge_hold)}"

@@ -1,0 +1,93 @@
+"""Files of a person that are in the way when their branch moves, and the commands that show them and put them away.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from enum import StrEnum
+
+from liza.rules.formatting.undecoded import MAX_NAMES
+from liza.rules.value_classes import Value
+
+
+class BlockingKind(StrEnum):
+    """What is in the way: a changed file of the commit that is checked out, a path that the commit does not have, a
+    submodule at another commit, or a submodule with files whose path is needed for something else."""
+
+    CHANGED = "changed"
+    OWN = "own"
+    MOVED_SUBMODULE = "moved submodule"
+    FILLED_SUBMODULE = "filled submodule"
+
+
+class BlockingFile(Value):
+    """A path in a checkout that a move of its branch would change or delete.
+
+    ``tag`` is its letter in ``git ls-files -v``, empty if the index does not have it. ``free_name`` is a free name for
+    what is at the path, empty if nothing is there.
+    """
+
+    name: str
+    kind: BlockingKind
+    tag: str = ""
+    free_name: str = ""
+
+
+def is_hidden(tag: str) -> bool:
+    """Return whether git hides changes of an index entry with this letter: skip-worktree or assume-unchanged is set."""
+    return tag == "S" or tag.islower()
+
+
+def show_command(files: Sequence[BlockingFile], directory: str = "") -> str:
+    """Return the command that shows the files; ``directory`` is the checkout if it is not the current directory."""
+    hidden = [file.name for file in files if is_hidden(file.tag)]
+    filled = [_path(file.name, directory) for file in files if file.kind is BlockingKind.FILLED_SUBMODULE]
+    rest = [file.name for file in files if not is_hidden(file.tag) and file.kind is not BlockingKind.FILLED_SUBMODULE]
+    commands = (
+        _git(directory, ("ls-files", "-v"), hidden),
+        ["ls", "-dl", *filled] if filled else [],
+        _git(directory, ("status", "--ignored"), rest),
+    )
+    return " && ".join(map(shlex.join, filter(None, commands)))
+
+
+def put_away_command(files: Sequence[BlockingFile], directory: str = "") -> str:
+    """Return the command that puts the files away without losing them: into a stash, or under another name."""
+    commands: list[list[str]] = []
+    own = [file for file in files if file.kind is BlockingKind.OWN][:MAX_NAMES]
+    commands.append(_git(directory, ("rm", "-rq", "--cached"), [file.name for file in own if file.tag]))
+    commands += [
+        ["mv", _path(file.name, directory), _path(file.free_name, directory)] for file in own if file.free_name
+    ]
+    for file in files:
+        if file.kind is BlockingKind.FILLED_SUBMODULE:
+            commands.append(["cp", "-a", _path(file.name, directory), _path(file.free_name, directory)])
+            commands.append(_git(directory, ("submodule", "deinit", "-q", "-f"), [file.name]))
+    moved = [file.name for file in files if file.kind is BlockingKind.MOVED_SUBMODULE]
+    commands.append(_git(directory, ("reset", "-q"), moved))
+    commands.append(_git(directory, ("submodule", "update", "-q"), moved))
+    changed = [file for file in files if file.kind is BlockingKind.CHANGED]
+    for option, tags in (("--no-skip-worktree", "Ss"), ("--no-assume-unchanged", "hs")):
+        names = [file.name for file in changed if file.tag and file.tag in tags]
+        commands.append(_git(directory, ("update-index", option), names))
+    commands.append(_git(directory, ("reset", "-q"), [file.name for file in changed if not file.tag]))
+    few = len(changed) <= MAX_NAMES
+    stash = _git(directory, ("stash", "push", "-q"), [file.name for file in changed])
+    commands.append(stash if few else stash[: stash.index("--")])
+    return " && ".join(shlex.join(command) for command in commands if command)
+
+
+def _git(directory: str, words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return a git command on these paths; an empty list without paths."""
+    if not names:
+        return []
+    literal = ["--literal-pathspecs"] if any(name.startswith(":") or set("*?[\\") & {*name} for name in names) else []
+    return ["git", *(["-C", directory] if directory else []), *literal, *words, "--", *names]
+
+
+def _path(name: str, directory: str) -> str:
+    name = name.rstrip("/")
+    return f"{directory or '.'}/{name}" if directory or name.startswith("-") else name
