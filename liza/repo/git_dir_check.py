@@ -108,4 +108,6 @@ def _find_git_dir(directory: Path) -> Path | None:
 
 def _find_common_dir(directory: Path, git_dir: Path | None) -> Path | None:
     """Return the git directory that all worktrees share, without running git; None if it is unknown."""
-    return git_dir if git_dir is None or git_dir == directory / ".git" else git_dir.parent.parent
+    if git_dir is None or git_dir == directory / ".git" or git_dir.parent.name != "worktrees":
+        return git_dir  # also of a checkout whose git directory is elsewhere
+    return git_dir.parent.parent

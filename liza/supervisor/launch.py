@@ -248,8 +248,8 @@ class Launcher:
         The worktree's own git directory is named explicitly: some sandboxes allow .git and keep the directories below
         it read-only.
         """
-        git_dir, _ = git_dirs(self.crew.worktrees.slot_git(worktree.name))
-        return self.crew.paths.liza, self.crew.paths.root / ".git", git_dir.resolve()
+        git_dir, common = git_dirs(self.crew.worktrees.slot_git(worktree.name))
+        return self.crew.paths.liza, common, git_dir.resolve()
 
     def _prepare_worktree(self, state: State, work: CurrentWork) -> str:
         """Return the slot of the work, checked out at the commit where the run starts. Raises Missing, GitFailed."""

@@ -22,6 +22,7 @@ from liza.programs.brief.quoting import quote_line
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.repo import reflogs
+from liza.repo.config_pins import git_dirs
 from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.redaction import redact
 from liza.rules.model import State
@@ -103,7 +104,7 @@ class Supervisor:
         self.environ = environ
         self.branch_pusher: BranchPusher | None = None
         self.wake_up_path = wake_up.wake_directory(crew.paths).resolve()
-        self.watched_directories = (self.wake_up_path, *reflogs.log_directories((crew.paths.root / ".git").resolve()))
+        self.watched_directories = (self.wake_up_path, *reflogs.log_directories(git_dirs(crew.git)[1].resolve()))
         self.watch = events.watch(crew.paths, self.watched_directories)
 
     def run(self) -> actions.Exit:

@@ -245,7 +245,11 @@ def check_repository(directory: Path, pins: ConfigOverrides | None = None) -> Su
         raise Refused(f"{directory} is a linked worktree of {surveyed.worktree_of}", f"cd {surveyed.worktree_of}")
     git_dir = surveyed.root / ".git"
     if git_dir.is_symlink():
-        raise Refused(f"{git_dir} is a link; an agent could change its target", f"ls -l {git_dir}")
+        path, line = shlex.quote(str(git_dir)), shlex.quote(f"gitdir: {git_dir.resolve()}")
+        raise Refused(
+            f"{git_dir} is a link; it must be a directory, or a file that names the git directory",
+            f"rm {path} && echo {line} > {path}",
+        )
     if not git_dir.exists():
         raise Refused(
             f"the worktree of this repository is {surveyed.root}, which has no .git", "git config core.worktree"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import signal
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from liza.crew.recovery.recover import recover_crew
 from liza.rules.errors import LizaError, Refused, UnknownId
+from liza.verbs.down import purge
 from liza.verbs.land import describe_landing, land_merge
 from liza.verbs.sync import sync
 from tests.campaign import forks
@@ -89,10 +91,33 @@ def test_a_red_integration_is_not_landed(crew: Merges) -> None:
 @pytest.mark.campaign
 def test_changed_files_in_the_way_are_kept_and_named(crew: Merges) -> None:
     (crew.root / "a.txt").write_text("mine\n")
-    told = landed(crew)
-    assert told == "nothing was landed: main is checked out, and a.txt is in the way → git status"
+    with chdir(crew.root):
+        told = landed(crew)
+    assert told == (
+        "nothing was landed: main is checked out, and a.txt is in the way (git status --ignored -- a.txt) → "
+        "mv a.txt a.txt.saved && liza land --merge"
+    )
     assert (crew.root / "a.txt").read_text() == "mine\n"
     assert crew.tip("main") != crew.tip()
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["store.git", ".git"])
+def test_a_checkout_with_a_separate_git_directory_moves_with_its_branch(
+    crew: Merges, tmp_path: Path, name: str
+) -> None:
+    """git calls the git directory, or its parent, the main worktree."""
+    (tmp_path / "store").mkdir()
+    git(crew.root, "init", "-q", "--separate-git-dir", str(tmp_path / "store" / name))
+    assert landed(crew) == ""
+    assert (crew.root / "a.txt").exists()
+    git(crew.root, "switch", "-q", "integration")
+    crew.approved("c")
+    assert crew.merge() == ""
+    assert (crew.root / "c.txt").read_text() == "c\n"
+    assert git(crew.root, "status", "--porcelain") == ""
+    purge(crew.crew)
+    assert git(crew.root, "branch", "--format=%(refname:short)") == "integration\nmain"
 
 
 @pytest.mark.campaign

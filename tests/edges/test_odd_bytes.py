@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.survey import list_changed_files
-from liza.rules.merging import merge_rules
+from liza.repo.merge.merges import find_blocking
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, copied, prepared
 
@@ -98,10 +97,9 @@ def test_a_file_of_any_name_in_the_way_is_named_until_it_is_gone(crew: Merges, n
     assert escaped in " ".join(crew.alarms().values())
     for words in (["task", "show", "a"], ["status"], ["queue"], ["diff", "a"]):
         both(crew, *words)
-    changed = (*list_changed_files(crew.crew.git), os.fsdecode(name))
-    assert merge_rules.are_in_the_way(merging.waiting, changed)
+    assert find_blocking(crew.crew.git, "integration", merging).files == (os.fsdecode(name),)
     path.unlink()
-    assert not merge_rules.are_in_the_way(merging.waiting, list_changed_files(crew.crew.git))
+    assert find_blocking(crew.crew.git, "integration", merging).files == ()
     assert crew.merge("a") == ""
     assert crew.status("a") == "MERGED"
     assert path.read_bytes() == b"\xe9 by a\n"

@@ -330,7 +330,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "waiting_for_files",
                 "task-1",
                 "task-1 is tested and waits for files of your checkout: a.py, b.py",
-                "git status",
+                "liza merge task-1",
             ),
             ("merge_held", "task-1", "task-1 is approved and held: not on Friday", "liza queue release task-1"),
         ],

@@ -225,7 +225,7 @@ def test_a_merge_that_failed_says_why_and_one_that_waits_names_the_files() -> No
         history=(Event(time=NOW, event="approve", agent="code-reviewer-1", commit=COMMIT),),
     )
     found = only(board(waits))
-    assert (found.kind, found.next) == ("waiting_for_files", "git status")
+    assert (found.kind, found.next) == ("waiting_for_files", "liza merge t")
     assert "a.py" in found.message
 
 

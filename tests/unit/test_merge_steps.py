@@ -189,17 +189,6 @@ def test_files_may_wait_while_a_task_is_held() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "changed", "blocked"),
-    [
-        ((".",), ["x"], True), ((".",), [], False), (("a",), ["a", "b"], True), (("a",), ["b"], False),
-        (("a", "."), ["b"], True), (("a",), [], False),
-    ],
-)  # fmt: skip
-def test_a_merge_waits_for_its_files_or_for_all(waiting: tuple[str, ...], changed: list[str], blocked: bool) -> None:
-    assert merge_rules.are_in_the_way(waiting, changed) is blocked
-
-
-@pytest.mark.parametrize(
     ("kind", "tries", "first", "seconds"),
     [
         (MergeFailureKind.FAILED, 1, 10.0, 10.0),

@@ -260,21 +260,6 @@ def test_failures_of_another_kind_are_no_deaths() -> None:
     assert state.tasks[0].status is Status.APPROVED
 
 
-@pytest.mark.parametrize(
-    ("waiting", "changed", "blocked"),
-    [
-        (("notes, old.txt",), ("notes, old.txt", "x"), True),
-        (("notes, old.txt",), ("notes", "old.txt"), False),
-        ((".",), ("x",), True),
-        ((".",), (), False),
-    ],
-)
-def test_a_merge_waits_while_one_of_its_files_is_changed(
-    waiting: tuple[str, ...], changed: tuple[str, ...], blocked: bool
-) -> None:
-    assert merge_rules.are_in_the_way(waiting, changed) is blocked
-
-
 def test_an_approved_task_that_was_dropped_is_not_merged_if_its_status_is_written_back() -> None:
     """Its history still has the verdict on exactly its commit."""
     dropped = backlog.drop(board(approved()), "t", BY, None)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from liza.board.text import changes, document
 from liza.cli.render.columns import escape_json, strip_controls
 from liza.rules.formatting.undecoded import MAX_NAMES, encode_json, escape_name, escape_undecoded, list_names
-from liza.rules.merging import merge_rules
 from tests.unit.test_board_document import BOARD
 
 any_text = st.text(st.characters(codec=None, exclude_categories=()))
@@ -63,8 +62,3 @@ def test_any_text_can_be_written_to_the_board(text: str) -> None:
     changed = changes.change_document(before, after)
     read = document.load_state(changed.text.encode().decode()).tasks[0]
     assert (read.rejection_reason, read.attempted) == (escape_undecoded(text), (escape_undecoded(text),))
-
-
-def test_files_in_the_way_are_found_by_their_escaped_names() -> None:
-    assert merge_rules.are_in_the_way((r"x\xff",), ["x\udcff"])
-    assert not merge_rules.are_in_the_way((r"x\xff",), ["x"])

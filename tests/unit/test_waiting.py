@@ -57,7 +57,7 @@ FILES: dict[str, Any] = {
         (board(blocked(), task("u", S.READY_FOR_REVIEW, review_commit=HEAD)), WORKERS, []),
         (board(blocked("a"), blocked("b")), WORKERS, ['liza answer a "…"', 'liza answer b "…"']),
         (board(task(failed_by=("coder-1",)), agents=agents("coder-1")), WORKERS, ["liza up --coders 2"]),
-        (board(task("t", S.APPROVED, **FILES)), WORKERS, ["git status"]),
+        (board(task("t", S.APPROVED, **FILES)), WORKERS, ["liza merge t"]),
         (board(), WORKERS, ["liza task add --help"]),
         (board(), ALL, []),
         (board(task("t", S.READY_FOR_REVIEW, review_commit=HEAD)), frozenset({"coder"}), ["liza up"]),

@@ -77,7 +77,9 @@ def find_blocking_files(git: Git, state: CheckoutState, old: str, new: str) -> t
                 blocking[change.path] = BlockingKind.FILLED_SUBMODULE
             continue
         obstacle, is_directory = disk.find_obstacle(change.path)
-        if obstacle is not None and is_directory:
+        if obstacle is not None and is_directory and obstacle in state.tags:
+            blocking[f"{obstacle}/"] = BlockingKind.OWN  # instead of a file, so that git lists nothing in it
+        elif obstacle is not None and is_directory:
             directories.append(obstacle)
         elif obstacle is not None and (obstacle not in state.tags or obstacle in state.changed):
             blocking.setdefault(obstacle, BlockingKind.OWN)
@@ -118,6 +120,13 @@ def _is_filled(directory: Path) -> bool:
 
 def _is_directory(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
+
+
+def _list_files(top: Path, directory: str) -> Iterator[str]:
+    """Yield the paths of everything in a directory but directories."""
+    for folder, directories, files in os.walk(top / directory):
+        links = [name for name in directories if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118
+        yield from (str(Path(folder, name).relative_to(top)) for name in (*files, *links))
 
 
 class _Disk:
@@ -258,8 +267,7 @@ class _Transition:
             return True
         if is_directory:
             # A directory that becomes a file: each of its tracked files is a change of its own.
-            inside = self._git.names("--literal-pathspecs", "ls-files", "-z", "--others", "--", obstacle)
-            return self._paths.issuperset(inside)
+            return self._paths.issuperset(_list_files(self._git.directory, obstacle))
         if obstacle != change.path:
             return change.new_entry[0] == _ABSENT_MODE or obstacle in self._paths
         path = self._git.directory / change.path

@@ -64,8 +64,8 @@ def put_away_command(files: Sequence[BlockingFile], directory: str = "") -> str:
     ]
     for file in files:
         if file.kind is BlockingKind.FILLED_SUBMODULE:
-            commands.append(["cp", "-a", _path(file.name, directory), _path(file.free_name, directory)])
-            commands.append(_git(directory, ("submodule", "deinit", "-q", "-f"), [file.name]))
+            path = _path(file.name, directory)
+            commands += [["mv", path, _path(file.free_name, directory)], ["mkdir", path]]
     moved = [file.name for file in files if file.kind is BlockingKind.MOVED_SUBMODULE]
     commands.append(_git(directory, ("reset", "-q"), moved))
     commands.append(_git(directory, ("submodule", "update", "-q"), moved))
