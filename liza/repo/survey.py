@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -228,6 +229,23 @@ def find_conflict_markers(git: Git, base: str, head: str) -> tuple[str, ...]:
         if conflict := re.search(b"<.*=.*>", first):
             markers.append(f"{name}:{lines[conflict.start()]}")
     return tuple(markers)
+
+
+@contextmanager
+def copy_index(git: Git) -> Iterator[Git]:
+    """Yield git with a copy of the index of a worktree. Raises GitFailed.
+
+    The copy keeps the file times, its own too, so that git knows which files may have changed since.
+    """
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="liza-index-") as folder:
+        index = Path(folder) / "index"
+        git_dir = git.git_dir or git_dirs(git)[0]
+        if (git_dir / "index").exists():
+            shutil.copy2(git_dir / "index", index)
+        yield git.with_environment(GIT_INDEX_FILE=str(index))
 
 
 def _current_branch(git: Git) -> str | None:

@@ -12,12 +12,17 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from liza.repo.index_copy import copy_index
 from liza.repo.runner import Git
-from liza.rules.merging.blocking_files import BlockingFile, BlockingKind, is_hidden
+from liza.repo.survey import copy_index
 from liza.rules.value_classes import Value
 
+if TYPE_CHECKING:
+    from liza.rules.merging.blocking_files import BlockingFile, BlockingKind
+
+_FLAGS = {"skip-worktree": "Ss", "assume-unchanged": "hs"}
+"""Flags with which git hides changes of a file, and the letters of such an entry in ``git ls-files -v``."""
 _ABSENT_MODE, _LINK_MODE, _SUBMODULE_MODE = "000000", "120000", "160000"
 
 
@@ -44,11 +49,11 @@ def read_checkout(git: Git, commit: str) -> CheckoutState:
     config = dict(line.split(" ", 1) for line in settings.stdout.decode().splitlines())
     with copy_index(git) as git_copy:
         tags = _read_tags(git_copy)
-        hidden = [name for name, tag in tags.items() if is_hidden(tag)]
+        hidden = [name for name, tag in tags.items() if _hiding_flags(tag)]
         if config.get("core.sparsecheckout") == "true":
             hidden = [name for name in hidden if os.path.lexists(git.directory / name)]
-        for option in ("--no-skip-worktree", "--no-assume-unchanged") if hidden else ():
-            git_copy.out("update-index", option, "-z", "--stdin", stdin=_join_nul(hidden))
+        for flag in _FLAGS if hidden else ():
+            git_copy.out("update-index", f"--no-{flag}", "-z", "--stdin", stdin=_join_nul(hidden))
         git_copy.run("update-index", "-q", "--refresh", codes=(0, 1))
         words = ("diff-index", "-z", "--name-only", "--no-renames", "--ignore-submodules=dirty")
         changed = {*git_copy.names(*words, commit), *git_copy.names(*words, "--cached", commit)}
@@ -61,6 +66,8 @@ def find_blocking_files(git: Git, state: CheckoutState, old: str, new: str) -> t
     That is each file that the move changes and the person changed, and each path of the person, ignored or not, where
     the move writes. Raises GitFailed.
     """
+    from liza.rules.merging.blocking_files import BlockingKind  # few commands move a branch
+
     changes = _diff_commits(git, old, new)
     written = {change.path for change in changes if change.new_entry[0] != _ABSENT_MODE}
     blocking: dict[str, BlockingKind] = {}
@@ -97,6 +104,8 @@ def _list_inside(git: Git, state: CheckoutState, directories: list[str]) -> Iter
 
 
 def _describe(top: Path, state: CheckoutState, written: Collection[str], name: str, kind: BlockingKind) -> BlockingFile:
+    from liza.rules.merging.blocking_files import BlockingFile  # few commands move a branch
+
     free_name, path = "", name.rstrip("/")
     if os.path.lexists(top / path):
         # Beside the first directory that becomes a file: inside of it would be in the way again.
@@ -106,7 +115,7 @@ def _describe(top: Path, state: CheckoutState, written: Collection[str], name: s
         while os.path.lexists(top / free_name):
             number += 1
             free_name = f"{base}{number}"
-    return BlockingFile(name, kind, state.tags.get(name, ""), free_name)
+    return BlockingFile(name, kind, name in state.tags, _hiding_flags(state.tags.get(name)), free_name)
 
 
 def _needs_path(written: Collection[str], submodule: str) -> bool:
@@ -192,15 +201,20 @@ def update_files(git: Git, index: Path, old: str, new: str) -> None:
     if written:
         git_copy.out("checkout-index", "--force", "--index", "--quiet", "-z", "--stdin", stdin=_join_nul(written))
     kept = [change.path for change in transition.changes if change.new_entry[0] != _ABSENT_MODE]
-    for option, letters in (("--skip-worktree", "Ss"), ("--assume-unchanged", "hs")):
-        names = [name for name in kept if tags.get(name, "?") in letters]
+    for flag in _FLAGS:
+        names = [name for name in kept if flag in _hiding_flags(tags.get(name))]
         if names:
-            git_copy.out("update-index", option, "-z", "--stdin", stdin=_join_nul(names))
+            git_copy.out("update-index", f"--{flag}", "-z", "--stdin", stdin=_join_nul(names))
 
 
 def _read_tags(git: Git) -> dict[str, str]:
     """Return the letter of each index entry in ``git ls-files -v``."""
     return {row[2:]: row[0] for row in git.names("ls-files", "-v", "-z")}
+
+
+def _hiding_flags(tag: str | None) -> tuple[str, ...]:
+    """Return the flags of an index entry with which git hides changes of its file; none without an entry."""
+    return tuple(flag for flag, letters in _FLAGS.items() if tag and tag in letters)
 
 
 def _join_nul(names: Iterable[str]) -> str:
@@ -237,8 +251,8 @@ class _Transition:
             for change in self.changes
             if index.get(change.path) in (_index_entry(change.old_entry), _index_entry(change.new_entry))
         ]
-        hidden = {change.path for change in unstaged if is_hidden(tags.get(change.path, ""))}
-        absent = {name for name in hidden if tags[name] in "Ss" and not self._is_present(name)}
+        hidden = {change.path for change in unstaged if _hiding_flags(tags.get(change.path))}
+        absent = {name for name in hidden if tags[name] in _FLAGS["skip-worktree"] and not self._is_present(name)}
         rows = "".join(
             f"{change.new_entry[0]} {change.new_entry[1]} 0\t{change.path}\0"
             for change in unstaged

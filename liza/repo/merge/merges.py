@@ -15,7 +15,6 @@ from liza.repo.runner import Git, lock_removal_command, summarize_error
 from liza.repo.survey import find_operation
 from liza.rules.errors import GitFailed, MergeConflict, Missing
 from liza.rules.formatting.undecoded import list_names
-from liza.rules.merging.blocking_files import put_away_command, show_command
 from liza.rules.model import MergeInProgress
 from liza.rules.value_classes import Value
 
@@ -215,6 +214,8 @@ def find_blocking(git: Git, branch: str, merging: MergeInProgress) -> AdvanceRes
 def describe_blocking(advance: AdvanceResult, again: str = "") -> tuple[str, str]:
     """Return what is in the way, with the command that shows it; and the command that puts it away, followed by the
     command ``again``."""
+    from liza.rules.merging.blocking_files import put_away_command, show_command  # few commands move a branch
+
     names = f"{list_names(advance.files)} {'is' if len(advance.files) == 1 else 'are'} in the way"
     checkout = advance.checkout
     directory = "" if checkout is None or checkout == Path.cwd() else str(checkout)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from liza.repo import stale_locks
 from liza.repo.config_pins import git_dirs
-from liza.repo.index_copy import copy_index
 from liza.repo.runner import Git, lock_removal_command, summarize_error
-from liza.repo.survey import find_operation, read_unfinished, read_work_tree
+from liza.repo.survey import copy_index, find_operation, read_unfinished, read_work_tree
 from liza.rules.errors import GitFailed
 from liza.rules.value_classes import Value
 

@@ -26,26 +26,22 @@ class BlockingKind(StrEnum):
 class BlockingFile(Value):
     """A path in a checkout that a move of its branch would change or delete.
 
-    ``tag`` is its letter in ``git ls-files -v``, empty if the index does not have it. ``free_name`` is a free name for
-    what is at the path, empty if nothing is there.
+    ``flags`` are those of its index entry with which git hides its changes. ``free_name`` is a free name for what is at
+    the path, empty if nothing is there.
     """
 
     name: str
     kind: BlockingKind
-    tag: str = ""
+    is_in_index: bool = False
+    flags: tuple[str, ...] = ()
     free_name: str = ""
-
-
-def is_hidden(tag: str) -> bool:
-    """Return whether git hides changes of an index entry with this letter: skip-worktree or assume-unchanged is set."""
-    return tag == "S" or tag.islower()
 
 
 def show_command(files: Sequence[BlockingFile], directory: str = "") -> str:
     """Return the command that shows the files; ``directory`` is the checkout if it is not the current directory."""
-    hidden = [file.name for file in files if is_hidden(file.tag)]
+    hidden = [file.name for file in files if file.flags]
     filled = [_path(file.name, directory) for file in files if file.kind is BlockingKind.FILLED_SUBMODULE]
-    rest = [file.name for file in files if not is_hidden(file.tag) and file.kind is not BlockingKind.FILLED_SUBMODULE]
+    rest = [file.name for file in files if not file.flags and file.kind is not BlockingKind.FILLED_SUBMODULE]
     commands = (
         _git(directory, ("ls-files", "-v"), hidden),
         ["ls", "-dl", *filled] if filled else [],
@@ -58,7 +54,7 @@ def put_away_command(files: Sequence[BlockingFile], directory: str = "") -> str:
     """Return the command that puts the files away without losing them: into a stash, or under another name."""
     commands: list[list[str]] = []
     own = [file for file in files if file.kind is BlockingKind.OWN][:MAX_NAMES]
-    commands.append(_git(directory, ("rm", "-rq", "--cached"), [file.name for file in own if file.tag]))
+    commands.append(_git(directory, ("rm", "-rq", "--cached"), [file.name for file in own if file.is_in_index]))
     commands += [
         ["mv", _path(file.name, directory), _path(file.free_name, directory)] for file in own if file.free_name
     ]
@@ -70,10 +66,10 @@ def put_away_command(files: Sequence[BlockingFile], directory: str = "") -> str:
     commands.append(_git(directory, ("reset", "-q"), moved))
     commands.append(_git(directory, ("submodule", "update", "-q"), moved))
     changed = [file for file in files if file.kind is BlockingKind.CHANGED]
-    for option, tags in (("--no-skip-worktree", "Ss"), ("--no-assume-unchanged", "hs")):
-        names = [file.name for file in changed if file.tag and file.tag in tags]
-        commands.append(_git(directory, ("update-index", option), names))
-    commands.append(_git(directory, ("reset", "-q"), [file.name for file in changed if not file.tag]))
+    for flag in sorted({flag for file in changed for flag in file.flags}):
+        names = [file.name for file in changed if flag in file.flags]
+        commands.append(_git(directory, ("update-index", f"--no-{flag}"), names))
+    commands.append(_git(directory, ("reset", "-q"), [file.name for file in changed if not file.is_in_index]))
     few = len(changed) <= MAX_NAMES
     stash = _git(directory, ("stash", "push", "-q"), [file.name for file in changed])
     commands.append(stash if few else stash[: stash.index("--")])
