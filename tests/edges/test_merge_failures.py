@@ -194,14 +194,13 @@ def test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along
     drive, away = tmp_path / "usb", tmp_path / "away"
     git(crew.root, "worktree", "add", "-q", str(drive), "integration")
     git(crew.root, "worktree", "lock", str(drive))
-    before = crew.tip()
     drive.rename(away)
     crew.approved("a", "b")
     assert crew.merge("a") == ""
     assert crew.merge("b") == ""
     assert (crew.status("a"), crew.status("b")) == ("MERGED", "MERGED")
     told = crew.alarms().get("checkout_away", "")
-    assert told.endswith(f"→ git -C {drive} read-tree -m -u {before[:12]} HEAD")
+    assert told.endswith("→ liza doctor --fix")
     away.rename(drive)
     (drive / "mine.txt").write_text("mine\n")
     assert git(drive, "status", "--porcelain") == "D  a.txt\nD  b.txt\n?? mine.txt"
@@ -230,7 +229,13 @@ def test_a_checkout_that_is_back_with_changes_of_the_person_never_turns_integrat
     recover_crew(crew.crew, "doctor")
     assert crew.tip() == tip
     assert (drive / "README.md").read_text() == "mine\n"
-    assert "checkout_away" in crew.alarms()
+    told, _, step = crew.alarms()["checkout_away"].partition(" → ")
+    assert "README.md is in the way" in told
+    assert step == f"git -C {drive} stash push -q -- README.md && liza doctor --fix"
+    git(drive, "stash", "push", "-q", "--", "README.md")
+    doctor(crew.root, fix=True)
+    assert git(drive, "status", "--porcelain") == ""
+    assert "checkout_away" not in crew.alarms()
 
 
 def unprivileged(root: Path, *words: str) -> subprocess.CompletedProcess[str]:

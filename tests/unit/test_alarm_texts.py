@@ -499,7 +499,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
             "repository": RepositoryDrift(
                 planted=("core.pager=x",),
                 symbolic=(SymbolicRef("refs/liza/a", "refs/liza/a is symbolic", "git symbolic-ref -d refs/liza/a"),),
-                away=(AbsentCheckout("/w t", HEAD, "integration"),),
+                away=(AbsentCheckout("/w t", "integration", "liza doctor --fix"),),
                 moved="integration was moved by bob",
             ),
             "unconfirmed": (UnconfirmedSetting("push", "never", "auto"),),
@@ -523,7 +523,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "/w t",
                 "integration is checked out in /w t, which was missing when tasks were merged: a commit there would "
                 "revert them. When it exists again, the next merge or this command updates it",
-                f"git -C '/w t' read-tree -m -u {HEAD[:12]} HEAD",
+                "liza doctor --fix",
             ),
             (
                 "integration_moved",

@@ -192,8 +192,8 @@ def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command()
 
 
 def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_command() -> None:
-    (one,) = absent_checkout_alarms([AbsentCheckout("/mnt/my usb", TIP, "integration")])
-    assert (one.kind, one.next) == ("checkout_away", f"git -C '/mnt/my usb' read-tree -m -u {TIP[:12]} HEAD")
+    (one,) = absent_checkout_alarms([AbsentCheckout("/mnt/my usb", "integration", "liza doctor --fix")])
+    assert (one.kind, one.next) == ("checkout_away", "liza doctor --fix")
     (kept,) = stuck_slot_alarms(["/p/.aside-s1-1"])
     assert (kept.kind, kept.next) == ("slot_set_aside", "sudo rm -rf /p/.aside-s1-1")
 

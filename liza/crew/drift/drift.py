@@ -244,16 +244,19 @@ def _detect_integration_drift(crew: Crew, state: State, violations: tuple[str, .
         error = _integration_gone_error(crew, state)
         return RepositoryDrift(planted=violations, moved=error.message, ways=error.hint)
     branch = state.config.integration_branch
-    absent = tuple(
-        AbsentCheckout(str(record.directory), record.last_commit, branch)
-        for record in absent_checkouts.find_lagging(crew.git, branch)
-    )
+    absent = tuple(_describe_absent(crew, record, branch) for record in absent_checkouts.find_lagging(crew.git, branch))
     drift = find_integration_drift(crew)
     if drift is None:
         return RepositoryDrift(planted=violations, away=absent)
     return RepositoryDrift(
         planted=violations, away=absent, moved=drift.message, lost=drift.lost_tasks, ways=recovery_commands(crew, drift)
     )
+
+
+def _describe_absent(crew: Crew, record: absent_checkouts.AbsentCheckoutRecord, branch: str) -> AbsentCheckout:
+    advance, step = merges.find_blocking_return(crew.git, record, branch), "liza doctor --fix"
+    blocking, step = merges.describe_blocking(advance, step) if advance.blocking else ("", step)
+    return AbsentCheckout(str(record.directory), branch, step, blocking)
 
 
 def _integration_gone_error(crew: Crew, state: State) -> Missing:

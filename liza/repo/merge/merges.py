@@ -10,6 +10,7 @@ from liza.repo import stale_locks, symbolic_refs
 from liza.repo.config_pins import git_dirs
 from liza.repo.git_dir_check import read_gitfile
 from liza.repo.merge import absent_checkouts, branch_moves, checkout_files, merge_refs
+from liza.repo.merge.absent_checkouts import AbsentCheckoutRecord
 from liza.repo.merge.branch_moves import AdvanceResult, BranchMove, MoveOutcome
 from liza.repo.runner import Git, lock_removal_command, summarize_error
 from liza.repo.survey import find_operation
@@ -206,9 +207,21 @@ def find_blocking(git: Git, branch: str, merging: MergeInProgress) -> AdvanceRes
     checkout = find_checkout(git, branch)
     if checkout is None:
         return AdvanceResult(MoveOutcome.WAITING)
-    state = checkout_files.read_checkout(git.at(checkout), f"refs/heads/{branch}")
-    files = checkout_files.find_blocking_files(git.at(checkout), state, merging.expected, merging.candidate)
-    return AdvanceResult(MoveOutcome.WAITING, files, "", checkout)
+    return _find_blocking(git.at(checkout), f"refs/heads/{branch}", merging.expected, merging.candidate)
+
+
+def find_blocking_return(git: Git, record: AbsentCheckoutRecord, branch: str) -> AdvanceResult:
+    """Return what is in the way of the update of a checkout that was absent. Raises GitFailed."""
+    tip = branch_tip(git, branch)
+    if tip is None or not record.directory.is_dir():
+        return AdvanceResult(MoveOutcome.WAITING)
+    return _find_blocking(git.at(record.directory), record.last_commit, record.last_commit, tip)
+
+
+def _find_blocking(checkout_git: Git, base: str, old: str, new: str) -> AdvanceResult:
+    state = checkout_files.read_checkout(checkout_git, base)
+    files = checkout_files.find_blocking_files(checkout_git, state, old, new)
+    return AdvanceResult(MoveOutcome.WAITING, files, "", checkout_git.directory)
 
 
 def describe_blocking(advance: AdvanceResult, again: str = "") -> tuple[str, str]:

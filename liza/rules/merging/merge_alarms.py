@@ -15,11 +15,13 @@ from liza.rules.model import Epic, MergeRetry, State, Task
 
 
 class AbsentCheckout(msgspec.Struct, frozen=True):
-    """A checkout of integration that was missing when the branch moved. ``left``: the commit it was at then."""
+    """A checkout of integration that was missing when the branch moved. ``blocking``: the person's files that are in
+    the way of its update, if it exists again. ``step``: the command that updates it."""
 
     path: str
-    left: str
     branch: str
+    step: str
+    blocking: str = ""
 
 
 def _describe_next_try(until: datetime, now: datetime, meanwhile: str = "others are merged meanwhile") -> str:
@@ -94,8 +96,8 @@ def absent_checkout_alarms(checkouts: Sequence[AbsentCheckout]) -> Iterator[Alar
             f"{checkout.branch} is checked out in {checkout.path}, which was missing when tasks were merged: a commit "
             "there would revert them. When it exists again, the next merge or this command updates it"
         )
-        step = f"git -C {shlex.quote(checkout.path)} read-tree -m -u {checkout.left[:12]} HEAD"
-        yield Alarm(AlarmKind.CHECKOUT_AWAY, checkout.path, message, step)
+        blocking = f"; {checkout.blocking}" if checkout.blocking else ""
+        yield Alarm(AlarmKind.CHECKOUT_AWAY, checkout.path, message + blocking, checkout.step)
 
 
 def stuck_slot_alarms(directories: Sequence[str]) -> Iterator[Alarm]:
