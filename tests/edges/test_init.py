@@ -31,6 +31,16 @@ def test_while_an_init_is_at_work_another_is_refused_and_makes_and_takes_out_not
     assert not (repo / ".liza").exists()
 
 
+def test_the_command_for_a_link_at_the_git_directory_leads_to_a_crew(repo: Path) -> None:
+    (repo / ".git").rename(repo.parent / "x.git")
+    (repo / ".git").symlink_to("../x.git")
+    with pytest.raises(Refused, match="is a link") as refused:
+        init(repo, InitOptions(goal="g", no_test=True))
+    subprocess.run(refused.value.hint, shell=True, check=True)
+    init(repo, InitOptions(goal="g", no_test=True))
+    assert git(repo, "status", "--porcelain") == ""
+
+
 def test_an_init_that_fails_takes_out_what_it_made_and_leaves_the_lock(repo: Path) -> None:
     before = git(repo, "for-each-ref"), (repo / ".git" / "info" / "exclude").read_bytes()
     with pytest.raises(Refused, match="red"):

@@ -54,10 +54,15 @@ def read_checkout(git: Git, commit: str) -> CheckoutState:
             hidden = [name for name in hidden if os.path.lexists(git.directory / name)]
         for flag in _FLAGS if hidden else ():
             git_copy.out("update-index", f"--no-{flag}", "-z", "--stdin", stdin=_join_nul(hidden))
-        git_copy.run("update-index", "-q", "--refresh", codes=(0, 1))
-        words = ("diff-index", "-z", "--name-only", "--no-renames", "--ignore-submodules=dirty")
-        changed = {*git_copy.names(*words, commit), *git_copy.names(*words, "--cached", commit)}
+        changed = _list_differing(git_copy, commit)
     return CheckoutState(changed, tags, config.get("core.ignorecase") == "true")
+
+
+def _list_differing(git_copy: Git, commit: str) -> set[str]:
+    """Return the names of tracked files that differ from a commit, in the checkout or in the index."""
+    git_copy.run("update-index", "-q", "--refresh", codes=(0, 1))
+    words = ("diff-index", "-z", "--name-only", "--no-renames", "--ignore-submodules=dirty")
+    return {*git_copy.names(*words, commit), *git_copy.names(*words, "--cached", commit)}
 
 
 def find_blocking_files(git: Git, state: CheckoutState, old: str, new: str) -> tuple[BlockingFile, ...]:
@@ -73,7 +78,7 @@ def find_blocking_files(git: Git, state: CheckoutState, old: str, new: str) -> t
     blocking: dict[str, BlockingKind] = {}
     directories: list[str] = []
     disk = _Disk(git.directory, ignores_case=state.ignores_case)
-    for change in changes:
+    for change in _skip_settled(git, state, changes, new):
         was_submodule, is_submodule = (entry[0] == _SUBMODULE_MODE for entry in (change.old_entry, change.new_entry))
         if change.path in state.changed:
             is_own = change.old_entry[0] == _ABSENT_MODE
@@ -93,6 +98,16 @@ def find_blocking_files(git: Git, state: CheckoutState, old: str, new: str) -> t
     for name in _list_inside(git, state, directories) if directories else ():
         blocking.setdefault(name, BlockingKind.OWN)
     return tuple(_describe(git.directory, state, written, name, blocking[name]) for name in sorted(blocking))
+
+
+def _skip_settled(git: Git, state: CheckoutState, changes: list[_Change], new: str) -> list[_Change]:
+    """Return the changes without those that the person made already, and that are in the index."""
+    changed = {change.path for change in changes if change.path in state.changed}
+    if not changed:
+        return changes
+    with copy_index(git) as git_copy:
+        settled = changed - _list_differing(git_copy, new)
+    return [change for change in changes if change.path not in settled]
 
 
 def _list_inside(git: Git, state: CheckoutState, directories: list[str]) -> Iterator[str]:
