@@ -109,7 +109,7 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
     advance = merges.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
     crash_points.point("epic", "advanced")
     if advance.outcome is MoveOutcome.WAITING:
-        files, step = merges.describe_blocking(advance, f"liza merge {_name(job.epic)}")
+        files, step = merges.describe_blocking(advance, f"liza merge {targets.epic_branch(job.epic)}")
         raise Refused(f"{batch.branch} is checked out, and {files}", step)
     if advance.outcome is MoveOutcome.LOST:
         _drop(crew, by, job.epic)

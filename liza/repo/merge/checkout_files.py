@@ -175,6 +175,8 @@ class _Disk:
             return path, stat.S_ISDIR((self._top / path).lstat().st_mode)
         except FileNotFoundError:
             return None, False
+        except PermissionError:
+            return path, False
 
     def _find_parent(self, name: str) -> tuple[str | None, bool]:
         path, is_directory = self.find_obstacle(name)
