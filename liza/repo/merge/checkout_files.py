@@ -77,8 +77,10 @@ def find_blocking_files(git: Git, state: CheckoutState, old: str, new: str) -> t
     written = {change.path for change in changes if change.new_entry[0] != _ABSENT_MODE}
     blocking: dict[str, BlockingKind] = {}
     directories: list[str] = []
+    fold = str.casefold if state.ignores_case else str
+    unchanged = {*map(fold, state.tags)} - {*map(fold, state.changed)}
     disk = _Disk(git.directory, ignores_case=state.ignores_case)
-    for change in _skip_settled(git, state, changes, new):
+    for change in _skip_finished(git, state, changes, new):
         was_submodule, is_submodule = (entry[0] == _SUBMODULE_MODE for entry in (change.old_entry, change.new_entry))
         if change.path in state.changed:
             is_own = change.old_entry[0] == _ABSENT_MODE
@@ -93,21 +95,21 @@ def find_blocking_files(git: Git, state: CheckoutState, old: str, new: str) -> t
             blocking[f"{obstacle}/"] = BlockingKind.OWN  # instead of a file, so that git lists nothing in it
         elif obstacle is not None and is_directory:
             directories.append(obstacle)
-        elif obstacle is not None and (obstacle not in state.tags or obstacle in state.changed):
+        elif obstacle is not None and fold(obstacle) not in unchanged:
             blocking.setdefault(obstacle, BlockingKind.OWN)
     for name in _list_inside(git, state, directories) if directories else ():
         blocking.setdefault(name, BlockingKind.OWN)
     return tuple(_describe(git.directory, state, written, name, blocking[name]) for name in sorted(blocking))
 
 
-def _skip_settled(git: Git, state: CheckoutState, changes: list[_Change], new: str) -> list[_Change]:
+def _skip_finished(git: Git, state: CheckoutState, changes: list[_Change], new: str) -> list[_Change]:
     """Return the changes without those that the person made already, and that are in the index."""
     changed = {change.path for change in changes if change.path in state.changed}
     if not changed:
         return changes
     with copy_index(git) as git_copy:
-        settled = changed - _list_differing(git_copy, new)
-    return [change for change in changes if change.path not in settled]
+        finished = changed - _list_differing(git_copy, new)
+    return [change for change in changes if change.path not in finished]
 
 
 def _list_inside(git: Git, state: CheckoutState, directories: list[str]) -> Iterator[str]:
@@ -302,6 +304,8 @@ class _Transition:
         if obstacle != change.path:
             return change.new_entry[0] == _ABSENT_MODE or obstacle in self._paths
         path = self._git.directory / change.path
+        if not path.is_symlink() and not path.is_file():
+            return False  # a pipe would block
         content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
         return any(
             _checkout_content(self._git, change.path, entry).startswith(content)
