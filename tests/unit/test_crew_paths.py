@@ -30,6 +30,8 @@ FILES = {
     "state_lock": ".liza/state.yaml.lock",
     "journal": ".liza/log.yaml",
     "tx": ".liza/tx",
+    "creation": ".liza/made.json",
+    "history_conflict": ".liza/tx/history-conflict",
     "archive": ".liza/archive",
     "archive_intent": ".liza/tx/archive",
     "archive_index": ".liza/tx/archive.index",

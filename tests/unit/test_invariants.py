@@ -188,7 +188,7 @@ WANTED_SESSION = "1 or more, or null"
         (_one(review_cycles_total=-2), ("task-1", "review_cycles_total", "-2", "0 or more")),
         (_one(scope="\udc80"), ("task-1", "scope", "a surrogate without its pair", "text that UTF-8 can encode")),
         (_one(done_when=""), ("task-1", "done_when", "missing", "a value, because it is UNCLAIMED")),
-        (_one(epic="a b"), ("task-1", "epic", "'a b'", TASK_ID.format("a b"))),
+        (_one(epic="a b"), ("task-1", "epic", "'a b'", TASK_ID.format("a b") + "; a-b is one")),
         (_one(target="a b"), ("task-1", "target", "'a b'", "the name of a branch, without an epic")),
         (_one(epic="e", target="x"), ("task-1", "target", "'x'", "the name of a branch, without an epic")),
         (

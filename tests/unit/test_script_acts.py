@@ -141,7 +141,8 @@ def rule(**fields: object) -> dict[str, object]:
         (
             [rule(colour=1)],
             [
-                "rule 'r', colour: unknown field; there are name, allow, reason, roles, tools, commands, paths, areas",
+                "rule 'r', colour: unknown field; there are name, allow, certain, reason, roles, tools, commands, "
+                "paths, areas",
             ],
         ),
         ([rule(allow="yes")], ["rule 'r', allow: must be true or false, not 'yes'"]),
