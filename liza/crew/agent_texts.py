@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 
@@ -21,7 +22,15 @@ def find_texts(name: str) -> Path:
     for path in (_PACKAGED_TEXTS / name, _CHECKOUT_ROOT / name):
         if path.is_dir():
             return path
-    raise Missing(f"this installation of Liza has no {name}", "pip install --force-reinstall liza")
+    raise Missing(f"this installation of Liza has no {name}", _restore_command(name))
+
+
+def _restore_command(name: str) -> str:
+    if (_CHECKOUT_ROOT / ".git").exists():
+        return shlex.join(["git", "-C", str(_CHECKOUT_ROOT), "restore", name])
+    from liza.system import installation  # reads package metadata, only for this error
+
+    return installation.reinstall_command()
 
 
 def copy_texts(paths: Paths) -> None:

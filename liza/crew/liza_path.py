@@ -23,7 +23,10 @@ def liza_path() -> Path:
 
     match = shutil.which("liza")
     if match is None:
-        raise Missing("the liza command is not beside the Python that runs it, nor on PATH", "pip install liza")
+        from liza.system import installation  # reads package metadata, only for this error
+
+        message = "the liza command is not beside the Python that runs it, nor on PATH"
+        raise Missing(message, installation.reinstall_command())
     return Path(match).absolute()
 
 

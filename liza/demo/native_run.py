@@ -18,6 +18,7 @@ from liza.crew.crew import Crew, open_crew
 from liza.crew.liza_path import liza_path
 from liza.demo import checks, demo_crew, native_project, shop_project
 from liza.rules.errors import Missing, Refused
+from liza.system import installation
 
 TIME_LIMIT = 120.0
 """Seconds after which the demo fails."""
@@ -51,7 +52,7 @@ def worker_path() -> Path:
     """Return the path of the example. Raises Missing."""
     path = find_texts("examples") / "worker.py"
     if not path.is_file():
-        raise Missing(f"{path} is missing", "pip install --force-reinstall liza")
+        raise Missing(f"{path} is missing", installation.reinstall_command())
     return path
 
 

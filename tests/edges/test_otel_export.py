@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from liza.programs.usage import otel_export
 from liza.rules.errors import Missing
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.system import installation
 from liza.system.flock import try_lock_path
 from tests.conftest import FakeClock
 
@@ -139,4 +141,5 @@ def test_without_a_collector_or_without_the_extra_the_reason_is_named(
     assert not otel_export.is_enabled({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
     with pytest.raises(Missing, match="the extra otel is not installed") as raised:
         otel_export.export_usage(tmp_path, "/crew", [], [], {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
-    assert raised.value.hint == "pip install 'liza[otel]'"
+    assert raised.value.hint == installation.extra_command("otel")
+    assert re.search(r" install .*'opentelemetry-sdk>=[\d.]+'", raised.value.hint)

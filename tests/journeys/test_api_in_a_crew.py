@@ -169,7 +169,7 @@ def test_a_server_whose_package_is_broken_is_seen_with_the_reason_and_a_command(
     crew.wait_status("task-1", "READY_FOR_REVIEW")
     crew.wait(lambda _: server_row(crew)["failure"]["count"] > 1, "another start has failed")
     reason = "a package of the server cannot be imported"
-    step = "pip install --force-reinstall starlette uvicorn httptools"
+    step = "--force-reinstall starlette uvicorn httptools"
     for text in (crew.liza("status"), crew.liza("doctor")):
         assert (reason in text, step in text) == (True, True), text
     process.send_signal(signal.SIGINT)

@@ -278,9 +278,10 @@ def _require_sections(values: dict[str, Any], name: str) -> None:
 
 
 def _too_new_error(version: object, name: str) -> BoardTooNew:
-    return BoardTooNew(
-        f"{name} has version {version}; this Liza knows versions up to {SCHEMA_VERSION}", "uv tool upgrade liza"
-    )
+    from liza.system import installation  # reads package metadata, only for this error
+
+    message = f"{name} has version {version}; this Liza knows versions up to {SCHEMA_VERSION}"
+    return BoardTooNew(message, installation.upgrade_command())
 
 
 def _refuse_newer(pieces: list[Piece], name: str) -> None:

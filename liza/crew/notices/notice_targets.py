@@ -22,8 +22,6 @@ from liza.rules.notices.target_names import (
 from liza.rules.value_classes import Value
 from liza.system import untrusted_files
 
-INSTALL = "pip install 'liza[notify]'"
-
 
 class NoticeTarget(Value):
     """A target as it was typed, or a shell command (``is_command``)."""
@@ -61,7 +59,10 @@ def require_target(target: NoticeTarget) -> None:
         return
     read_address(target.text)
     if find_spec("apprise") is None:
-        raise Missing(f"{target.label} needs the extra notify, which is not installed", INSTALL)
+        from liza.system import installation  # reads package metadata, only for this error
+
+        message = f"{target.label} needs the extra notify, which is not installed"
+        raise Missing(message, installation.extra_command("notify"))
 
 
 def read_address(text: str) -> str:

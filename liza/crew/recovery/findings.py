@@ -259,7 +259,9 @@ def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
     server = api_server.describe(crew)
     if missing:
         text = f"the worker API cannot be served: {', '.join(missing)} is not installed; all else works"
-        yield Finding("api", text, True, "pip install " + " ".join(missing))
+        from liza.system import installation  # reads package metadata, only for this finding
+
+        yield Finding("api", text, True, installation.install_command(*missing))
     elif server["error"]:
         yield Finding("api", f"whether the worker API is served is not known: {server['error']}", True, "ls -l .liza")
     elif server["running"]:

@@ -32,7 +32,6 @@ ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_
 MAX_SPANS = 500
 """Maximum number of spans in one request."""
 _SCOPE = "liza"
-_INSTALL = "pip install 'liza[otel]'"
 
 
 class ExportCursor(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,7 +68,9 @@ def export_usage(
     this returns 0. Raises Missing if the extra is not installed or no collector is named or none accepts the data.
     """
     if not is_installed():
-        raise Missing("the extra otel is not installed", _INSTALL)
+        from liza.system import installation  # reads package metadata, only for this error
+
+        raise Missing("the extra otel is not installed", installation.extra_command("otel"))
     if not any(environ.get(name) for name in ENDPOINT_VARIABLES):
         raise Missing(
             f"no collector is named in {ENDPOINT_VARIABLES[0]}", f"export {ENDPOINT_VARIABLES[0]}=http://…:4318"
