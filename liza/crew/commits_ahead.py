@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from liza.crew.crew import Crew
 from liza.repo.merge.landed_work import find_landed
+from liza.repo.ref_names import current_branch
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State
 from liza.rules.value_classes import Value
@@ -41,8 +42,8 @@ def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:
     None if that checkout is on integration itself or on no branch. Raises GitFailed.
     """
     into = state.config.integration_branch
-    head = crew.git.run("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1)).stdout.decode().strip()
-    if not head or head == into:
+    head = current_branch(crew.git)
+    if head is None or head == into:
         return None
     if not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{into}"):
         return None

@@ -141,7 +141,7 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
             yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
     with suppress(LizaError, OSError):
         if ref_names.has_branch_named_task(relocate.find_common_dir(crew.paths.root)):
-            conflict = ref_names.ref_conflict_error("task", branch_of("<id>"))
+            conflict = ref_names.ref_conflict_error("task", branch_of("<id>"), ref_names.list_branches(crew.git))
             yield Alarm(
                 AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,8 @@ _FIXED_ENVIRONMENT = {
 COMMIT = lazy_pattern(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """A full commit id. Records that agents can write must contain nothing else where a commit is expected."""
 _LOCK_ERROR = lazy_pattern(r"Unable to create '(.+\.lock)': File exists")
+_FILTER_ERROR = lazy_pattern(r"(?m)^fatal: .*: (?:smudge|clean) filter '?(.+?)'? failed$")
+_OWNER_REMEDY = lazy_pattern(r"(?m)^\s+(git config --global --add safe\.directory .+)$")
 _WRITING = ("--output", "--index-output")
 _DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
@@ -205,7 +208,7 @@ class Git(Value):
         if codes is not None and result.code not in codes:
             raise GitFailed(
                 f"git {args[0]} failed in {self.directory} ({result.code}): {summarize_error(result)}",
-                lock_removal_command(result.stderr),
+                find_remedy(result.stderr),
             )
         return result
 
@@ -327,10 +330,33 @@ def _encode(text: str | bytes | BinaryIO | None) -> bytes | BinaryIO | None:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
-def lock_removal_command(stderr: str) -> str:
-    """Return the command that removes a directory in the place of git's lock file, or an empty string."""
-    match = _LOCK_ERROR.search(stderr)
-    return shlex.join(["rm", "-r", match[1]]) if match is not None and Path(match[1]).is_dir() else ""
+def find_remedy(stderr: str) -> str:
+    """Return the command for a cause that git's error names, or an empty string.
+
+    Causes: a directory in the place of git's lock file, a failing filter, a repository of another user.
+    """
+    if (match := _LOCK_ERROR.search(stderr)) is not None and Path(match[1]).is_dir():
+        return shlex.join(["rm", "-r", match[1]])
+    if (match := _FILTER_ERROR.search(stderr)) is not None:
+        return show_filter_command(match[1])
+    match = _OWNER_REMEDY.search(stderr)
+    return match[1] if match is not None else ""
+
+
+def show_filter_command(name: str) -> str:
+    """Return the command that shows where a filter is configured."""
+    pattern = rf"^filter\.{re.sub(r'[^A-Za-z0-9-]', '.', name)}\."
+    return shlex.join(["git", "config", "--show-origin", "--get-regexp", pattern])
+
+
+def describe_filter(name: str, result: GitResult) -> str:
+    """Return in one line that a filter failed, with git's error and the first line of the filter itself."""
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith("fatal:")]
+    own_words = [line for line in lines if not line.startswith(("fatal:", "error:", "hint:"))]
+    return " · ".join(
+        [f"files of filter {name} cannot be checked out in a worktree: {' '.join(fatal)}", *own_words[:1]]
+    )
 
 
 def summarize_error(result: GitResult) -> str:
@@ -339,4 +365,7 @@ def summarize_error(result: GitResult) -> str:
     fatal = [line for line in lines if line.startswith("fatal:")]
     errors = [line for line in lines if line.startswith("error:")]
     summary = list(dict.fromkeys([*fatal[-1:], *errors])) or lines[-3:]
+    failed = _FILTER_ERROR.search(result.stderr)
+    if failed is not None:
+        return describe_filter(failed[1], result)[:600]
     return " · ".join(summary[:3])[:600] or "no error message"

@@ -14,6 +14,7 @@ from liza.crew.merging import candidate, merge_outcomes
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.result import Result
+from liza.repo import ref_names
 from liza.repo.merge import merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.landed_work import find_landed
@@ -81,7 +82,8 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
             return Result("unchanged", None, None, step, _details(landing, [], tested=None), message)
         if own:
             missing = f"{landing.branch} has commits that {landing.integration} does not have"
-            raise Refused(f"{missing}: they were never tested together", f"liza sync {landing.branch} && {again}")
+            step = f"liza sync {shlex.quote(landing.branch)} && {again}"
+            raise Refused(f"{missing}: they were never tested together", step)
         tasks = [task.id for task in landed_tasks(locked, landing)]
         result = run_landing_gates(locked, landing, untested=untested)
         _advance(locked, landing, again)
@@ -91,7 +93,8 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
     word = tested_words.describe_tested(tested, result.remarks)
     message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {word}"
     details = {**_details(landing, tasks, tested=tested), "remarks": result.remarks}
-    return Result("changed", None, None, f"git log {landing.branch}", details, message)
+    step = f"git log {ref_names.type_revision(crew.git, landing.branch)}"
+    return Result("changed", None, None, step, details, message)
 
 
 def _details(landing: Landing, tasks: list[str], *, tested: bool | None) -> dict[str, Any]:
@@ -113,16 +116,17 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
     integration = state.config.integration_branch
     tip = drift.require_integration(crew, state)
     if branch is None:
-        head = crew.git.run("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1)).stdout.decode().strip()
-        if not head or head == integration:
-            which = f"{integration} itself is" if head else "no branch is"
-            raise Refused(f"{which} checked out: name the branch to land on", "liza land main")
-        branch = head
+        branch = ref_names.current_branch(crew.git)
+        if branch is None or branch == integration:
+            which = f"{integration} itself is" if branch else "no branch is"
+            step = ref_names.branch_command(crew.git, "liza land", integration)
+            raise Refused(f"{which} checked out: name the branch to land on", step)
     before = merges.branch_tip(crew.git, branch)
     if before is None:
         raise UnknownId(f"there is no branch {branch!r} to land on", "git branch")
-    if branch == integration or not targets.is_target_name(branch):
-        raise Refused(f"{branch} is a branch of the crew: land on one of yours", "liza land main")
+    if branch == integration or targets.is_crew_branch(branch):
+        step = ref_names.branch_command(crew.git, "liza land", integration)
+        raise Refused(f"{branch} is a branch of the crew: land on one of yours", step)
     moved = drift.find_integration_drift(crew)
     if moved is not None:
         raise Refused(moved.message, drift.recovery_commands(crew, moved))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 
 from liza.crew.caller import require_person
@@ -13,15 +14,18 @@ from liza.crew.merging import gate_log, merge_outcomes
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.result import Result
+from liza.repo import ref_names
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.landed_work import find_landed
 from liza.rules.errors import Missing, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.landing import request_text
+from liza.rules.landing.push_address import LAND_COMMAND
 from liza.rules.landing.push_rules import PushFacts, PushStep, decide_push
 from liza.rules.landing.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.rules.landing.request_feedback import track_request
 from liza.rules.landing.request_text import RequestFacts
+from liza.rules.merging import targets
 from liza.rules.merging.gates import GateRun, last_gate_runs
 from liza.rules.model import TrackedRequest
 from liza.rules.value_classes import Value, replace
@@ -73,9 +77,14 @@ def land_pr(
     push, project = remotes.push, remotes.project
     head = _check_head(crew, head or landing.integration, landing, push)
     tips = push.read_branches(head, landing.branch)
+    excluding = ref_names.find_excluding(head, tips)
+    if excluding is not None:
+        free = shlex.quote(ref_names.find_free_name(head, {*tips, *ref_names.list_branches(crew.git)}))
+        message = f"the branch {excluding} of {push.name} is in the way: git cannot have {head} beside it"
+        raise Refused(message, f"{LAND_COMMAND} --head {free}")
     bases = tips if project is push else project.read_branches(landing.branch)
     if landing.branch not in bases:
-        step = f"git push {project.name} {landing.branch}"
+        step = shlex.join(["git", "push", project.name, f"refs/heads/{landing.branch}"])
         raise Refused(f"{project.name} has no branch {landing.branch} to land on", step)
     landing = _from_remote_base(crew, landing, project, bases[landing.branch])
     is_synced = merge_refs.is_contained(crew.git, landing.before, landing.tip)
@@ -114,12 +123,14 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
 
 
 def _check_head(crew: Crew, head: str, landing: Landing, push: Remote) -> str:
-    if head == landing.branch or crew.git.run("check-ref-format", "--branch", head).code != 0:
-        raise UsageError(f"{head!r} cannot be the branch of the pull request", "liza land --pr --head NAME")
+    free = ref_names.find_free_name(landing.integration, [landing.branch, *ref_names.list_branches(crew.git)])
+    step = f"{LAND_COMMAND} --head {shlex.quote(free)}"
+    if head == landing.branch or not targets.is_branch_name(head):
+        raise UsageError(f"{head!r} cannot be the branch of the pull request", step)
     is_persons = head != landing.integration and merges.branch_tip(crew.git, head) is not None
     if is_persons or head == remote_branches.find_default_branch(push):
         message = f"{head} is a branch of people, and a pull request needs one of its own"
-        raise UsageError(message, "liza land --pr --head NAME")
+        raise UsageError(message, step)
     return head
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 
@@ -206,7 +207,7 @@ def _merge_result(crew: Crew, before: State, after: State, task_id: str) -> Resu
         files, step = merges.describe_blocking(advance, f"liza merge {task_id}")
         message = f"{task_id} is tested and waits: {files}"
     elif task.merge_commit:
-        step = f"git log --first-parent {targets.target_branch(after, task)}"
+        step = f"git log --first-parent refs/heads/{shlex.quote(targets.target_branch(after, task))}"
     elif task.status in _NOT_MERGED:
         step = merge_failures.inspect_command(task)
     else:

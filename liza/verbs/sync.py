@@ -14,6 +14,7 @@ from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.project import proof_runner
 from liza.crew.result import Result
+from liza.repo import ref_names
 from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.landed_work import find_landed
@@ -54,7 +55,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
     drift.require_integration(crew, state)
     source = branch or _current_branch(crew, into)
     _refuse_crew_branch(source)
-    command = " ".join(["liza sync", *([branch] if branch else [])])
+    command = shlex.join(["liza", "sync", *([branch] if branch else [])])
     commit = merges.branch_tip(crew.git, source)
     if commit is None:
         raise UnknownId(f"there is no branch {source!r}", "git branch")
@@ -83,11 +84,10 @@ def _refuse_crew_branch(branch: str) -> None:
 
 
 def _current_branch(crew: Crew, into: str) -> str:
-    if not crew.git.ok("symbolic-ref", "-q", "HEAD"):
-        raise Refused("HEAD of your checkout is detached", "liza sync main")
-    branch = crew.git.out("symbolic-ref", "--short", "HEAD")
-    if branch == into and drift.find_integration_drift(crew) is None:
-        raise Refused(f"{into} itself is checked out", "liza sync main")
+    branch = ref_names.current_branch(crew.git)
+    if branch is None or (branch == into and drift.find_integration_drift(crew) is None):
+        message = "HEAD of your checkout is detached" if branch is None else f"{into} itself is checked out"
+        raise Refused(message, ref_names.branch_command(crew.git, "liza sync", into))
     return branch
 
 
@@ -107,9 +107,8 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             )
         except MergeConflict as conflict:
             message = f"{source} conflicts with {into} in {list_names(conflict.files)}"
-            raise MergeConflict(
-                message, conflict.files, f"git merge {into}, resolve it there, then: liza sync"
-            ) from None
+            step = f"git merge {ref_names.type_revision(crew.git, into)}, resolve it there, then: liza sync"
+            raise MergeConflict(message, conflict.files, step) from None
         try:
             tested, remarks = _test_candidate(crew, request, candidate_commit, expected, by)
             # Before the branch moves, also for an untested merge: who looks at the branch knows it as one of Liza.
@@ -128,9 +127,8 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             details = {"branch": source, "merge_commit": candidate_commit, "tested": tested, "remarks": remarks}
             word = tested_words.describe_tested(tested, remarks)
             message = f"{source} is in {into} as {candidate_commit[:10]}, {word}"
-            return _report_accepted(
-                crew, Result("changed", None, None, f"git log --first-parent {into}", details, message), moved, by
-            )
+            step = f"git log --first-parent {ref_names.type_revision(crew.git, into)}"
+            return _report_accepted(crew, Result("changed", None, None, step, details, message), moved, by)
     raise Refused(f"{into} moved {merge_rules.MAX_CANDIDATES} times while the tests of the merge ran", request.command)
 
 

@@ -66,12 +66,13 @@ def check_new_id(crew: Crew, task_id: str) -> None:
 
 def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
     """Raise Refused if a person has a branch with the name of a task's: its work would be taken for the task's."""
-    from liza.crew.recovery import task_branches  # only new tasks need these two
+    from liza.crew.recovery import task_branches  # only new tasks need these
+    from liza.repo import ref_names
     from liza.repo.merge import merges
 
     branches = merges.find_branches(crew.git, *(branch_of(task.id) for task in requested)) if requested else {}
     for branch in sorted(task_branches.find_persons_branches(crew, branches)) if branches else ():
-        other = branch.replace("/", "-")
+        other = ref_names.find_free_name(branch.replace("/", "-"), ref_names.list_branches(crew.git))
         raise Refused(f"there is a branch {branch} already", shlex.join(["git", "branch", "-m", branch, other]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -108,13 +109,23 @@ def test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others(crew: Me
     commit_again(crew)
     told = failure(crew)
     assert told.startswith(f"task/a of origin is at {other[:10]}, which others pushed: it is not overwritten")
-    assert told.endswith("→ git fetch origin task/a && git log -3 FETCH_HEAD")
+    assert told.endswith("→ git fetch origin refs/heads/task/a && git log -3 FETCH_HEAD")
     assert at_origin(crew) == {"task/a": other}
     # A person takes that commit into the branch.
     git(crew.crew.paths.task_link("a").resolve(), "pull", "-q", "--no-rebase", "--no-edit", str(bare(crew)), "task/a")
     push_tasks(crew.crew)
     assert at_origin(crew) == {"task/a": crew.tip("task/a")}
     assert backup_record.read_failure(crew.crew) is None
+
+
+@pytest.mark.parametrize("name", ["task", pytest.param("task/a/b", marks=pytest.mark.campaign)])
+def test_a_branch_of_origin_that_excludes_a_tasks_is_named_and_can_be_renamed(crew: Merges, name: str) -> None:
+    git(crew.root, "push", "-q", "origin", f"main:refs/heads/{name}")
+    told = failure(crew)
+    assert told.startswith(f"the branch {name} of origin is in the way: git cannot have task/a beside it → ")
+    subprocess.run(told.partition(" → ")[2], shell=True, check=True, cwd=crew.root, capture_output=True)
+    push_tasks(crew.crew)
+    assert at_origin(crew) == {f"{name.replace('/', '-')}-old": crew.tip("main"), "task/a": crew.tip("task/a")}
 
 
 def test_a_branch_that_moves_after_the_look_at_it_is_not_overwritten(crew: Merges) -> None:
@@ -134,7 +145,7 @@ def test_an_origin_that_rejects_one_branch_has_the_others(crew: Merges) -> None:
     crew.submitted(crew.claimed("b", "coder-2"))
     told = failure(crew)
     assert "it rejected the push: task/a: [remote rejected] (hook declined); remote: no a here" in told
-    assert told.endswith("→ liza push")
+    assert told.endswith("→ git push origin refs/heads/task/a")
     assert at_origin(crew) == {"task/b": crew.tip("task/b")}
     assert due(crew) == (), "a delay runs"
     crew.submitted(crew.claimed("c", "coder-3"))

@@ -163,7 +163,7 @@ def test_a_request_after_a_squash_merge_has_only_the_new_tasks(crew: Merges, tmp
     git(clone, "push", "-q", "origin", "main", ":integration")
     landed = land_pr(crew.crew)  # main of origin was not fetched
     assert (landed.result, landed.message) == ("unchanged", "main of origin has all of integration already")
-    sync_command = "git fetch origin main:origin-main && liza sync origin-main"
+    sync_command = "git fetch origin refs/heads/main:refs/heads/origin-main && liza sync origin-main"
     assert (landed.next, origin(crew)) == (sync_command, "")
     git(crew.root, "pull", "-q", "--ff-only", "origin", "main")
     shown = describe_landing(crew.crew)
@@ -200,7 +200,9 @@ def test_a_branch_that_others_pushed_is_not_overwritten_until_it_is_synced(crew:
     other = others_push(crew, onto="main")  # force-pushed: without the tasks
     told = failure(crew)
     assert told.startswith(f"integration of origin is at {other[:10]}, which others pushed and integration does not")
-    assert told.endswith("git fetch origin integration:origin-integration && liza sync origin-integration")
+    assert told.endswith(
+        "git fetch origin refs/heads/integration:refs/heads/origin-integration && liza sync origin-integration"
+    )
     assert origin(crew) == other
     git(crew.root, "fetch", "-q", "origin", "integration:origin-integration")
     sync(crew.crew, "origin-integration")
@@ -235,6 +237,15 @@ def test_a_red_integration_is_not_pushed_and_hooks_of_the_repository_do_not_run(
 
 
 @pytest.mark.campaign
+def test_a_branch_of_origin_that_excludes_the_head_is_named_with_another_head(crew: Merges) -> None:
+    git(crew.root, "push", "-q", "origin", "main:refs/heads/integration/api")
+    told = failure(crew)
+    assert told.startswith("the branch integration/api of origin is in the way: git cannot have integration beside it")
+    assert told.endswith("→ liza land --pr --head integration-2")
+    assert land_pr(crew.crew, head="integration-2").details["pushed"]
+
+
+@pytest.mark.campaign
 def test_an_origin_that_rejects_or_is_gone_or_does_not_exist_is_told_with_one_command(crew: Merges) -> None:
     bare = crew.root.parent / "origin.git"
     hook = bare / "hooks" / "pre-receive"
@@ -242,13 +253,13 @@ def test_an_origin_that_rejects_or_is_gone_or_does_not_exist_is_told_with_one_co
     hook.chmod(0o755)
     told = failure(crew)
     assert "it rejected the push: " in told
-    assert told.endswith("→ liza land --pr --head ANOTHER-NAME")
+    assert told.endswith("→ liza land --pr --head integration-2")
     bare.rename(bare.with_name("moved.git"))
     told = failure(crew)
     assert "it cannot be reached: " in told
     assert told.endswith("→ git ls-remote origin")
     git(crew.root, "remote", "remove", "origin")
-    assert failure(crew) == "the repository has no remote origin → git remote add origin URL"
+    assert failure(crew) == "the repository has no remote origin → git remote add origin URL, where URL is its address"
 
 
 @pytest.mark.campaign
@@ -337,7 +348,7 @@ def test_a_base_that_origin_does_not_have_is_refused(crew: Merges) -> None:
     git(crew.root, "branch", "release", "main")
     with pytest.raises(Refused, match="origin has no branch release to land on") as refused:
         land_pr(crew.crew, "release")
-    assert refused.value.hint == "git push origin release"
+    assert refused.value.hint == "git push origin refs/heads/release"
     assert origin(crew) == ""
 
 

@@ -285,7 +285,9 @@ def test_a_gh_that_hangs_is_killed_and_a_missing_one_is_told(
     assert failure(crew) == "5 gh is not installed, or not in PATH → liza doctor"
 
 
-@pytest.mark.parametrize(("state", "hint"), [("CLOSED", "liza land --pr"), variant("MERGED", "git fetch origin main:")])
+@pytest.mark.parametrize(
+    ("state", "hint"), [("CLOSED", "liza land --pr"), variant("MERGED", "git fetch origin refs/heads/main:")]
+)
 def test_a_pull_request_that_is_over_is_told_once_and_not_read_again(
     crew: Merges, gh: ForgeStandIn, state: str, hint: str
 ) -> None:
@@ -310,7 +312,7 @@ def test_a_branch_that_others_pushed_is_refused(crew: Merges, gh: ForgeStandIn, 
     git(elsewhere, "commit", "-q", "--allow-empty", "-m", "by another person")
     git(elsewhere, "push", "-q", "--force", "origin", "HEAD:integration")
     other = git(elsewhere, "rev-parse", "HEAD")
-    step = "git fetch origin integration:origin-integration && liza sync origin-integration"
+    step = "git fetch origin refs/heads/integration:refs/heads/origin-integration && liza sync origin-integration"
     assert failure(crew) == f"1 pull request #1 is at {other[:10]}, which others pushed to integration → {step}"
     assert tasks(crew) == []
 

@@ -227,7 +227,7 @@ def test_a_reviewer_is_told_the_commit_the_round_and_the_verdicts() -> None:
     task = replace(TASK, status=Status.READY_FOR_REVIEW, review_cycles_current=1, rejection_reason="rounding")
     block = brief_writer.compose_brief(context("code-reviewer-1.4", task)).block
     for words in (
-        f"git diff integration...{COMMIT}",
+        f"git diff refs/heads/integration...{COMMIT}",
         "ROUND 2 of 5; last time: rounding",
         "liza verdict approve",
         "liza verdict reject",

@@ -18,7 +18,7 @@ from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.drift import drift_cache, ref_drift
 from liza.crew.drift.drift_cache import CachedDrift, RepositoryStamp
-from liza.repo import reflogs, symbolic_refs
+from liza.repo import ref_names, reflogs, symbolic_refs
 from liza.repo.config_pins import Pins, config_files, git_dirs
 from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.runner import COMMIT, Git
@@ -310,7 +310,8 @@ def _rewind_command(crew: Crew, drift: IntegrationDrift) -> str:
     """Return the command that restores removed commits and keeps what Liza has merged since."""
     branch, commit = shlex.quote(drift.branch), drift.last_tip[:12]
     if drift.has_merged_since:
-        return f"git branch {branch}-before {commit} && liza sync {branch}-before"
+        before = shlex.quote(ref_names.find_free_name(f"{drift.branch}-before", ref_names.list_branches(crew.git)))
+        return f"git branch {before} {commit} && liza sync {before}"
     checkout_branch = merges.find_branches(crew.git, drift.branch).get(drift.branch)
     if checkout_branch is not None and checkout_branch.checkout is not None:
         return f"git -C {shlex.quote(str(checkout_branch.checkout))} reset --keep {commit}"

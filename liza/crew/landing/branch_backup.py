@@ -6,11 +6,13 @@ before a push: after a crash it tells that the commit at the remote is this crew
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from liza.crew.crew import Crew
 from liza.crew.landing import accepted_origin, backup_record
 from liza.crew.landing.remote_branches import REMOTE, BranchPush, Remote
+from liza.repo import ref_names
 from liza.repo.merge import merge_refs
 from liza.rules.errors import LizaError, Refused
 from liza.rules.landing import backup_rules
@@ -91,7 +93,9 @@ def _push(crew: Crew, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
             case PushStep.NOTHING:
                 saved[task] = tip
             case PushStep.REFUSE:
-                failed[task] = _not_overwritten(task, str(remote_tip))
+                failed[task] = _not_overwritten(remote, task, str(remote_tip))
+            case PushStep.PUSH if (other := ref_names.find_excluding(branch_of(task), remote_tips)) is not None:
+                failed[task] = _excluded(remote, branch_of(task), other, remote_tips)
             case PushStep.PUSH:
                 pushes[task] = BranchPush(branch_of(task), tip, remote_tip)
     _write_refs(crew, _BEGUN, {task: push.commit for task, push in pushes.items()})
@@ -108,10 +112,18 @@ def _decide(crew: Crew, tips: TaskTips, task: str, remote_tip: str | None) -> Pu
     return decide_push(PushFacts(tip, remote_tip, tips.own_tip(task, remote_tip), is_contained))
 
 
-def _not_overwritten(task: str, remote_tip: str) -> Refused:
+def _not_overwritten(remote: Remote, task: str, remote_tip: str) -> Refused:
     branch = branch_of(task)
-    message = f"{branch} of {REMOTE} is at {remote_tip[:10]}, which others pushed: it is not overwritten"
-    return Refused(message, f"git fetch {REMOTE} {branch} && git log -3 FETCH_HEAD")
+    message = f"{branch} of {remote.name} is at {remote_tip[:10]}, which others pushed: it is not overwritten"
+    return Refused(message, f"git fetch {remote.name} refs/heads/{branch} && git log -3 FETCH_HEAD")
+
+
+def _excluded(remote: Remote, branch: str, other: str, remote_tips: Mapping[str, str]) -> Refused:
+    message = f"the branch {other} of {remote.name} is in the way: git cannot have {branch} beside it"
+    renamed = ref_names.find_free_name(f"{other}-old", remote_tips)
+    fetch = shlex.join(["git", "fetch", remote.name, f"refs/heads/{other}"])
+    push = shlex.join(["git", "push", remote.name, f"FETCH_HEAD:refs/heads/{renamed}"])
+    return Refused(message, f"{fetch} && {push} && {shlex.join(['git', 'push', remote.name, f':refs/heads/{other}'])}")
 
 
 def _write_refs(crew: Crew, prefix: str, commits: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 
 from liza.repo.config_pins import Pins
+from liza.repo.ref_names import HEADS, find_free_name, list_branches
 from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, LizaError, Missing, Refused
 from liza.rules.landing import remote_choice
@@ -62,7 +63,7 @@ class Remote(Value):
     def fetch_and_sync_command(self, branch: str) -> str:
         """Return the command with which a person brings what others pushed to ``branch`` to integration."""
         local = f"{self.name}-{branch}"
-        fetch = shlex.join(["git", "fetch", self.name, f"{branch}:{local}"])
+        fetch = shlex.join(["git", "fetch", self.name, f"refs/heads/{branch}:refs/heads/{local}"])
         return f"{fetch} && liza sync {shlex.quote(local)}"
 
     def fetch_commit(self, branch: str) -> None:
@@ -73,13 +74,15 @@ class Remote(Value):
             raise self._explain(result)
 
     def read_branches(self, *branches: str) -> dict[str, str]:
-        """Return the tips of those of ``branches`` that the remote has. Raises Missing, GitFailed."""
-        names = [f"refs/heads/{branch}" for branch in branches]
-        result = self._call("ls-remote", "--refs", "--", patterns=names)
+        """Return the tips of those of ``branches`` that the remote has, and of others whose names begin like theirs:
+        one of them may exclude a branch. Raises Missing, GitFailed.
+        """
+        patterns = dict.fromkeys(f"{HEADS}{branch.partition('/')[0]}*" for branch in branches)
+        result = self._call("ls-remote", "--refs", "--", patterns=tuple(patterns))
         if result.code != 0:
             raise self._explain(result)
         rows = (line.partition("\t") for line in result.stdout.decode("utf-8", "replace").splitlines())
-        return {name.removeprefix("refs/heads/"): commit for commit, _, name in rows if name in names}
+        return {name.removeprefix(HEADS): commit for commit, _, name in rows if name.startswith(HEADS)}
 
     def push_commit(self, commit: str, branch: str, expected: str | None) -> str:
         """Push ``commit`` to ``branch`` if the remote still has ``expected`` there, None: no such branch.
@@ -88,7 +91,8 @@ class Remote(Value):
         """
         result = self._push([BranchPush(branch, commit, expected)])
         if result.code != 0:
-            raise self._explain(result)
+            other = find_free_name(branch, [branch, *list_branches(self.git)])
+            raise self._explain(result, f"{LAND_COMMAND} --head {shlex.quote(other)}")
         self.git.out("update-ref", _PUSHED + branch, commit)
         lines = (line for line in result.stderr.splitlines() if line.startswith("remote:"))
         return "\n".join(line.removeprefix("remote:").strip() for line in lines)
@@ -109,8 +113,8 @@ class Remote(Value):
             if reason is not None:
                 # git and hooks name no branch in these lines.
                 text = f"{push.branch}: {reason}\n{printed}".encode()
-                error = self._explain(GitResult(1, text, ""))
-                error.hint = PUSH_COMMAND if isinstance(error, Refused) else error.hint
+                error = self._explain(GitResult(1, text, ""), shlex.join(["git", "push", self.name, push.ref]))
+                error.hint = PUSH_COMMAND if error.hint == LAND_COMMAND else error.hint
                 errors[push.branch] = error
         return errors
 
@@ -131,7 +135,7 @@ class Remote(Value):
         except GitFailed as error:
             raise GitFailed(error.message, error.hint or f"git ls-remote {self.name}") from error
 
-    def _explain(self, result: GitResult) -> LizaError:
+    def _explain(self, result: GitResult, after_rejection: str = "") -> LizaError:
         """Return the error for a failed call, with the command that shows or removes its cause."""
         output = f"{result.stdout.decode('utf-8', 'replace')}\n{result.stderr}"
         failure = classify_failure(output)
@@ -142,7 +146,7 @@ class Remote(Value):
             case PushFailure.MOVED:
                 return Refused(message, LAND_COMMAND)
             case PushFailure.REJECTED:
-                return Refused(message, f"{LAND_COMMAND} --head ANOTHER-NAME")
+                return Refused(message, after_rejection)
             case PushFailure.LOGIN if (helper := self._ignored_helper()) is not None:
                 accept = shlex.join(["liza", "doctor", "--accept", helper])
                 return Missing(f"{message}; {helper} was set after liza init, and is not asked", accept)
@@ -204,7 +208,8 @@ def _read_remote(git: Git, name: str, *options: str) -> Remote:
     result = git.run("remote", "get-url", *options, "--all", name)
     url, *others = result.stdout.decode("utf-8", "replace").split("\n")
     if result.code != 0 or not url:
-        raise Missing(f"the repository has no remote {name}", f"git remote add {name} URL")
+        step = f"git remote add {name} URL, where URL is its address"
+        raise Missing(f"the repository has no remote {name}", step)
     if options and any(others):
         addresses = ", ".join(strip_login(address) for address in (url, *others) if address)
         raise Refused(f"{name} has several addresses to push to: {addresses}", "git remote -v")

@@ -10,9 +10,8 @@ import shlex
 
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
-from liza.repo import symbolic_refs
+from liza.repo import ref_names, symbolic_refs
 from liza.repo.merge import merge_refs, merges
-from liza.repo.ref_names import ref_conflict_error
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import GitFailed, Refused, UnknownId
 from liza.rules.merging import targets
@@ -34,7 +33,8 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
     if tip.commit is not None and last.commit is not None:
         return False
     if tip.commit is not None:
-        renamed = shlex.join(["git", "branch", "-m", branch, branch.replace("/", "-")])
+        free = ref_names.find_free_name(branch.replace("/", "-"), ref_names.list_branches(crew.git))
+        renamed = shlex.join(["git", "branch", "-m", branch, free])
         raise Refused(f"the branch {branch} exists already, and Liza did not create it", renamed)
     if last.commit is not None:
         raise _gone_error(epic)
@@ -47,9 +47,10 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
 
 def _creation_error(crew: Crew, branch: str) -> Refused | GitFailed:
     """Return the error for a branch that git could not create."""
-    above = targets.EPIC_PREFIX.removesuffix("/")
-    if merges.branch_tip(crew.git, above) is not None:
-        return ref_conflict_error(above, branch)
+    branches = ref_names.list_branches(crew.git)
+    in_the_way = ref_names.find_excluding(branch, branches)
+    if in_the_way is not None:
+        return ref_names.ref_conflict_error(in_the_way, branch, branches)
     return GitFailed(f"git could not create the branch {branch}", "liza doctor")
 
 

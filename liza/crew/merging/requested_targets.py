@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from liza.crew.crew import Crew
 from liza.crew.merging import epic_branches
-from liza.repo import symbolic_refs
+from liza.repo import ref_names, symbolic_refs
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.merging import targets
@@ -43,5 +43,7 @@ def _check_target(crew: Crew, branch: str, by: str) -> None:
     if tip is None:
         raise UnknownId(f"there is no branch {branch}", shlex.join(["git", "branch", branch]))
     if not merge_refs.has_merge_base(crew.git, tip, f"refs/heads/{crew.board.read().config.integration_branch}"):
-        raise Refused(f"{branch} has no commit in common with integration", f"git log {shlex.quote(branch)}")
+        raise Refused(
+            f"{branch} has no commit in common with integration", f"git log {ref_names.type_revision(crew.git, branch)}"
+        )
     crew.git.run("update-ref", merges.last_tip_ref(branch), tip, "", codes=(0, 128))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging import epic_branches
@@ -31,7 +33,7 @@ def require_tip(crew: Crew, branch: str) -> str:
         raise Refused(symbolic_refs.describe_symbolic(ref, tip.target), symbolic_refs.delete_command(ref))
     if tip.commit is None:
         last = _read_last_tip(crew, branch)
-        raise Refused(f"the branch {branch} is gone", f"git branch {branch} {(last or 'HEAD')[:12]}")
+        raise Refused(f"the branch {branch} is gone", f"git branch {shlex.quote(branch)} {(last or 'HEAD')[:12]}")
     return tip.commit
 
 

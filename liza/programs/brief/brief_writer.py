@@ -229,7 +229,7 @@ def _reviewer_sections(context: BriefContext) -> list[TextSection]:
     )
     work = (
         f"This directory is a read-only copy at {task.review_commit}; your changes here are discarded.",
-        f"DIFF  git diff {branch}...{task.review_commit}",
+        f"DIFF  git diff refs/heads/{branch}...{task.review_commit}",
         f"TASK {task.id}   {quote_lines(task.description, LARGE)}",
         f"DONE WHEN  {quote_lines(task.done_when, MIDDLE)}",
         f"SCOPE {quote_line(task.scope, SMALL)}   SPEC {quote_line(context.spec_path(task.spec_ref), 300)}   "

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
-from liza.repo.runner import COMMIT, Git, lock_removal_command, summarize_error
+from liza.repo.runner import COMMIT, Git, find_remedy, summarize_error
 from liza.rules.errors import GitFailed, Refused
 from liza.rules.value_classes import Value, asdict
 from liza.system import crash_points, untrusted_files
@@ -290,7 +290,7 @@ def _update_ref(checkout_git: Git, branch: str, old: str, new: str) -> bool:
     tip = checkout_git.find_commit(f"refs/heads/{branch}")
     if result.code != 0 and tip == old:
         raise GitFailed(
-            f"{branch} could not be moved to {new[:10]}: {summarize_error(result)}", lock_removal_command(result.stderr)
+            f"{branch} could not be moved to {new[:10]}: {summarize_error(result)}", find_remedy(result.stderr)
         )
     return tip == new
 

@@ -12,13 +12,15 @@ from liza.repo.git_dir_check import read_gitfile
 from liza.repo.merge import absent_checkouts, branch_moves, checkout_files, merge_refs
 from liza.repo.merge.absent_checkouts import AbsentCheckoutRecord
 from liza.repo.merge.branch_moves import AdvanceResult, BranchMove, MoveOutcome
-from liza.repo.runner import Git, lock_removal_command, summarize_error
+from liza.repo.runner import Git, find_remedy, summarize_error
 from liza.repo.survey import find_operation
 from liza.rules.errors import GitFailed, MergeConflict, Missing
 from liza.rules.formatting.undecoded import list_names
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import MergeInProgress
 from liza.rules.value_classes import Value
 
+_REVISION_SYNTAX = lazy_pattern(r"[~^:]|@\{|\.\.")
 LAST_INTEGRATION_REF = "refs/liza/integration"
 """Ref at the commit to which Liza last moved integration."""
 
@@ -61,7 +63,7 @@ def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]
     # Exit 1 is a conflict, and also "not something we can merge": only the first has a tree.
     if result.code not in (0, 1) or not tree:
         message = f"git merge-tree {ours[:10]} {theirs[:10]} failed ({result.code}): {summarize_error(result)}"
-        raise GitFailed(message, lock_removal_command(result.stderr))
+        raise GitFailed(message, find_remedy(result.stderr))
     return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
@@ -93,7 +95,8 @@ def contains(git: Git, branch: str, commit: str) -> bool:
 
 def branch_tip(git: Git, branch: str) -> str | None:
     """Return the commit at the tip of a branch, or None if the branch does not exist. Raises GitFailed."""
-    return git.find_commit(f"refs/heads/{branch}")
+    # `main~1` is no branch, but git would read it as a revision.
+    return git.find_commit(f"refs/heads/{branch}") if _REVISION_SYNTAX.search(branch) is None else None
 
 
 class Branch(Value):
@@ -171,7 +174,7 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
         if current == expected:
             raise GitFailed(
                 f"{branch} could not be moved to {candidate[:10]}: {summarize_error(result)}",
-                lock_removal_command(result.stderr),
+                find_remedy(result.stderr),
             )
         # A git that was killed after it wrote the ref has moved the branch.
         if current != candidate or result.code > 0:

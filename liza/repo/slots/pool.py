@@ -12,9 +12,8 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from liza.repo import symbolic_refs
+from liza.repo import ref_names, symbolic_refs
 from liza.repo.merge.merges import Branch, find_branches
-from liza.repo.ref_names import ref_conflict_error
 from liza.repo.slots import slot_records, slot_setup, slots_directory, stuck_slots
 from liza.repo.slots.salvage_restore import (
     find_last_salvage,
@@ -366,9 +365,9 @@ class Worktrees(SlotEmptying):
 
     def _refuse_blocked(self, branch: str, branches: dict[str, Branch]) -> None:
         """Raise Refused if a branch excludes ``branch``: to git a ref is a file or a directory of refs."""
-        for name in sorted(branches):
-            if name == branch.partition("/")[0] or name.startswith(f"{branch}/"):
-                raise ref_conflict_error(name, branch)
+        name = ref_names.find_excluding(branch, branches)
+        if name is not None:
+            raise ref_names.ref_conflict_error(name, branch, ref_names.list_branches(self.git))
 
     def _refuse_foreign_checkout(self, branch: str, branches: dict[str, Branch]) -> None:
         """Raise Refused if a person has the branch checked out."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from liza.repo import stale_locks
 from liza.repo.config_pins import git_dirs
-from liza.repo.runner import Git, lock_removal_command, summarize_error
+from liza.repo.runner import Git, find_remedy, summarize_error
 from liza.repo.survey import copy_index, find_operation, read_unfinished, read_work_tree
 from liza.rules.errors import GitFailed
 from liza.rules.value_classes import Value
@@ -278,7 +278,7 @@ def _create_ref(git: Git, ref: str, commit: str) -> str:
         name = f"{ref}+{number}"
     # The name is free, so git failed for another reason: a lock that a killed git left, a full disk, a file in the way.
     if not stale_locks.remove_stale_locks(git, (name,)):
-        reason, hint = summarize_error(result), lock_removal_command(result.stderr)
+        reason, hint = summarize_error(result), find_remedy(result.stderr)
         raise GitFailed(f"{name} could not be written: {reason}", hint or "git for-each-ref refs/liza/salvage")
     git.out(*args)
     return name

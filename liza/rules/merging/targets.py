@@ -29,10 +29,15 @@ def is_branch_name(branch: str) -> bool:
     return _NO_BRANCH.search(branch) is None and branch not in ("@", "HEAD") and all(branch.split("/"))
 
 
+def is_crew_branch(branch: str) -> bool:
+    """Return whether Liza and agents write this branch: that of a task or of an epic."""
+    return branch.partition("/")[0] in ("task", "epic")
+
+
 def is_target_name(branch: str) -> bool:
     """Return whether a task can name this branch: git accepts the name, and Liza and agents write no such branch."""
-    is_own = branch.partition("/")[0] in ("task", "epic", "refs")
-    return is_branch_name(branch) and branch.isprintable() and not is_own
+    is_full = branch.startswith("refs/")
+    return is_branch_name(branch) and branch.isprintable() and not is_full and not is_crew_branch(branch)
 
 
 def target_branch(state: State, task: Task) -> str:

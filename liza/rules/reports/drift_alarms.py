@@ -59,7 +59,8 @@ def repository_alarms(
     yield from merge_alarms.absent_checkout_alarms(seen.away)
     if seen.moved is not None:
         branch = state.config.integration_branch
-        yield Alarm(AlarmKind.INTEGRATION_MOVED, branch, seen.moved, seen.ways or f"git log --first-parent {branch}")
+        ways = seen.ways or f"git log --first-parent refs/heads/{shlex.quote(branch)}"
+        yield Alarm(AlarmKind.INTEGRATION_MOVED, branch, seen.moved, ways)
     for moved in seen.trespasses:
         yield Alarm(AlarmKind.MOVED_BY_SESSION, moved.about, to_keep(moved), moved.way)
 
