@@ -286,7 +286,11 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
     """Return the error for a directory without a crew; its hint is to begin a crew or to restore the kept board."""
     message, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
     if not _in_git(here):
-        return NoCrew(f"{here} is not in a git repository", 'git init, then: liza init "what you want to have"')
+        from liza.repo.runner import Git
+        from liza.repo.survey import begin_command
+
+        begin = begin_command(Git(here))
+        return NoCrew(f"{here} is not in a git repository", f'{begin} && liza init "what you want to have"')
     crew: Crew | None = None
     source = None
     # If git fails, the answer is still that there is no crew.

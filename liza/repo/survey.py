@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from liza.repo.config_pins import Pins, git_dirs
+from liza.repo.ref_names import current_branch
 from liza.repo.runner import FALLBACK_IDENTITY, ConfigOverrides, Git
-from liza.rules.errors import GitFailed, Missing
+from liza.rules.errors import GitFailed, Missing, Refused
 from liza.rules.value_classes import Value, replace
 
 if TYPE_CHECKING:
     from liza.rules.project.git_operations import GitOperation
 
+IDENTITY_COMMAND = 'git config --global user.name "You" && git config --global user.email you@example.org'
+FIRST_COMMIT_COMMAND = 'git add -A && git commit --allow-empty -m "start"'
 _OPERATION_FILES = (
     ("MERGE_HEAD", "merge"),
     ("rebase-merge", "rebase"),
@@ -44,19 +49,21 @@ _MAX_STATE_FILE = 1 << 16  # bytes of a file with commits
 class Survey(Value):
     """Facts about a repository.
 
-    ``root`` is the top of the checkout (of a bare repository, the git directory). ``branch`` is None if HEAD is
-    detached, ``head`` None before the first commit. ``dirty_count`` counts changed and untracked files. In a linked
-    worktree ``worktree_of`` is the main checkout.
+    ``root`` is the top of the checkout (without one, the git directory), ``repository`` the git directory that all
+    worktrees share. ``branch`` is None if HEAD is detached, ``head`` None before the first commit. ``dirty_count``
+    counts changed and untracked files. In a linked worktree or in the git directory, ``main_checkout`` is the main
+    checkout. ``bare``: there is no main checkout, or git does not record where it is.
     """
 
     root: Path
+    repository: Path
     branch: str | None
     head: str | None
     bare: bool
     dirty_count: int
     identity: tuple[str, str] | None
     git_version: str
-    worktree_of: Path | None
+    main_checkout: Path | None
 
     @property
     def has_merge_tree(self) -> bool:
@@ -72,27 +79,77 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
     git = Git(directory)
     version = re.search(r"[0-9]+\.[0-9]+(\.[0-9]+)?", git.out("version"))
     try:
-        bare = git.out("rev-parse", "--is-bare-repository") == "true"
+        git_dir, common = git_dirs(git)
     except GitFailed as error:
+        if "safe.directory" in error.hint:
+            raise Refused(f"git does not trust {directory}: another user owns it", error.hint) from error
         if _has_repository(directory):
             raise
-        raise Missing(f"{directory} is not in a git repository", "git init") from error
-    git_dir, common = git_dirs(git)
+        raise Missing(f"{directory} is not in a git repository", begin_command(git)) from error
     # A git directory has no checkout, either.
     has_checkout = git.out("rev-parse", "--is-inside-work-tree") == "true"
     root = Path(git.out("rev-parse", "--show-toplevel")) if has_checkout else git_dir
     pinned_git = replace(git.at(root), pins=pins or Pins.from_user_config(git))
     identity = pinned_git.identity()
+    is_linked = not has_checkout or git_dir != common
+    main_checkout = _find_main_checkout(git, common) if is_linked else None
     return Survey(
         root=root,
-        branch=_current_branch(pinned_git),
+        repository=common,
+        branch=current_branch(pinned_git),
         head=pinned_git.find_commit("HEAD"),
-        bare=bare,
+        bare=is_linked and main_checkout is None,
         dirty_count=len(list_changed_files(pinned_git)) if has_checkout else 0,
         identity=None if identity == FALLBACK_IDENTITY else identity,
         git_version=version.group(0) if version else "0.0",
-        worktree_of=common.parent if git_dir != common and has_checkout else None,
+        main_checkout=main_checkout,
     )
+
+
+def _find_main_checkout(git: Git, common: Path) -> Path | None:
+    """Return the main checkout of a repository; None if it is bare, or git does not record where it is."""
+    shared = git.at(common).with_environment(GIT_DIR=str(common))
+    if shared.out("rev-parse", "--is-bare-repository") == "true":
+        return None
+    configured = shared.run("config", "--get", "core.worktree", codes=(0, 1)).stdout.decode().removesuffix("\n")
+    if configured:
+        return (common / configured).resolve()
+    return common.parent if common.name == ".git" else None
+
+
+def begin_command(git: Git) -> str:
+    """Return the command that makes a repository of the directory of ``git``, or of a new one in the home directory."""
+    first = [] if git.identity() != FALLBACK_IDENTITY else [IDENTITY_COMMAND]
+    if holds_home(git.directory):
+        project = find_free_path(git.directory / "project")
+        first = [shlex.join(["mkdir", project.name]), shlex.join(["cd", project.name]), *first]
+    return " && ".join([*first, "git init", FIRST_COMMIT_COMMAND])
+
+
+def clone_command(repository: Path) -> tuple[str, Path]:
+    """Return the command that clones a repository to a new directory beside it, or in the home directory, and that
+    directory.
+    """
+    source = repository.parent if repository.name == ".git" else repository
+    name = "crew" if source.name.startswith(".") else f"{source.name.removesuffix('.git')}-crew"
+    is_near = os.access(source.parent, os.W_OK) and not holds_home(source)
+    clone = find_free_path((source.parent if is_near else _home()) / name)
+    return f"{shlex.join(['git', 'clone', str(source), str(clone)])} && {shlex.join(['cd', str(clone)])}", clone
+
+
+def find_free_path(path: Path) -> Path:
+    """Return ``path``, with a number if something exists there."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(free for free in itertools.chain([path], numbered) if not os.path.lexists(free))
+
+
+def holds_home(directory: Path) -> bool:
+    """Return whether a directory is the home directory, or one above it."""
+    return _home().is_relative_to(directory.resolve())
+
+
+def _home() -> Path:
+    return Path(os.environ.get("HOME") or "/").resolve()
 
 
 def _has_repository(directory: Path) -> bool:
@@ -246,8 +303,3 @@ def copy_index(git: Git) -> Iterator[Git]:
         if (git_dir / "index").exists():
             shutil.copy2(git_dir / "index", index)
         yield git.with_environment(GIT_INDEX_FILE=str(index))
-
-
-def _current_branch(git: Git) -> str | None:
-    done = git.run("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1))
-    return done.stdout.decode("utf-8", "surrogateescape").strip() or None

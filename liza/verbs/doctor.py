@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from liza.crew import layout, run_state
 from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
-from liza.crew.crew import Crew, find_crew, with_stop
+from liza.crew.crew import Crew, SystemClock, find_crew, with_stop
 from liza.crew.drift.accept import accept_drift
 from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
@@ -27,7 +27,7 @@ from liza.rules.formatting.counts import count_noun
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
 from liza.rules.value_classes import Value, replace
-from liza.verbs.init import check_repository
+from liza.verbs.init import InitOptions, check_repository, find_obstacles
 from liza.verbs.program_accounts import find_account_findings
 
 
@@ -59,7 +59,7 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
         return DoctorReport((*findings, damaged), repaired)
     if accepted:
         repaired += accept_drift(crew or find_crew(directory), accepted)
-    surveyed = _check_or_report(findings, "git", lambda: _repository(directory, crew))
+    surveyed = _check_repository(findings, directory, crew)
     state = None if crew is None else _board(findings, crew)
     if crew is not None and state is not None:
         if fix:
@@ -155,23 +155,20 @@ def _damaged(crew: Crew) -> Finding | None:
     return None
 
 
-def _check_or_report(findings: list[Finding], about: str, check: Callable[[], tuple[str, Survey]]) -> Survey | None:
-    """Call ``ask`` and add its text to the findings; if it raises LizaError, add that as a finding and return None."""
-    try:
-        text, surveyed = check()
-    except LizaError as error:
-        findings.append(Finding(about, error.message, False, error.hint))
-        return None
-    findings.append(Finding(about, text))
+def _check_repository(findings: list[Finding], directory: Path, crew: Crew | None) -> Survey | None:
+    """Add the findings about the repository. Return its survey, None if no crew can be in this place."""
+    surveyed, errors = check_repository(directory, None if crew is None else crew.git.pins)
+    if surveyed is not None and crew is None:
+        obstacles = find_obstacles(Crew(Paths(surveyed.root), SystemClock()), surveyed, InitOptions())
+        texts = {finding.text for finding in findings}
+        errors += [error for error in obstacles if error.message not in texts]
+    findings += [Finding("git", error.message, False, error.hint) for error in errors]
+    if surveyed is not None and not errors:
+        dirty = surveyed.dirty_count
+        changed = f"{count_noun(dirty, 'file', 'files')} changed (left alone; " if dirty else "clean ("
+        text = f"{surveyed.git_version} · on {surveyed.branch}, {changed}agents start from {str(surveyed.head)[:12]})"
+        findings.append(Finding("git", text))
     return surveyed
-
-
-def _repository(directory: Path, crew: Crew | None) -> tuple[str, Survey]:
-    surveyed = check_repository(directory, None if crew is None else crew.git.pins)
-    dirty = surveyed.dirty_count
-    changed = f"{count_noun(dirty, 'file', 'files')} changed (left alone; " if dirty else "clean ("
-    text = f"{surveyed.git_version} · on {surveyed.branch}, {changed}agents start from {str(surveyed.head)[:12]})"
-    return text, surveyed
 
 
 def _find_crew_or_report(findings: list[Finding], directory: Path) -> Crew | None:

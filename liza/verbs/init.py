@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -23,22 +23,33 @@ from liza.crew.recovery import moved_repository
 from liza.crew.recovery.recorder import record_history
 from liza.crew.result import Result
 from liza.programs.presets import preset_table
-from liza.repo import board_history, symbolic_refs
+from liza.repo import board_history, ref_names, symbolic_refs
 from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter, exclude
-from liza.repo.ref_names import ref_conflict_error
+from liza.repo.merge import merges
+from liza.repo.required_filters import find_failing_filters
 from liza.repo.runner import ConfigOverrides, Git
 from liza.repo.slots import slots_directory
 from liza.repo.slots.pool import Worktrees
-from liza.repo.survey import Survey, survey
+from liza.repo.survey import (
+    FIRST_COMMIT_COMMAND,
+    IDENTITY_COMMAND,
+    Survey,
+    begin_command,
+    clone_command,
+    holds_home,
+    survey,
+)
 from liza.rules.errors import LizaError, LockTimeout, Missing, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.redaction import describe_secrets
 from liza.rules.formatting.times import format_time
+from liza.rules.formatting.undecoded import escape_undecoded
+from liza.rules.merging import targets
 from liza.rules.model import FULL_CHECKOUT, Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.rules.project import slots_location
-from liza.rules.project.init_command import complete_init_commands
+from liza.rules.project.init_command import INIT, complete_init_commands, join_commands
 from liza.rules.value_classes import Value, replace
 from liza.system import files
 from liza.system.flock import lock_path
@@ -48,11 +59,16 @@ AskPermissions = Callable[[str], str]
 """Ask the person whether this program may skip its permission prompts; return the permissions."""
 DEFAULT_PERMISSIONS = "confined"
 _DIRECTORY_HINT = "--worktrees DIR"
+_NAMED_COMMITS = 3
+_NO_OTHER_COMMITS = "it has no commit that yours lacks"
 _LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
 
 
 class InitOptions(Value):
-    """Options of `liza init`; None means that init finds the value."""
+    """Options of `liza init`; None means that init finds the value.
+
+    An ``integration_branch`` that is named may exist already: then it is taken over.
+    """
 
     goal: str | None = None
     spec: str | None = None
@@ -63,7 +79,7 @@ class InitOptions(Value):
     budget: float | None = None
     permissions: str | None = None
     program: str | None = None
-    integration_branch: str = "integration"
+    integration_branch: str | None = None
     worktrees: Path | None = None
     no_proof: bool = False
     copied_files: tuple[str, ...] = ()
@@ -78,7 +94,7 @@ class InitOptions(Value):
             "--budget": None if self.budget is None else f"{self.budget:g}",
             "--permissions": self.permissions,
             "--program": self.program,
-            "--integration-branch": None if self.integration_branch == "integration" else self.integration_branch,
+            "--integration-branch": self.integration_branch,
             "--checkout": None if self.checkout == FULL_CHECKOUT else self.checkout,
             "--worktrees": None if self.worktrees is None else str(self.worktrees),
         }
@@ -104,8 +120,20 @@ def init(
     """
     if options.budget is not None and not options.budget > 0:
         raise UsageError(f"the budget is {options.budget:g} dollars; it must be above 0", "liza init --help")
-    surveyed = check_repository(directory)
-    crew = Crew(Paths(surveyed.root), SystemClock())
+    surveyed, errors = check_repository(directory)
+    crew = None if surveyed is None else Crew(Paths(surveyed.root), SystemClock())
+    if crew is not None and surveyed is not None:
+        _refuse_second(crew)
+        errors += find_obstacles(crew, surveyed, options)
+        errors += _collect_errors(
+            lambda: _goal(crew.git, options),
+            lambda: _program(crew, options),
+            lambda: slots_directory.choose_directory(surveyed.root, options.worktrees, os.environ),
+        )
+    if errors:
+        raise _join_errors(errors, directory if surveyed is None else surveyed.root, options)
+    assert crew is not None
+    assert surveyed is not None
     options = _with_permissions(crew, options, ask)
     with ExitStack() as stack:
         try:
@@ -125,8 +153,6 @@ def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | No
     """Return the options with the person's answer. The question comes before the lock: an answer can take long."""
     if ask is None or options.permissions is not None:
         return options
-    _refuse_second(crew)
-    _goal(crew.git, options)
     program = _program(crew, options)
     preset = preset_table.load_presets(crew.paths).resolve(program)
     return options if preset.permissions.none else replace(options, permissions=ask(program))
@@ -157,7 +183,8 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
     _refuse_foreign(crew)
     layout.refuse_survivors(crew)
     goal, spec = _goal(crew.git, options)
-    tip = _integration_start(crew.git, options.integration_branch, surveyed)
+    branch = options.integration_branch or Config().integration_branch
+    tip = _integration_start(crew.git, options, surveyed)
     # Before the pins are taken, only the user's own git configuration is trusted, not the repository's.
     newest = board_history.read_newest(replace(crew.git, pins=Pins.from_user_config(crew.git)))
     first_number = newest[0] if newest else 0
@@ -167,7 +194,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
     try:
         _init_marker(crew).touch()
         slots_directory.write_record(crew.paths, slots_record)
-        _prepare_repository(crew, options, tip, surveyed.branch, say)
+        _prepare_repository(crew, surveyed, branch, tip, say)
         if surveyed.dirty_count:
             count = count_noun(surveyed.dirty_count, "file")
             say("changes", f"{count} changed and not committed: agents see only committed files")
@@ -185,9 +212,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             options.copied_files,
             options.checkout,
         )
-        baseline = run_baseline(
-            crew, Worktrees(crew.paths, crew.git, options.integration_branch), baseline_options, tip, say
-        )
+        baseline = run_baseline(crew, Worktrees(crew.paths, crew.git, branch), baseline_options, tip, say)
         say("programs", f"{program} for all roles, permissions {options.permissions or DEFAULT_PERMISSIONS}")
         config = Config(programs={"default": program}, environment=baseline.environment)
         for finding in signing.inspect_signing(crew.paths, crew.git, config):
@@ -234,16 +259,64 @@ def _with_slots(crew: Crew, directory: Path) -> Crew:
     return replace(crew, paths=replace(crew.paths, chosen_slots=directory))
 
 
-def check_repository(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
-    """Survey the repository. Raises Missing or Refused for the first reason why a crew cannot work in it."""
+def check_repository(directory: Path, pins: ConfigOverrides | None = None) -> tuple[Survey | None, list[LizaError]]:
+    """Survey the repository. Return it, None for a place where no crew can be, and all reasons against a crew here."""
     here = directory.resolve()
-    slots_location.refuse_line_break(next((path for path in (here, *here.parents) if (path / ".git").exists()), here))
-    surveyed = survey(directory, pins)
-    if surveyed.bare:
-        raise Refused(f"{directory} is a bare repository; a crew needs a checkout", f"git clone {directory} CHECKOUT")
-    if surveyed.worktree_of is not None:
-        raise Refused(f"{directory} is a linked worktree of {surveyed.worktree_of}", f"cd {surveyed.worktree_of}")
+    try:
+        slots_location.refuse_line_break(
+            next((path for path in (here, *here.parents) if (path / ".git").exists()), here)
+        )
+        surveyed = survey(directory, pins)
+        _refuse_place(here, surveyed)
+    except LizaError as error:
+        return None, [error]
+    errors: list[LizaError] = []
+    if not surveyed.has_merge_tree:
+        text = f"git {surveyed.git_version} is too old: liza needs git 2.38 or later, for git merge-tree"
+        errors.append(Missing(text, "git --version"))
+    if surveyed.identity is None:
+        errors.append(Missing("git has no identity; commits need a name and an address", IDENTITY_COMMAND))
+    if surveyed.head is None:
+        text = "the repository has no commit yet; agents start from one"
+        errors.append(Missing(text, FIRST_COMMIT_COMMAND))
+    git = Git(surveyed.root)
+    branches = ref_names.list_branches(git)
+    if surveyed.head is not None and surveyed.branch is None:
+        branch = ref_names.suggest_branch(git, Config().integration_branch, "--points-at=HEAD")
+        step = ["git", "switch", *([branch] if branch else ["-c", ref_names.find_free_name("work", branches)])]
+        text = f"HEAD is detached at {surveyed.head[:12]}; integration should start from a branch"
+        errors.append(Refused(text, shlex.join(step)))
+    task_branch = branch_of("<id>")
+    if "task" in branches:
+        errors.append(ref_names.ref_conflict_error("task", task_branch, branches))
+    if surveyed.head is not None:
+        git = git if pins is None else replace(git, pins=pins)
+        for failing in find_failing_filters(git, surveyed.head):
+            # A clone has no filter of the repository's own configuration: it has the files as git stores them.
+            use_clone = failing.is_local and pins is None
+            hint = clone_command(surveyed.repository)[0] if use_clone else failing.show_command
+            errors.append(Refused(failing.reason, hint))
+    return surveyed, errors
+
+
+def _refuse_place(here: Path, surveyed: Survey) -> None:
+    """Raise Refused if a crew cannot be where the survey was made."""
     git_dir = surveyed.root / ".git"
+    clone, directory = clone_command(surveyed.repository)
+    if surveyed.bare:
+        raise Refused(f"{surveyed.repository} is a bare repository; a crew needs a checkout", clone)
+    if surveyed.main_checkout is not None:
+        which = "a linked worktree" if surveyed.root != surveyed.repository else "the git directory"
+        raise Refused(
+            f"{here} is in {which} of {surveyed.main_checkout}", shlex.join(["cd", str(surveyed.main_checkout)])
+        )
+    if holds_home(surveyed.root):
+        begin, directory = (clone, directory) if holds_home(here) else (begin_command(Git(here)), here)
+        # The usual directories for worktrees are all inside this repository.
+        worktrees = suggest_directory(directory, os.environ)
+        option = "" if worktrees is None else f" --worktrees {shlex.quote(str(worktrees))}"
+        text = f"the repository {surveyed.root} holds your home directory; a crew needs one of its own"
+        raise Refused(text, f"{begin} && {INIT}{option}")
     if git_dir.is_symlink():
         path, line = shlex.quote(str(git_dir)), shlex.quote(f"gitdir: {git_dir.resolve()}")
         raise Refused(
@@ -251,27 +324,37 @@ def check_repository(directory: Path, pins: ConfigOverrides | None = None) -> Su
             f"rm {path} && echo {line} > {path}",
         )
     if not git_dir.exists():
-        raise Refused(
-            f"the worktree of this repository is {surveyed.root}, which has no .git", "git config core.worktree"
-        )
-    if not surveyed.has_merge_tree:
-        raise Missing(
-            f"git {surveyed.git_version} is too old: liza needs git 2.38 or later, for git merge-tree", "git --version"
-        )
-    if Git(surveyed.root).ok("show-ref", "--verify", "--quiet", "refs/heads/task"):
-        raise ref_conflict_error("task", branch_of("<id>"))
-    if surveyed.head is None:
-        raise Missing("the repository has no commit yet; agents start from one", 'git add -A && git commit -m "start"')
-    if surveyed.branch is None:
-        raise Refused(
-            f"HEAD is detached at {surveyed.head[:12]}; integration should start from a branch", "git switch main"
-        )
-    if surveyed.identity is None:
-        raise Missing(
-            "git has no identity; commits need a name and an address",
-            'git config --global user.name "You"; git config --global user.email you@example.org',
-        )
-    return surveyed
+        raise Refused(f"the worktree of this repository is {surveyed.root}, which has no .git", clone)
+
+
+def find_obstacles(crew: Crew, surveyed: Survey, options: InitOptions) -> list[LizaError]:
+    """Return the reasons, beside those of ``check_repository``, why the repository can have no crew yet."""
+    if _is_interrupted_init(crew):
+        return []
+    has_start = surveyed.head is not None
+    checks = [lambda: _refuse_foreign(crew), *([lambda: _integration_start(crew.git, options, surveyed)] * has_start)]
+    return _collect_errors(*checks)
+
+
+def _collect_errors(*checks: Callable[[], object]) -> list[LizaError]:
+    errors: list[LizaError] = []
+    for check in checks:
+        try:
+            check()
+        except LizaError as error:
+            errors.append(error)
+    return errors
+
+
+def _join_errors(errors: Sequence[LizaError], root: Path, options: InitOptions) -> LizaError:
+    """Return one error for all; its class is that of the first. A wrong command line is corrected first."""
+    wrong = next((error for error in errors if isinstance(error, UsageError)), None)
+    error = wrong or errors[0]
+    if len(errors) > 1 and wrong is None:
+        lines = [f"{len(errors)} things are in the way of a crew here:", *(f"  {error.message}" for error in errors)]
+        error.message, error.hint = "\n".join(lines), join_commands([error.hint for error in errors])
+    error.hint = _complete_hint(error.hint, root, options)
+    return error
 
 
 def _program(crew: Crew, options: InitOptions) -> str:
@@ -313,23 +396,61 @@ def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
     return str(options.goal).strip(), None
 
 
-def _integration_start(git: Git, branch: str, surveyed: Survey) -> str:
+def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
     """Return the start commit of integration: its tip if it contains HEAD, or HEAD if there is no such branch.
 
-    Raises Refused if the branch is behind HEAD or has diverged from it.
+    Raises UsageError for a name that no branch can have. Raises Refused if another ref excludes the branch, if it
+    exists and neither Liza created it nor the person named it, or if it lacks commits of HEAD.
     """
     assert surveyed.head is not None
-    if not git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
+    branch = options.integration_branch or Config().integration_branch
+    branches = ref_names.list_branches(git)
+    other = f'liza init "…" --integration-branch {shlex.quote(ref_names.find_free_name(branch, [*branches, branch]))}'
+    if not targets.is_target_name(branch):
+        raise UsageError(f"{branch!r} cannot be the branch of the merges", 'liza init "…" --integration-branch crew')
+    _refuse_excluding_refs(git)
+    ignore_case = git.run("config", "--type=bool", "core.ignoreCase").stdout == b"true\n"
+    excluding = ref_names.find_excluding(branch, branches, ignore_case=ignore_case)
+    if excluding is not None:
+        raise Refused(f"the branch {excluding} is in the way: git cannot have {branch} beside it", other)
+    ref = ref_names.HEADS + branch
+    symbolic_refs.refuse_symbolic(git, ref)
+    tip = git.find_commit(ref)
+    if tip is None:
         return surveyed.head
-    tip = git.out("rev-parse", f"refs/heads/{branch}")
-    if git.ok("merge-base", "--is-ancestor", surveyed.head, tip):
+    has_head = git.ok("merge-base", "--is-ancestor", surveyed.head, tip)
+    take = f'liza init "…" --integration-branch {shlex.quote(branch)}'
+    if options.integration_branch is None and tip != git.find_commit(drift.LAST_INTEGRATION_REF):
+        commits = _describe_commits(git, surveyed.head, tip)
+        message = f"the branch {branch} exists, and Liza did not create it; {commits}"
+        raise Refused(message, f"{other}; or take it over: {take}" if has_head else other)
+    if has_head:
         return tip
-    if git.ok("merge-base", "--is-ancestor", tip, surveyed.head):
-        raise Refused(f"the branch {branch} is behind {surveyed.branch}", f"git branch -f {branch} {surveyed.branch}")
-    raise Refused(
-        f"the branch {branch} exists and has diverged from {surveyed.branch}",
-        f'git branch -m {branch} {branch}-old, or: liza init "…" --integration-branch {branch}-2',
-    )
+    if not git.ok("merge-base", "--is-ancestor", tip, surveyed.head):
+        raise Refused(f"the branch {branch} has diverged from {surveyed.branch}", other)
+    checkout = merges.find_branches(git, branch)[branch].checkout
+    forward = f"git branch -f {shlex.quote(branch)} {surveyed.head[:12]} && {take}"
+    raise Refused(f"the branch {branch} is behind {surveyed.branch}", forward if checkout is None else other)
+
+
+def _refuse_excluding_refs(git: Git) -> None:
+    """Raise Refused if a ref excludes one of Liza's own."""
+    refs = git.lines("for-each-ref", "--format=%(refname)", HISTORY_REF.rpartition("/")[0])
+    for own in (HISTORY_REF, drift.LAST_INTEGRATION_REF, *map(merges.candidate_ref, ("<id>",))):
+        ref = ref_names.find_excluding(own, refs)
+        if ref is not None:
+            renamed = ref.replace("refs/", "refs/renamed/", 1)
+            step = f"git update-ref {shlex.quote(renamed)} {shlex.quote(ref)} && git update-ref -d {shlex.quote(ref)}"
+            raise Refused(f"the ref {ref} is in the way: git cannot have {own} beside it", step)
+
+
+def _describe_commits(git: Git, head: str, tip: str) -> str:
+    """Return what ``tip`` has beside ``head``, by the subjects of the newest commits."""
+    count = int(git.out("rev-list", "--count", tip, f"^{head}"))
+    lines = git.lines("log", "--no-color", f"--max-count={_NAMED_COMMITS}", "--format=%h %s", tip, f"^{head}")
+    more = f", and {count - len(lines)} more" if count > len(lines) else ""
+    named = ", ".join(escape_undecoded(line)[:80] for line in lines)
+    return f"it has {count_noun(count, 'commit')} that yours lacks: {named}{more}" if count else _NO_OTHER_COMMITS
 
 
 def _init_marker(crew: Crew) -> Path:
@@ -347,9 +468,7 @@ def _is_interrupted_init(crew: Crew) -> bool:
     return not any(crew.paths.liza.iterdir()) or (_init_marker(crew).is_file() and revisions <= 1)
 
 
-def _prepare_repository(crew: Crew, options: InitOptions, tip: str, base: str | None, say: ReportFact) -> None:
-    branch = options.integration_branch
-    symbolic_refs.refuse_symbolic(crew.git, f"refs/heads/{branch}")
+def _prepare_repository(crew: Crew, surveyed: Survey, branch: str, tip: str, say: ReportFact) -> None:
     is_new = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     crew.paths.creation.write_text(json.dumps({"branch": branch if is_new else None, "at": tip}) + "\n")
     layout.create_layout(crew)
@@ -358,12 +477,13 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, base: str | 
     drift.record_last_tip(crew, tip)
     brief_filter.install_filter(crew.git)
     Pins.capture(crew.git).save(crew.paths)
-    remotes = accepted_origin.record_first_origin(crew, base)
+    remotes = accepted_origin.record_first_origin(crew, surveyed.branch)
     if remotes is not None:
         project = "" if remotes.project is remotes.push else f"; pull requests go to {remotes.project.project_name}"
         origin = f"{remotes.push.address}; `liza land --pr` and `liza push` send to no other address{project}"
         say(remotes.push.name, origin)
-    say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
+    commits = "" if is_new else f"taken over; {_describe_commits(crew.git, str(surveyed.head), tip)}; "
+    say("branch", f"{branch} at {tip[:12]}; {commits}your checkout and files stay untouched")
     say("worktrees", f"{crew.paths.slots}; `liza path ID` prints the worktree of a task")
     earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]
     if earlier:
@@ -402,7 +522,7 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         "  max_review_cycles: 5",
         "  heartbeat_interval: 60    # seconds",
         "  lease_duration: 300       # seconds",
-        f"  integration_branch: {json.dumps(options.integration_branch)}",
+        f"  integration_branch: {json.dumps(options.integration_branch or Config().integration_branch)}",
         f"  integration_command: {json.dumps(baseline.command, ensure_ascii=False)}",
         f"  permissions: {options.permissions or DEFAULT_PERMISSIONS}",
     ]

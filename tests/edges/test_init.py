@@ -109,7 +109,7 @@ def test_the_doctor_of_a_crew_without_a_test_command_names_the_command_that_sets
         (found,) = (one for one in doctor(repo).findings if one.about == "tests")
         return found.hint
 
-    assert hint() == 'liza init "…" --test CMD'
+    assert hint() == 'liza init "…" --test CMD, where CMD runs your tests, e.g. "make test"'
     init(repo, InitOptions("A goal", no_test=True))
     assert hint() == "liza edit"
 
@@ -117,7 +117,9 @@ def test_the_doctor_of_a_crew_without_a_test_command_names_the_command_that_sets
 def test_the_next_command_of_an_init_whose_tests_do_not_start_keeps_the_test_command(repo: Path) -> None:
     with pytest.raises(Missing, match="no-such-runner is missing") as refused:
         init(repo, InitOptions("Goal", test="no-such-runner --all"))
-    assert refused.value.hint == 'liza init Goal --setup CMD --test "no-such-runner --all"'
+    command, meaning = refused.value.hint.split(", ", 1)
+    assert command == 'liza init Goal --test "no-such-runner --all" --setup CMD'
+    assert meaning == 'where CMD installs what the tests need, e.g. "make deps"'
 
 
 def test_an_env_file_that_git_ignores_is_named_and_copied_where_the_person_wants_that(repo: Path) -> None:
@@ -211,9 +213,9 @@ def test_a_submodule_on_this_machine_that_git_refuses_names_the_setting_that_all
     git(repo, "commit", "-q", "-m", "library")
     with pytest.raises(Refused, match="transport 'file' not allowed") as refused:
         init(repo, InitOptions("A goal"))
-    assert refused.value.hint == "git config --global protocol.file.allow always; liza init 'A goal'"
-    subprocess.run(refused.value.hint.partition("; ")[0], shell=True, check=True)
-    init(repo, InitOptions("A goal"))
+    setup = "git -c protocol.file.allow=always submodule update --init --recursive"
+    assert refused.value.hint == f"liza init 'A goal' --setup \"{setup}\""
+    init(repo, InitOptions("A goal", setup=setup))
 
 
 def test_changes_that_are_not_committed_are_told_because_no_agent_sees_them(repo: Path) -> None:

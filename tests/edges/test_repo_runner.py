@@ -105,13 +105,13 @@ def test_the_survey_tells_branch_head_files_and_what_is_under_way(repo: Path, tm
     (repo / "new").write_text("x")
     (repo / "sub").mkdir()
     found = survey(repo / "sub")
-    assert (found.root, found.branch, found.bare, found.worktree_of) == (repo, "main", False, None)
+    assert (found.root, found.branch, found.bare, found.main_checkout) == (repo, "main", False, None)
     assert (found.dirty_count, found.head) == (2, git(repo, "rev-parse", "HEAD"))
     assert found.identity == ("Test Person", "test@example.invalid")
     assert found.has_merge_tree
     git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     linked = survey(tmp_path / "linked")
-    assert (linked.branch, linked.worktree_of) == (None, repo)
+    assert (linked.branch, linked.main_checkout) == (None, repo)
 
 
 def test_the_survey_knows_an_unborn_and_a_bare_repository_and_none_at_all(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ diff-tree HEAD HEAD; fast-import --quiet; for-each-ref; grep x; hash-object -w f
 merge-base main HEAD; merge-tree main HEAD; mktree; read-tree HEAD; rebase --quit; reflog show HEAD; reset --hard
 restore f; rev-list HEAD; rev-parse HEAD; show HEAD; show-ref; status; symbolic-ref HEAD refs/heads/main
 update-index --refresh; update-ref refs/heads/main HEAD; version; write-tree"""
-RECORD_READERS = {"bundle", "check-ref-format", "remote", "checkout", "fsck", "pack-objects", "switch", "worktree"}
+RECORD_READERS = {"bundle", "remote", "checkout", "fsck", "pack-objects", "switch", "worktree"}
 GIT_METHODS = {"lines", "names", "ok", "out", "raw", "run"}
 
 

@@ -177,9 +177,8 @@ def test_a_mistyped_word_or_id_names_what_was_meant_and_outside_of_git_the_first
     nowhere = tmp_path / "nowhere"
     nowhere.mkdir()
     told = crew.liza("status", code=5, cwd=nowhere)
-    assert told.endswith(
-        'nowhere is not in a git repository\n  next: git init, then: liza init "what you want to have"\n'
-    )
+    begin = 'git init && git add -A && git commit --allow-empty -m "start" && liza init "what you want to have"'
+    assert told.endswith(f"nowhere is not in a git repository\n  next: {begin}\n")
     assert crew.liza("note", "use the fonts").startswith("noted for the next brief\n")
     assert crew.liza("note", "--to", "coder-1", "use them").startswith("noted for the next brief of coder-1\n")
 

@@ -281,7 +281,7 @@ def test_outside_a_crew_there_is_one_answer_and_one_next_command(tmp_path: Path)
         done = say(words, tmp_path)
         assert (done.returncode, done.stdout) == (5, "")
         assert f"{tmp_path} is not in a git repository" in done.stderr
-        assert "next: git init, then: liza init" in done.stderr
+        assert "next: git init && git add -A && " in done.stderr
     git(tmp_path, "init", "-q")
     done = say(["status"], tmp_path)
     assert (done.returncode, done.stdout) == (5, "")

@@ -477,7 +477,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "untested_merges",
                 "config",
                 "merged without a test: task-1; set config.integration_command",
-                "liza config set integration_command CMD",
+                'liza config set integration_command CMD, where CMD runs your tests, e.g. "make test"',
             )
         ],
     ),
@@ -489,7 +489,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "untested_merges",
                 "config",
                 "no test command (config.integration_command): merges will be recorded as untested",
-                "liza config set integration_command CMD",
+                'liza config set integration_command CMD, where CMD runs your tests, e.g. "make test"',
             )
         ],
     ),
@@ -529,7 +529,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
                 "integration_moved",
                 "integration",
                 "integration was moved by bob",
-                "git log --first-parent integration",
+                "git log --first-parent refs/heads/integration",
             ),
         ],
     ),

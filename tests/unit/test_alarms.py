@@ -420,6 +420,6 @@ def test_merges_without_a_test_command_name_the_command_that_sets_one() -> None:
         alarms = evaluate_alarms(state, NOW, AlarmFacts())
         return [(alarm.message, alarm.next) for alarm in alarms if alarm.kind == AlarmKind.UNTESTED_MERGES]
 
-    set_tests = "liza config set integration_command CMD"
+    set_tests = 'liza config set integration_command CMD, where CMD runs your tests, e.g. "make test"'
     assert untested() == [("merged without a test: t; set config.integration_command", set_tests)]
     assert untested(integration_command="make test") == [("merged without a test: t", "liza edit")]

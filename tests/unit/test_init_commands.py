@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.project.init_command import complete_init_commands
+from liza.rules.project.init_command import complete_init_commands, join_commands
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,16 @@ def test_a_hint_to_init_again_repeats_what_was_typed(
     hint: str, goal: str | None, options: list[tuple[str, ...]], completed: str
 ) -> None:
     assert complete_init_commands(hint, goal, options) == completed
+
+
+@pytest.mark.parametrize(
+    ("hints", "joined"),
+    [
+        (["git a", "git b && git a"], "git a && git b"),
+        (['liza init "…" --x 1; or take it: liza init "…" --y', "git a"], 'git a && liza init "…" --x 1'),
+        (['git f && liza init "…" --x 1', "liza init … --z 2"], 'git f && liza init "…" --x 1 --z 2'),
+        (['liza init "what you want"', "git a, or: git b"], 'git a && liza init "…"'),
+    ],
+)
+def test_several_hints_become_one_command_in_their_order(hints: list[str], joined: str) -> None:
+    assert join_commands(hints) == joined

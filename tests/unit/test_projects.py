@@ -12,6 +12,7 @@ from liza.rules.project.project_kinds import (
     detect_project,
     missing_module,
     missing_runner,
+    suggest_package_install,
     use_venv,
     worktree_commands,
 )
@@ -401,3 +402,16 @@ def test_a_missing_program_or_module_is_named(text: str, code: int | None, tail:
 )
 def test_a_missing_import_is_named_unless_it_is_a_path(tail: str, module: str | None) -> None:
     assert missing_module(tail) == module
+
+
+@pytest.mark.parametrize(
+    ("output", "command"),
+    [
+        ("Error: Cannot find module 'left-pad'", "npm install --no-save left-pad"),
+        ("Cannot find package '@scope/x/sub' imported from a.js", "npm install --no-save @scope/x"),
+        ("Error: Cannot find module './gone'", None),
+        ("ModuleNotFoundError: No module named 'shop'", None),
+    ],
+)
+def test_only_a_node_package_names_the_command_that_installs_it(output: str, command: str | None) -> None:
+    assert suggest_package_install(output) == command

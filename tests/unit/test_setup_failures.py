@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.rules.project.setup_failures import find_unpushed_submodule
+from liza.rules.project.setup_failures import find_unpushed_submodule, suggest_setup
 
 COMMIT = "a067044feec278ac6ca266ee0ec000b6ba1ce6c2"
 
@@ -29,3 +29,11 @@ def test_the_reason_names_the_commit_and_the_submodule() -> None:
     unpushed = find_unpushed_submodule(f"Fetched in submodule path 'a', but it did not contain {COMMIT}")
     assert unpushed is not None
     assert unpushed.reason == "commit a067044fee of submodule a was not pushed to the submodule's repository"
+
+
+def test_a_refused_file_url_is_allowed_for_the_submodules_of_the_set_up_only() -> None:
+    output = "Cloning into 'lib'...\nfatal: transport 'file' not allowed\n"
+    allowed = "git -c protocol.file.allow=always submodule update --init"
+    assert suggest_setup("git submodule update --init && npm ci", output) == f"{allowed} && npm ci"
+    assert suggest_setup("make deps", output) == f"{allowed} --recursive && make deps"
+    assert suggest_setup("make deps", "fatal: repository 'x' does not exist\n") is None

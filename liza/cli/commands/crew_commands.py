@@ -59,8 +59,13 @@ def init(
     ] = None,
     program: ProgramOption = None,
     integration_branch: Annotated[
-        str, typer.Option("--integration-branch", help="The branch that receives the merges.")
-    ] = "integration",
+        str | None,
+        typer.Option(
+            "--integration-branch",
+            metavar="NAME",
+            help="The branch that receives the merges; default: integration. An existing branch is taken over.",
+        ),
+    ] = None,
     worktrees: Annotated[
         Path | None,
         typer.Option(
@@ -421,7 +426,9 @@ def serve(
         from liza.server.serve import serve as run_server
     except ImportError as error:
         # Not installed, or installed for another Python: no bug of Liza.
-        step = shlex.join(["pip", "install", "--force-reinstall", *api_server.PACKAGES])
+        from liza.system import installation  # reads package metadata, only for this failure
+
+        step = installation.install_command("--force-reinstall", *api_server.PACKAGES)
         raise Missing(f"a package of the server cannot be imported: {error}", step) from error
 
     def notify(text: str) -> None:

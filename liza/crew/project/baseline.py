@@ -34,6 +34,7 @@ from liza.rules.project import (
     test_proof,
     tree_changes,
 )
+from liza.rules.project.init_command import INIT, quote_option, setup_hint, suggest_init_command
 from liza.rules.project.package_records import ChangedPackageFile
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
@@ -89,7 +90,11 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     report_gaps(find_worktree_gaps(crew.paths, crew.git, setup_text, options.copied_files, has_crew=True))
     _report_sparse(crew.git, tip, options.checkout, say)
     if command is None:
-        reason = "--no-test was given" if options.no_test else "no test command was found; --test CMD sets one"
+        reason = (
+            "--no-test was given"
+            if options.no_test
+            else f"no test command was found: --test CMD{test_proof.TEST_MEANING}"
+        )
         say("baseline", f"{reason}: merges will be recorded as untested")
         if setup is None:
             return Baseline(None, None, keep, TestProof())
@@ -210,22 +215,6 @@ def _setup_files(project: Project) -> tuple[str, ...]:
     return tuple(dict.fromkeys(files))
 
 
-def suggest_init_command(project: Project, command: str) -> str:
-    """Suggest an init command that creates an environment in each worktree, and tests that use it.
-
-    The set-up is ``CMD`` if none is known for this kind of project; the tests are then ``command``.
-    """
-    commands_in_worktree = project_kinds.worktree_commands(project, command)
-    if commands_in_worktree is None:
-        return f'liza init "…" --setup CMD --test {_quoted(command)}'
-    setup, test = commands_in_worktree
-    return f'liza init "…" --setup {_quoted(setup)} --test {_quoted(test)}'
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"' if not set('"$`\\!') & set(text) else shlex.quote(text)
-
-
 def usable_environment(root: Path, setup: ProjectCommand | None) -> tuple[str | None, str]:
     """Return the activated environment if it can be used, else None and the reason.
 
@@ -266,9 +255,9 @@ def _report_setup(outcome: commands.CommandOutcome, plan: ProofPlan, say: Report
         missing = project_kinds.missing_runner(setup, outcome.exit_status, outcome.tail())
         if missing:
             text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup}"
-            raise Missing(text, 'liza init "…" --setup CMD')
-        first = setup_failures.suggest_before_init(outcome.tail())
-        hint = f'{first}; liza init "…"' if first else 'liza init "…" --setup CMD'
+            raise Missing(text, setup_hint())
+        other = setup_failures.suggest_setup(setup, outcome.tail())
+        hint = f"{INIT} --setup {quote_option(other)}" if other else setup_hint()
         raise Refused(f"set-up fails on integration: {setup}\n{outcome.tail()}", hint)
     say("set-up", f"{setup}: {outcome.seconds:.0f} s ok")
 
@@ -298,7 +287,8 @@ def _report_tests(
         module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
         if module and not accept_red:
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
-            raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint)
+            example = project_kinds.suggest_package_install(outcome.tail(commands.SEARCHED_LINES))
+            raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint.replace("make deps", example or "make deps"))
         if not accept_red:
             text = (
                 f"the tests are red on integration: {plan.command}\n{outcome.tail()}{notes}\nFix them, or accept them"

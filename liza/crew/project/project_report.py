@@ -23,6 +23,7 @@ from liza.rules.formatting.sizes import format_bytes
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.project import clean_environment, project_kinds, slot_states, test_proof
+from liza.rules.project.init_command import INIT, setup_hint, suggest_init_command
 from liza.rules.project.project_kinds import SUBMODULE_COMMAND
 from liza.rules.value_classes import replace
 
@@ -44,9 +45,9 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         keep, why_not = baseline.usable_environment(paths.root, project.setup)
         config = replace(config, environment=keep)
         if why_not and setup is None:
-            test = project.test.text if project.test else "CMD"
+            test = project.test.text if project.test else "your tests"
             text = f"{why_not}: init will need --setup and --test"
-            yield Finding("python", text, True, baseline.suggest_init_command(project, test))
+            yield Finding("python", text, True, suggest_init_command(project, test))
     yield from _check_commands(paths, git, config)
     yield from _check_environment(paths.root, config)
     slot = _find_set_up_slot(paths, git, config) if setup else None
@@ -79,7 +80,9 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         if detected is None:
             has_crew = paths.state.exists()
             text = "no command found: merges are not tested" if not has_crew else _NO_TEST_COMMAND
-            yield Finding("tests", text, True, "liza edit" if has_crew else 'liza init "…" --test CMD')
+            yield Finding(
+                "tests", text, True, "liza edit" if has_crew else f"{INIT} --test CMD{test_proof.TEST_MEANING}"
+            )
         else:
             test, origin = detected.text, ", ".join(detected.source_files)
         if project.setup is not None and not setup:
@@ -93,7 +96,8 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
             crlf = f"{text}: {project_kinds.describe_crlf(script)}"
             yield Finding("tests", crlf, False, project_kinds.crlf_remedy(script))
         elif obstacle:
-            hint = "liza edit" if config.integration_command else 'liza init "…" --setup CMD --test CMD'
+            project = detect.read_project(root, git)
+            hint = "liza edit" if config.integration_command else suggest_init_command(project, test)
             yield Finding("tests", f"{text}: it does not start: {obstacle} is missing", False, hint)
         else:
             yield Finding("tests", text)
@@ -101,7 +105,7 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     if setup:
         obstacle = find_start_obstacle(setup, root, env, set_up=False)
         text = f"{setup} ({setup_origin})"
-        hint = "liza edit" if config.sandbox_setup else 'liza init "…" --setup CMD'
+        hint = "liza edit" if config.sandbox_setup else setup_hint()
         not_starting = f"{text}: it does not start: {obstacle} is missing; install it, or use another set-up"
         failed = Finding("set-up", not_starting, False, hint)
         yield failed if obstacle else Finding("set-up", text)

@@ -341,6 +341,12 @@ def crlf_remedy(script: str) -> str:
     return f"echo {pattern} >> .gitattributes && {add} && git commit -m 'Use LF in scripts'"
 
 
+def suggest_package_install(tail: str) -> str | None:
+    """Return the command that installs the Node package which the output of tests misses; None without one."""
+    match = re.search(r"Cannot find (?:module|package) '((?:@[^'/]+/)?[^'./][^'/]*)", tail)
+    return f"npm install --no-save {shlex.quote(match[1])}" if match else None
+
+
 def missing_module(tail: str) -> str | None:
     """Return a module that the tests import and that is not installed, if their output names one; else None."""
     pattern = r"(?:ModuleNotFoundError: No module named|Cannot find module|Cannot find package) '([^'./][^']*)'"

@@ -27,10 +27,14 @@ class UnpushedSubmodule(Value):
         return f"git -C {directory} push origin {self.commit}:refs/heads/task/{task}"
 
 
-def suggest_before_init(output: str) -> str:
-    """Return the command that removes the cause which the output of a set-up names, or an empty text."""
+def suggest_setup(setup: str, output: str) -> str | None:
+    """Return the set-up without the cause that its output names; None if it names none."""
     # Since 2.38.1 git fetches no submodule from a path of this machine, unless the person allows it.
-    return "git config --global protocol.file.allow always" if _REFUSED_FILE_URL.search(output) else ""
+    if not _REFUSED_FILE_URL.search(output):
+        return None
+    allowed = "git -c protocol.file.allow=always submodule"
+    own = setup.replace("git submodule", allowed)
+    return own if own != setup else f"{allowed} update --init --recursive && {setup}"
 
 
 def find_unpushed_submodule(output: str) -> UnpushedSubmodule | None:

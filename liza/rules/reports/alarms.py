@@ -444,7 +444,7 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
             )
 
 
-_SET_TESTS = "liza config set integration_command CMD"
+_SET_TESTS = f"liza config set integration_command CMD{test_proof.TEST_MEANING}"
 
 
 def _untested(state: State) -> Iterator[Alarm]:
