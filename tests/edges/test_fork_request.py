@@ -78,7 +78,8 @@ def test_a_pull_request_of_a_fork_is_opened_in_the_project_and_followed_there(
     gh.change_request(2, state="MERGED")
     with pytest.raises(Refused, match="is merged") as refused:
         sync_request(crew.crew)
-    assert refused.value.hint == "git fetch upstream refs/heads/main:refs/heads/upstream-main && liza sync upstream-main"
+    fetch = "git fetch upstream refs/heads/main:refs/heads/upstream-main"
+    assert refused.value.hint == f"{fetch} && liza sync upstream-main"
     landed = land_pr(crew.crew)
     assert (landed.result, landed.message) == ("unchanged", "main of upstream has all of integration already")
     assert landed.next == refused.value.hint
