@@ -118,5 +118,5 @@ def _hidden_instructions(git: Git) -> tuple[str, ...]:
     return tuple(
         name
         for name in brief_filter.list_bound_files(git)
-        if brief_filter.read_without_blocks(git.directory / name) and not brief_filter.is_tracked(git, name)
+        if brief_filter.read_without_blocks(git, name) and not brief_filter.is_tracked(git, name)
     )

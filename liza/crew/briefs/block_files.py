@@ -35,8 +35,8 @@ def place_block(
     ``names``: the instructions files without another filter; ``others``: more files to bind for the run. Without a
     suitable file nothing is written, and the placement says why. Raises LizaError, OSError.
     """
-    run = site.directory.run
-    brief_filter.bind_filter(site.repository, (*names, *others), run)
+    run, key = site.directory.run, site.directory.block_key()
+    brief_filter.bind_filter(site.repository, (*names, *others), run, key)
     only_names = replace(preset, instructions=tuple(names))
     # Git would take the new file for the tracked one, and its removal for a deletion.
     new = only_names.new_instructions_file
@@ -53,7 +53,7 @@ def place_block(
         instructions_file.remove_block(site.worktree, site.directory)
         return BlockPlacement(None, f"another git filter is set for {placement.file}")
     # One of the names is a symlink: git sees the block under the name of its target.
-    brief_filter.bind_filter(site.repository, (*names, placement.file, *others), run)
+    brief_filter.bind_filter(site.repository, (*names, placement.file, *others), run, key)
     return placement
 
 
@@ -66,7 +66,7 @@ def hide_from_git(site: BlockSite, files: Iterable[str], created: Collection[str
     for file in files:
         if brief_filter.is_tracked(site.git, file):
             brief_filter.refresh_index_entry(site.git, file)
-        elif file in created or not brief_filter.read_without_blocks(site.worktree / file):
+        elif file in created or not brief_filter.read_without_blocks(site.git, file):
             hidden.append(file)
     if hidden:
         brief_filter.hide_files(site.repository, hidden, site.directory.run)

@@ -1,7 +1,7 @@
 """The block in a program's instructions file: written at a session's start, removed without a trace at its end.
 
-The file is the block, directly followed by the bytes that were there before. Removing the block restores exactly those
-bytes, with any encoding, line ends or missing last newline.
+The file is the block (after a byte order mark), followed by the bytes that were there before. Removing the block
+restores exactly those bytes, with any encoding, line ends or missing last newline.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import os
 import stat
 from pathlib import Path
 
-from liza.programs.brief.quoting import strip_block, strip_blocks
+from liza.programs.brief.quoting import render_block
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import BriefLocation, RunDir
+from liza.rules.brief_marks import strip_blocks
 from liza.rules.value_classes import Value
 from liza.system import atomic
 
@@ -52,9 +53,10 @@ def write_block(worktree: Path, preset: Preset, run_dir: RunDir, block: str) -> 
         # The file is replaced by a rename, which would part it from its other names.
         return BlockPlacement(None, f"{name} has other names (hard links)")
     old = target.read_bytes() if target.exists() else None
-    created = old is None or (not strip_blocks(old) and strip_blocks(old) != old and _was_created(run_dir, relative))
+    own = strip_blocks(old or b"", run_dir.find_block_keys(old or b""))
+    created = old is None or (not own and own != old and _was_created(run_dir, relative))
     run_dir.write_brief_location(BriefLocation(file=relative, created=created))
-    _replace_file(target, block.encode() + strip_blocks(old or b""), run_dir)
+    _replace_file(target, render_block(block, run_dir.run, run_dir.block_key(), own), run_dir)
     return BlockPlacement(relative)
 
 
@@ -73,7 +75,7 @@ def remove_block(worktree: Path, run_dir: RunDir) -> str | None:
         old = target.read_bytes()
     except (_UnsuitableInstructions, FileNotFoundError):
         return None
-    remaining = strip_block(old, run_dir.run)
+    remaining = strip_blocks(old, (run_dir.block_key(),))
     if remaining == old:
         return None
     if remaining or not location.created:

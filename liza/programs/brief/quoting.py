@@ -4,7 +4,9 @@ Pure."""
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 
+from liza.rules.brief_marks import begin_mark, end_mark
 from liza.rules.formatting.redaction import redact
 from liza.rules.lazy_pattern import lazy_pattern
 
@@ -60,45 +62,24 @@ def quote_line(text: str, limit: int) -> str:
     return truncate_text(" ".join(sanitize(text).split()), limit)
 
 
-def strip_blocks(data: bytes) -> bytes:
-    """Return ``data`` without its complete blocks.
+def render_block(block: str, run: str, key: str, text: bytes) -> bytes:
+    """Return a file with the block above its ``text``, in a form that changes no check of the file.
 
-    A block reaches from a begin mark at a line's start to the end mark of the same run, and includes one line end after
-    it. A mark without its partner is text. The position directly after a block counts as a line's start. Git's clean
-    filter implements the same rule.
+    Formatters and linters of Markdown accept a fenced text in a paragraph of its own. Line ends are those of ``text``,
+    and its byte order mark stays first.
     """
-    return _without(data, None)
-
-
-def strip_block(data: bytes, run: str) -> bytes:
-    """As ``strip_blocks``, for the blocks of one run."""
-    return _without(data, run.encode())
-
-
-def _without(data: bytes, run: bytes | None) -> bytes:
-    kept: list[bytes] = []
-    copied = position = block_end = 0
-    unterminated: set[bytes] = set()
-    while begin := (position == block_end and _MARKED.match(data, position)) or _BEGIN.search(data, position):
-        position = begin.end()
-        name = begin["run"]
-        # Search for a missing end mark once per run only: otherwise a text of begin marks takes quadratic time.
-        if name in unterminated or len(unterminated) > _MAX_UNENDED:
-            continue
-        end = data.find(b"<!-- liza:end run=%s -->" % name, position)
-        if end < 0:
-            unterminated.add(name)
-            continue
-        position = block_end = _LINE_END.match(data, data.index(b"-->", end) + 3).end()  # type: ignore[union-attr]
-        if run in (None, name):
-            kept.append(data[copied : begin.start()])
-            copied = position
-    return b"".join(kept) + data[copied:]
-
-
-_RUN_PATTERN = rb"(?P<run>[A-Za-z-]{0,40}[A-Za-z][A-Za-z-]{0,40}-[0-9]{1,20}\.[0-9]{1,20})"
-# In a settings file the mark is in a comment.
-_MARKED = lazy_pattern(rb"(?:// )?<!-- liza:begin run=%s -->" % _RUN_PATTERN)
-_BEGIN = lazy_pattern(rb"^" + _MARKED.pattern, re.MULTILINE)
-_LINE_END = lazy_pattern(rb"(?:\r?\n)?")
-_MAX_UNENDED = 100  # unterminated blocks; the rest of such a file is not searched: it is malformed or hostile
+    lines = [line.expandtabs(4).rstrip() for line in block.split("\n")[1:-2]]
+    # Formatters shorten a longer fence.
+    fence = "`" * max(3, 1 + max((len(ticks) for ticks in re.findall("`+", block)), default=0))
+    parts = (
+        begin_mark(run, key),
+        "<!-- markdownlint-capture --><!-- markdownlint-disable --><!-- cspell:disable -->",
+        "\n".join((f"{fence}text", *lines, fence)),
+        "<!-- cspell:enable --><!-- markdownlint-restore -->",
+        end_mark(run, key),
+    )
+    order_mark = BOM_UTF8 if text.startswith(BOM_UTF8) else b""
+    text = text.removeprefix(order_mark)
+    whole = "\n\n".join(parts) + ("\n\n" if text else "\n")
+    line_end = "\r\n" if text.partition(b"\n")[0].endswith(b"\r") else "\n"
+    return order_mark + whole.replace("\n", line_end).encode() + text

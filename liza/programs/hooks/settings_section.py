@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, strip_block, strip_blocks
 from liza.programs.hooks.hook_templates import HookFile, list_worktree_files
 from liza.programs.session.run_directory import RunDir, read_struct
+from liza.rules.brief_marks import begin_mark, end_mark, strip_blocks
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FrozenStruct
 from liza.system import atomic, crash_points
@@ -49,11 +49,11 @@ def add_section(worktree: Path, file: HookFile, text: str, run_dir: RunDir) -> s
     try:
         target = _resolve_target(worktree, file.worktree)
         old = target.read_bytes() if target.exists() else None
-        remaining = strip_blocks(old or b"")
+        remaining = strip_blocks(old or b"", run_dir.find_block_keys(old or b""))
         created = old is None or (not remaining and old != remaining)
         if not created and not file.comment:
             raise _UnsuitableSettings(f"{file.worktree} belongs to the project, and is not changed")
-        new = _render_whole(file, text, run_dir.run) if created else _insert_section(file, remaining, text, run_dir.run)
+        new = _render_whole(file, text, run_dir) if created else _insert_section(file, remaining, text, run_dir)
     except _UnsuitableSettings as error:
         return str(error)
     note = SectionNote(file=file.worktree, created=created, parent=not target.parent.is_dir())
@@ -90,7 +90,7 @@ def remove_section(worktree: Path, run_dir: RunDir) -> str | None:
         return None
     except (_UnsuitableSettings, NotADirectoryError):
         return None
-    remaining = strip_block(old, run_dir.run) if _is_marked(old) else _remove_whole(old, run_dir)
+    remaining = strip_blocks(old, (run_dir.block_key(),)) if _is_marked(old) else _remove_whole(old, run_dir)
     if remaining == old:
         return None
     if remaining or not note.created:
@@ -123,14 +123,14 @@ def _remove_whole(old: bytes, run_dir: RunDir) -> bytes:
     return b"" if written.is_file() and written.read_bytes() == old else old
 
 
-def _render_whole(file: HookFile, text: str, run: str) -> bytes:
+def _render_whole(file: HookFile, text: str, run_dir: RunDir) -> bytes:
     if not file.comment:
         return text.encode()
-    begin, end = file.comment + BLOCK_BEGIN.format(run=run), file.comment + BLOCK_END.format(run=run)
+    begin, end = (file.comment + mark(run_dir.run, run_dir.block_key()) for mark in (begin_mark, end_mark))
     return f"{begin}\n{text.rstrip()}\n{end}\n".encode()
 
 
-def _insert_section(file: HookFile, old: bytes, text: str, run: str) -> bytes:
+def _insert_section(file: HookFile, old: bytes, text: str, run_dir: RunDir) -> bytes:
     """Insert the section before the end of the file.
 
     Of two equal keys the last is effective, so a key of the section contains also the values under the file's first
@@ -152,9 +152,7 @@ def _insert_section(file: HookFile, old: bytes, text: str, run: str) -> bytes:
         keys = ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in ours.items())
     except RecursionError as error:
         raise _UnsuitableSettings(f"{file.worktree} is nested too deeply") from error
-    # The file's values may contain block marks, which would end the section early.
-    keys = keys.replace("<!--", "\\u003c!--")
-    begin, end = file.comment + BLOCK_BEGIN.format(run=run), file.comment + BLOCK_END.format(run=run)
+    begin, end = (file.comment + mark(run_dir.run, run_dir.block_key()) for mark in (begin_mark, end_mark))
     return f"{file_text[:line]}{begin}\n{comma}{keys}\n{end}\n{file_text[line:]}".encode()
 
 

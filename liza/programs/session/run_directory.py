@@ -7,6 +7,7 @@ themselves are in `run_records`.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from liza.programs.session.run_records import Sentinel as Sentinel
 from liza.programs.session.run_records import StopNote as StopNote
 from liza.programs.session.run_records import Turn as Turn
 from liza.programs.session.run_records import TurnSource as TurnSource
+from liza.rules.brief_marks import KEY_LENGTH
 from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
@@ -273,6 +275,22 @@ class RunDir:
     def read_brief_location(self) -> BriefLocation | None:
         """Return where the block was written."""
         return self._get("brief.json", BriefLocation)
+
+    def block_key(self) -> str:
+        """Return the random word in the marks of this run's blocks; chosen at the first call. Raises NotRegularFile,
+        OSError."""
+        path = self.path / "block-key"
+        data = untrusted_files.read_if_exists(path)
+        if data is None or len(data) != KEY_LENGTH:
+            data = secrets.token_hex(KEY_LENGTH // 2).encode()
+            atomic.write(path, data)
+        return data.decode("ascii", "replace")
+
+    def find_block_keys(self, text: bytes) -> tuple[str, ...]:
+        """Return the keys of the blocks in ``text``: of this run, and of earlier ones that left theirs. Raises
+        NotRegularFile, OSError."""
+        earlier = self.other_runs() if b"liza:begin" in text else ()
+        return tuple(run.block_key() for run in (self, *earlier) if run is self or (run.path / "block-key").exists())
 
     def other_runs(self) -> Iterator[RunDir]:
         """Yield the other runs of this crew that have a directory, of any agent."""

@@ -17,12 +17,12 @@ from liza.repo.hiding import _filter, marked_sections
 from liza.repo.hiding.exclude import info_file
 from liza.repo.runner import Git
 from liza.repo.survey import find_operation
+from liza.rules.brief_marks import KEY_ATTRIBUTE, strip_blocks
 from liza.rules.errors import GitFailed, Refused
 
 FILTER_NAME = "liza-brief"
 FILTER_KEY = f"filter.{FILTER_NAME}.clean"
 MAX_FILE_SIZE = 1 << 23  # bytes; a larger file is not searched for blocks
-strip_blocks = _filter.strip_blocks
 
 
 def install_filter(git: Git, program: Path | Sequence[str | Path] | None = None) -> None:
@@ -59,12 +59,13 @@ def find_bindable(git: Git, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name, value in values if value in ("unspecified", "unset", FILTER_NAME))
 
 
-def bind_filter(git: Git, names: Sequence[str], run: str) -> None:
-    """Bind the filter to the instructions files ``names`` (relative to the top) for ``run``.
+def bind_filter(git: Git, names: Sequence[str], run: str, key: str) -> None:
+    """Bind the filter to the instructions files ``names`` (relative to the top) for the blocks of ``run``, with
+    ``key`` in their marks.
 
     Raises Refused for a file that has another filter or an unsupported name, GitFailed.
     """
-    lines = [f"{_escape_name(name)} filter={FILTER_NAME}" for name in names]
+    lines = [f"{_escape_name(name)} filter={FILTER_NAME} {KEY_ATTRIBUTE}={key}" for name in names]
     for name in sorted({*names} - {*find_bindable(git, names)}):
         raise Refused(f"{name} goes through a filter of the project, so no brief can be hidden in it", "liza doctor")
     marked_sections.write_section(info_file(git, "attributes"), f"run={run}", lines)
@@ -114,13 +115,20 @@ def is_tracked(git: Git, name: str) -> bool:
     return bool(git.names("--literal-pathspecs", "ls-files", "-z", "--", name))
 
 
-def read_without_blocks(path: Path) -> bytes:
-    """Return an instructions file without complete blocks; empty if there is no file. Raises OSError."""
+def remove_blocks(git: Git, text: bytes) -> bytes:
+    """Return ``text`` without the blocks of bound runs, as the filter does. Raises OSError, GitFailed."""
+    return strip_blocks(text, _filter.read_keys(str(git_dirs(git)[0])))
+
+
+def read_without_blocks(git: Git, name: str) -> bytes:
+    """Return a file of the worktree without the blocks of bound runs; empty if there is no file. Raises OSError,
+    GitFailed."""
+    path = git.directory / name
     try:
         if path.stat().st_size > MAX_FILE_SIZE:
             # Any text that is not empty: the caller then keeps the file.
             return b"larger than any brief"
-        return strip_blocks(path.read_bytes())
+        return remove_blocks(git, path.read_bytes())
     except FileNotFoundError:
         return b""
 
@@ -129,9 +137,9 @@ def refresh_index_entry(git: Git, name: str) -> bool:
     """Refresh the index entry of a file with a block. Otherwise every status would read and filter the file again.
 
     Only done if the index has exactly the file without the block and no merge, rebase or cherry-pick is in progress: in
-    any other case ``git add`` would stage or resolve a person's work. Not done for an empty file, which ``git add -N``
-    may have announced, nor while another git command holds the lock of the index. Return whether it was done. Raises
-    GitFailed if the index cannot be read.
+    any other case ``git add`` would stage or resolve a person's work. Not done for a file that ``git add -N`` has
+    announced, nor while another git command holds the lock of the index. Return whether it was done. Raises GitFailed
+    if the index cannot be read.
     """
     rows = git.names("--literal-pathspecs", "ls-files", "-s", "-z", "--", name)
     if len(rows) != 1 or find_operation(git.git_dir or git_dirs(git)[0]):
@@ -139,7 +147,12 @@ def refresh_index_entry(git: Git, name: str) -> bool:
     mode, stored, rest = rows[0].split(" ", 2)
     if not mode.startswith("100") or not rest.startswith("0\t") or not (git.directory / name).is_file():
         return False
-    if not read_without_blocks(git.directory / name) or git.out("hash-object", "--", name) != stored:
+    if git.out("hash-object", "--", name) != stored:
+        return False
+    # git diff-files reports an announced file as added: the index has it as empty.
+    if not read_without_blocks(git, name) and git.names(
+        "--literal-pathspecs", "diff-files", "--diff-filter=A", "--name-only", "-z", "--", name
+    ):
         return False
     try:
         git.out("--literal-pathspecs", "add", "--", name)

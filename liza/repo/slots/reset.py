@@ -52,7 +52,7 @@ def is_only_brief(git: Git, name: str) -> bool:
     if name.endswith("/") or path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BRIEF_FILE:
         return False
     text = path.read_bytes()
-    stripped = brief_filter.strip_blocks(text)
+    stripped = brief_filter.remove_blocks(git, text)
     if stripped == text:
         return False
     rows = git.names("--literal-pathspecs", "ls-files", "-s", "-z", "--", name)
@@ -73,7 +73,7 @@ def _strip_brief(git: Git, name: str) -> bool:
     if path.is_symlink() or not path.is_file() or not is_inside or path.stat().st_size > MAX_BRIEF_FILE:
         return False
     text = path.read_bytes()
-    stripped = brief_filter.strip_blocks(text)
+    stripped = brief_filter.remove_blocks(git, text)
     if stripped == text:
         return False
     if not stripped and not brief_filter.is_tracked(git, name):
