@@ -620,6 +620,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``unproved_commands``: parts of the test command that a person accepts although they stay green when all sources
     fail.
     ``checkout``: with ``sparse`` candidates are tested in a checkout as sparse as the person's.
+    ``brief``: with ``prompt`` no instructions file gets the brief: the prompt and the hooks have all of it.
     """
 
     max_coder_iterations: int = 10
@@ -666,6 +667,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     gates: tuple[Gate, ...] = ()
     slots: SlotLimits = SlotLimits()
     routing: Literal["first", "record"] = "first"
+    brief: Literal["file", "prompt"] = "file"
     pull_request_interval: int = 60
     push: Literal["never", "auto"] = "never"
     notify: NotifySettings = NotifySettings()

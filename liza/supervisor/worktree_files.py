@@ -82,16 +82,17 @@ class WorktreeFiles:
     ) -> tuple[str, tuple[str, ...]]:
         """Write the brief; return the prompt for the command line and the file with the block.
 
-        ``names`` are the instructions files that git's filter can hide. Without a file, the block is part of the
-        prompt.
+        ``names`` are the instructions files that git's filter can hide. Without a file, or if ``config.brief`` says so,
+        the block is part of the prompt.
         """
         text = brief_writer.compose_brief(gather_brief_facts(self.crew, state, work, directory))
         directory.write_brief(text.assignment, text.beacon_fields, text.prompt, text.block, text.quoted)
-        placement = place_block(
-            BlockSite(git, self.crew.git, worktree, directory), self.preset, text.block, names, others
-        )
+        # A session that began with a file gets its messages there.
+        uses_file = state.config.brief == "file" or directory.read_brief_location() is not None
+        site = BlockSite(git, self.crew.git, worktree, directory)
+        placement = place_block(site, self.preset, text.block, names if uses_file else (), others)
         if placement.file is None:
-            if self.preset.instructions:
+            if self.preset.instructions and uses_file:
                 self.notify(f"{work.run} gets its brief in the prompt: {placement.reason}")
             return f"{text.prompt}\n\n{text.block}", ()
         return text.prompt, (placement.file,)

@@ -179,6 +179,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         slots_record = slots_directory.read_record(crew.paths)
         undo_init(crew if slots_record is None else _with_slots(crew, slots_record.directory), surveyed)
         say("left", "files of an init that was killed; removed")
+    table = preset_table.load_presets(crew.paths)
     program = _program(crew, options)  # Before the tests: a mistyped name must not cost them.
     _refuse_foreign(crew)
     layout.refuse_survivors(crew)
@@ -211,6 +212,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             options.accept_red,
             options.copied_files,
             options.checkout,
+            (table.rows[program.partition(":")[0].strip()], *table.rows.values()),
         )
         baseline = run_baseline(crew, Worktrees(crew.paths, crew.git, branch), baseline_options, tip, say)
         say("programs", f"{program} for all roles, permissions {options.permissions or DEFAULT_PERMISSIONS}")

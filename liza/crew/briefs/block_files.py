@@ -37,7 +37,7 @@ def place_block(
     """
     run, key = site.directory.run, site.directory.block_key()
     brief_filter.bind_filter(site.repository, (*names, *others), run, key)
-    only_names = replace(preset, instructions=tuple(names))
+    only_names = replace(preset, instructions=tuple(names), creates=preset.creates if preset.creates in names else "")
     # Git would take the new file for the tracked one, and its removal for a deletion.
     new = only_names.new_instructions_file
     if (
@@ -70,3 +70,13 @@ def hide_from_git(site: BlockSite, files: Iterable[str], created: Collection[str
             hidden.append(file)
     if hidden:
         brief_filter.hide_files(site.repository, hidden, site.directory.run)
+
+
+def remove_placed(site: BlockSite) -> None:
+    """Remove the block of the site's run, and what hides it from git. Idempotent. Raises LizaError, OSError."""
+    file = instructions_file.find_block_file(site.worktree, site.directory)
+    instructions_file.remove_block(site.worktree, site.directory)
+    if file is not None and (site.worktree / file).exists():
+        brief_filter.refresh_index_entry(site.git, file)
+    brief_filter.unbind_filter(site.repository, site.directory.run)
+    brief_filter.unhide_files(site.repository, site.directory.run)

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from liza.crew.briefs.block_files import BlockSite, hide_from_git, place_block
+from liza.crew.briefs.block_files import BlockSite, hide_from_git, place_block, remove_placed
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_path
-from liza.programs.brief import instructions_file
 from liza.programs.brief.general_context import GeneralContext, compose_general_block
 from liza.programs.brief.instructions_file import BlockPlacement
 from liza.programs.presets.preset import Preset
@@ -139,8 +138,10 @@ def is_checkout_run(run: str) -> bool:
 
 def _place(crew: Crew, preset: Preset, directory: CheckoutRunDir) -> BlockPlacement:
     """Write the block and hide it. Without a file that can hold it, the placement says why."""
-    git, root = crew.git, crew.paths.root
-    context = GeneralContext(crew.board.read(), directory.run, current_person(), crew.clock.now(), root, liza_path())
+    git, root, state = crew.git, crew.paths.root, crew.board.read()
+    if state.config.brief == "prompt":
+        return BlockPlacement(None, "config.brief is prompt")
+    context = GeneralContext(state, directory.run, current_person(), crew.clock.now(), root, liza_path())
     names = brief_filter.find_bindable(git, preset.instructions)
     site = BlockSite(git, git, root, directory)
     try:
@@ -156,12 +157,7 @@ def _place(crew: Crew, preset: Preset, directory: CheckoutRunDir) -> BlockPlacem
 
 def _remove(crew: Crew, directory: CheckoutRunDir) -> None:
     """Remove the block, what hides it from git, and the directory. Idempotent: the directory is removed last."""
-    file = instructions_file.find_block_file(crew.paths.root, directory)
-    instructions_file.remove_block(crew.paths.root, directory)
-    if file is not None and (crew.paths.root / file).exists():
-        brief_filter.refresh_index_entry(crew.git, file)
-    brief_filter.unbind_filter(crew.git, directory.run)
-    brief_filter.unhide_files(crew.git, directory.run)
+    remove_placed(BlockSite(crew.git, crew.git, crew.paths.root, directory))
     with suppress(FileNotFoundError):  # a purge removes all of .liza
         shutil.rmtree(directory.path)
 

@@ -20,6 +20,7 @@ from liza.crew.project import (
 from liza.crew.project.broken_runs import ProofPlan, ProofReport, ProofStep
 from liza.crew.project.project_report import find_hook_gaps, find_worktree_gaps
 from liza.crew.recovery.findings import Finding
+from liza.programs.presets.preset import Preset
 from liza.repo import sparse_checkout
 from liza.repo.runner import Git
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
@@ -47,7 +48,10 @@ BASELINE_LIMIT = 1800.0
 
 
 class BaselineOptions(Value):
-    """Options about the tests; None means that the commands are detected."""
+    """Options about the tests; None means that the commands are detected.
+
+    ``presets``: the programs whose brief the tests may see, first the crew's.
+    """
 
     test: str | None = None
     setup: str | None = None
@@ -56,6 +60,7 @@ class BaselineOptions(Value):
     accept_red: bool = False
     copied_files: tuple[str, ...] = ()
     checkout: str = FULL_CHECKOUT
+    presets: tuple[Preset, ...] = ()
 
 
 class Baseline(Value):
@@ -111,6 +116,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         limit=BASELINE_LIMIT,
         hint=suggest_init_command(project, command) if command else "",
         may_drop_variables=True,
+        presets=options.presets,
     )
 
     def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
@@ -137,6 +143,9 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     if result.drops_variables:
         entries = " ".join(Config().gate_environment)
         say("variables", f"the tests are red with {entries}: gates and sessions go without (config.gate_environment)")
+    if result.seen_brief:
+        text = f"{command} is red with a session's brief in the instructions file: {result.seen_brief}"
+        say("brief", f"{text}; `liza config set brief prompt` gives it by the prompt only")
     _report_changes(result.changes, plan, options.accept_red, say)
     _report_packages(result.packages, say)
     skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from liza.crew.project import commands, import_traces
 from liza.crew.project.import_traces import ProofSite
 from liza.programs.guards.statements import split_statements
+from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file
 from liza.repo import file_commits
 from liza.repo.runner import Git
@@ -40,7 +41,8 @@ class ProofPlan(Value):
     ``is_full``: in a full checkout, not as sparse as the person's. Without a ``command`` only the set-up runs.
     ``gates``: further commands that must notice failing sources. ``runs``: the most runs with failing sources.
     ``hint`` is the command for the error that the tests test another checkout, ``red_hint`` the one for red tests.
-    ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it.
+    ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it. ``presets``: the tests run
+    with a brief in the instructions files of these programs, and once without it if they are red.
     """
 
     command: str
@@ -55,6 +57,7 @@ class ProofPlan(Value):
     hint: str = ""
     red_hint: str = ""
     may_drop_variables: bool = False
+    presets: tuple[Preset, ...] = ()
 
 
 class ProofStep(Enum):

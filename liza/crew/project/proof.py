@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from liza.crew.briefs import sample_brief
 from liza.crew.project import commands, import_traces, installed_packages, tree_snapshot
 from liza.crew.project.broken_runs import NO_REPORT, BrokenRuns, ProofPlan, ProofReport, ProofSlot, ProofStep
 from liza.crew.project.tree_snapshot import TreeSnapshot
@@ -32,7 +33,8 @@ class ProofResult(Value):
     ``tests`` is None if the set-up failed, or without a test command. ``outcome`` is None if the tests were not green
     or no proof was requested. ``changes``: tracked files that the set-up and the tests wrote. ``packages``: installed
     files that differ from the records of their packages after the set-up. ``left``: untracked files of the set-up that
-    git does not ignore. ``drops_variables``: the tests are green only without ``gate_environment``.
+    git does not ignore. ``drops_variables``: the tests are green only without ``gate_environment``. ``seen_brief``: the
+    line with which the tests are red only because of a brief in an instructions file.
     """
 
     setup: commands.CommandOutcome | None = None
@@ -43,6 +45,7 @@ class ProofResult(Value):
     packages: tuple[ChangedPackageFile, ...] = ()
     left: tuple[str, ...] = ()
     drops_variables: bool = False
+    seen_brief: str = ""
 
 
 def run_proof(
@@ -67,7 +70,7 @@ def run_proof(
         sparse_checkout.make_full(worktrees.slot_git(PROOF_SLOT))
     try:
         slot = _open_slot(worktrees, plan, logs, prove=prove and bool(plan.command))
-        return _run_in_slot(slot, prove=prove and bool(plan.command), always=always, report=report)
+        return _run_in_slot(worktrees, slot, prove=prove and bool(plan.command), always=always, report=report)
     finally:
         worktrees.discard(PROOF_SLOT)
 
@@ -88,7 +91,9 @@ def read_definitions(git: Git, commit: str, texts: Sequence[str]) -> dict[str, s
     return test_definitions.find_definitions(texts, names, lambda wanted: file_commits.read_files(git, commit, wanted))
 
 
-def _run_in_slot(slot: ProofSlot, *, prove: bool, always: bool, report: ProofReport) -> ProofResult:
+def _run_in_slot(
+    worktrees: Worktrees, slot: ProofSlot, *, prove: bool, always: bool, report: ProofReport
+) -> ProofResult:
     plan, git = slot.plan, slot.git
     broken = _broken_sources(slot)
     details = ProofDetails(
@@ -121,14 +126,12 @@ def _run_in_slot(slot: ProofSlot, *, prove: bool, always: bool, report: ProofRep
         }
         runs = BrokenRuns(slot, broken, site, {**variables, "LIZA_BASE": slot.commit}, report)
         report.begin(ProofStep.TESTS)
-        tests = slot.run_command(plan.command, "baseline-tests.log", variables)
-        if plan.may_drop_variables and plan.gate_environment and tests.exit_status not in (0, None):
-            again = _run_without_variables(runs, tracked_files, variables)
-            if again.passed:
-                tests, result = again, replace(result, drops_variables=True)
-                runs.drop_variables(plan.gate_environment)
+        result = _run_tests(worktrees, runs, result, tracked_files, variables)
+        assert result.tests is not None
+        tests = result.tests
+        if result.drops_variables:
+            runs.drop_variables(plan.gate_environment)
         report.end(ProofStep.TESTS, tests)
-        result = replace(result, tests=tests, changes=tree_snapshot.find_changes(git, tracked_files))
         if not tests.passed or not prove:
             return result
         path = commands.command_environment(slot.root, plan.environment).get("PATH", "")
@@ -151,15 +154,53 @@ def _run_in_slot(slot: ProofSlot, *, prove: bool, always: bool, report: ProofRep
     return replace(result, outcome=test_proof.judge_proof(observation, str(slot.root), plan.hint), details=details)
 
 
-def _run_without_variables(
-    runs: BrokenRuns, tracked_files: TreeSnapshot, variables: Mapping[str, str]
-) -> commands.CommandOutcome:
-    """Run the red tests again without the variables of gates, on the files as they were before the first run."""
-    slot = runs.slot
-    runs.remove_new_files()
-    tree_snapshot.restore_files(slot.git, tracked_files, tree_snapshot.find_changes(slot.git, tracked_files))
-    kept = {name: value for name, value in variables.items() if name not in slot.plan.gate_environment}
-    return slot.run_command(slot.plan.command, "baseline-tests-without-variables.log", kept)
+def _run_tests(
+    worktrees: Worktrees,
+    runs: BrokenRuns,
+    result: ProofResult,
+    tracked_files: TreeSnapshot,
+    variables: Mapping[str, str],
+) -> ProofResult:
+    """Run the tests as a session does, with a brief in place. Red ones run again to find out what makes them red: the
+    brief, the variables of gates, or neither."""
+    slot, plan = runs.slot, runs.slot.plan
+    snapshot, files = tracked_files, dict[str, bytes]()
+
+    def run(log: str, *, brief: bool, drop: bool) -> commands.CommandOutcome:
+        nonlocal snapshot, files
+        given = {name: text for name, text in variables.items() if not (drop and name in plan.gate_environment)}
+        with sample_brief.written(worktrees.paths, worktrees.git, slot.git, plan.presets if brief else ()) as contents:
+            outcome = slot.run_command(plan.command, log, given)
+        files = files or contents
+        snapshot = tree_snapshot.accept_rewritten(slot.git, snapshot, contents)
+        return outcome
+
+    def run_again(name: str, *, brief: bool = False, drop: bool = False) -> commands.CommandOutcome:
+        """Run them on the files as they were before the first run."""
+        runs.remove_new_files()
+        tree_snapshot.restore_files(slot.git, snapshot, tree_snapshot.find_changes(slot.git, snapshot))
+        return run(f"baseline-tests-without-{name}.log", brief=brief, drop=drop)
+
+    tests = first = run("baseline-tests.log", brief=True, drop=False)
+    may_drop, seen = bool(plan.may_drop_variables and plan.gate_environment), ""
+    drops = False
+    if first.exit_status not in (0, None) and (may_drop or files):
+        bare = run_again("variables" if may_drop else "brief", drop=may_drop)
+        if bare.passed:
+            tests = bare
+            drops = may_drop and not (files and run_again("brief").passed)
+            if files and not (drops and run_again("variables", brief=True, drop=True).passed):
+                seen = _describe_difference(first, bare, files)
+    changes = tree_snapshot.find_changes(slot.git, snapshot)
+    return replace(result, tests=tests, changes=changes, drops_variables=drops, seen_brief=seen)
+
+
+def _describe_difference(red: commands.CommandOutcome, green: commands.CommandOutcome, files: Iterable[str]) -> str:
+    """Return the first line that only the red run printed, of those that name one of ``files`` if there are any."""
+    usual = green.tail(commands.SEARCHED_LINES).splitlines()
+    lines = [line.strip() for line in red.tail(commands.SEARCHED_LINES).splitlines() if line not in usual]
+    naming = [line for line in lines if any(file in line for file in files)]
+    return next(filter(None, (*naming, *lines)), f"exit {red.exit_status}")[:200]
 
 
 def _base_of(slot: ProofSlot) -> str:

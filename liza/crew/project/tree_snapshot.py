@@ -43,6 +43,16 @@ def take_snapshot(git: Git) -> TreeSnapshot:
     return add_submodules(git, _take_own(git))
 
 
+def accept_rewritten(git: Git, before: TreeSnapshot, contents: Mapping[str, bytes]) -> TreeSnapshot:
+    """Return the snapshot with the present stats of files that Liza rewrote, if they have these contents again."""
+    own = {
+        name: _stat(git.directory / name)
+        for name, data in contents.items()
+        if name in before.stats and (git.directory / name).is_file() and (git.directory / name).read_bytes() == data
+    }
+    return replace(before, stats={**before.stats, **own})
+
+
 def add_submodules(git: Git, snapshot: TreeSnapshot) -> TreeSnapshot:
     """Return the snapshot with the submodules that a set-up has fetched since. Raises GitFailed, OSError."""
     if not submodules.may_exist(git):
