@@ -17,6 +17,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
 
+from liza.rules.brief_marks import begin_mark, end_mark
 from tests.tools import Tools
 
 settings.register_profile(
@@ -208,6 +209,10 @@ def repo(tmp_path: Path) -> Path:
     return root
 
 
-def add_block(text: bytes, block: bytes) -> bytes:
-    """The text with a block above it, as a brief is written into a file."""
-    return block.removesuffix(b"\n") + b"\n" + text
+KEY = "0123456789abcdef"
+"""The key of the blocks of tests, in place of a random one."""
+
+
+def hidden_block(run: str, key: str = KEY) -> bytes:
+    """A short block, as in a file."""
+    return f"{begin_mark(run, key)}\ndo this\n{end_mark(run, key)}\n".encode()

@@ -270,11 +270,11 @@ def _always_settled(was: Callable[..., Any]) -> Any:
 
 
 def _to_the_end(was: Callable[..., Any]) -> Any:
-    def end(text: bytes, start: int, *rest: Any) -> int:
-        found = was(text, start, *rest)
-        return len(text) if found is None else found
+    def find(text: bytes, word: bytes, *rest: Any) -> Any:
+        found = was(text, word, *rest)
+        return (len(text), len(text)) if found is None and word == b"liza:end" else found
 
-    return end
+    return find
 
 
 def _lapsed_is_enough(was: Callable[..., Any]) -> Any:
@@ -949,7 +949,7 @@ TABLE: dict[str, Defence] = {
     ),
     "complete blocks": Defence(
         "the clean filter takes out nothing but complete blocks",
-        {"liza.repo.hiding._filter:_find_block_end": _to_the_end},
+        {"liza.rules.brief_marks:_find_mark": _to_the_end},
         ("tests/unit/test_repo_filter.py::test_a_block_without_its_end_is_text_and_nothing_after_it_is_lost",),
     ),
     "defused texts": Defence(

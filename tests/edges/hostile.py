@@ -25,7 +25,7 @@ from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.task import add, release
 from liza.verbs.verdict import verdict
-from tests.conftest import git
+from tests.conftest import KEY, git
 
 TEXT = "".join(f"{number}\n" for number in range(20))
 """What a.txt holds; each side of a merge changes another line of it."""
@@ -157,7 +157,7 @@ def _dirty(place: Place) -> None:
 def _brief(place: Place) -> None:
     crew = place.crew
     there = crew.worktrees.slot_git("s1")
-    brief_filter.bind_filter(crew.git, brief_filter.find_bindable(there, ("README.md",)), "coder-1.1")
+    brief_filter.bind_filter(crew.git, brief_filter.find_bindable(there, ("README.md",)), "coder-1.1", KEY)
     brief_filter.refresh_index_entry(there, "README.md")
     brief_filter.unbind_filter(crew.git, "coder-1.1")
 

@@ -16,7 +16,7 @@ from liza.repo.hiding import brief_filter
 from liza.rules.errors import NotRegularFile
 from liza.rules.paths import Paths
 from liza.verbs.init import InitOptions, init
-from tests.conftest import FakeClock, git
+from tests.conftest import KEY, FakeClock, git
 
 PRESET = Preset(name="tidy", command="tidy", instructions=("AGENTS.md",))
 RULES = "# House rules\nno tabs\n"
@@ -160,7 +160,7 @@ def plant_run(directory: Path) -> None:
 def test_what_an_agent_plants_beside_the_contexts_stops_neither_a_run_nor_the_recovery(
     crew: Crew, plant: Callable[[Path], None], is_told: bool
 ) -> None:
-    brief_filter.bind_filter(crew.git, ["AGENTS.md"], "coder-1.1")
+    brief_filter.bind_filter(crew.git, ["AGENTS.md"], "coder-1.1", KEY)
     by_hand(crew).mkdir()
     plant(by_hand(crew))
     (by_hand(crew) / "by-hand-1.78").mkdir()

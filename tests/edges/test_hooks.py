@@ -28,7 +28,7 @@ from liza.programs.presets.preset import HookSettings, Preset
 from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord
 from liza.programs.usage.meter import Meter
-from liza.repo.hiding import _filter
+from liza.rules.brief_marks import strip_blocks
 from liza.rules.paths import Paths
 from liza.rules.sessions.message_rules import Message
 from liza.verbs.hook import MOST_CALLS, Hook
@@ -214,7 +214,7 @@ def test_a_settings_file_of_the_project_is_joined_and_its_old_bytes_are_what_git
         assert now["hooks"][event][: len(theirs)] == theirs
         assert f"hook gemini {event}" in now["hooks"][event][len(theirs)]["hooks"][0]["command"]
     assert {key: now[key] for key in before if key != "hooks"} == {k: v for k, v in before.items() if k != "hooks"}
-    assert _filter.strip_blocks(path.read_bytes()) == project.encode()
+    assert strip_blocks(path.read_bytes(), (place.run.block_key(),)) == project.encode()
     assert remove_hooks(place.tree, place.run) == (SETTINGS,)
     assert place.files() == {SETTINGS: project.encode()}
     assert path.stat().st_mode & 0o777 == 0o640

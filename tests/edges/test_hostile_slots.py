@@ -16,13 +16,14 @@ from liza.programs.brief import instructions_file
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.repo.config_pins import Pins
-from liza.repo.hiding import _filter, marked_sections
+from liza.repo.hiding import marked_sections
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
 from liza.repo.slots.salvage import salvage_if_needed
+from liza.rules.brief_marks import begin_mark, strip_blocks
 from liza.rules.errors import GitFailed, LizaError, NotRegularFile
 from liza.rules.paths import Paths
-from tests.conftest import git, worktree_of
+from tests.conftest import KEY, git, hidden_block, worktree_of
 from tests.edges import hostile
 from tests.edges.hostile import Place, copied, fingerprint, sweep
 from tests.edges.test_hostile_repository import made  # noqa: F401  # one preparation serves both files
@@ -205,17 +206,17 @@ def test_an_instructions_file_that_cannot_bear_a_brief_gets_none_and_the_prompt_
 
 @pytest.mark.campaign
 def test_files_of_nothing_but_marks_are_read_once_and_not_once_for_each_mark(tmp_path: Path) -> None:
-    from liza.programs.brief import quoting
-
-    begins = b"".join(b"<!-- liza:begin run=coder-%d.1 -->\n" % n for n in range(100_000))
-    assert _filter.strip_blocks(begins) == begins == quoting.strip_blocks(begins)
-    text = "".join(f"# liza:begin run=coder-{n}.1\n" for n in range(100_000))
-    (tmp_path / "exclude").write_text(text)
+    begins = f"{begin_mark('coder-1.1', KEY)}\n".encode() * 100_000
+    for text in (begins, begins.replace(b"\n", b""), begins.replace(b"<!--", b"")):
+        assert strip_blocks(text, (KEY,)) == text
+    assert strip_blocks(hidden_block("coder-1.1") * 100_000, (KEY,)) == b""
+    lines = "".join(f"# liza:begin run=coder-{n}.1\n" for n in range(100_000))
+    (tmp_path / "exclude").write_text(lines)
     assert marked_sections.read_sections(tmp_path / "exclude") == {}
     marked_sections.write_section(tmp_path / "exclude", "mine", ("/x",))
     assert marked_sections.read_sections(tmp_path / "exclude") == {"mine": ("/x",)}
     marked_sections.remove_section(tmp_path / "exclude", "mine")
-    assert (tmp_path / "exclude").read_text() == text
+    assert (tmp_path / "exclude").read_text() == lines
     os.truncate(tmp_path / "exclude", 1 << 30)
     with pytest.raises(NotRegularFile, match="more than 16 MB"):
         marked_sections.read_sections(tmp_path / "exclude")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from liza.programs.brief.instructions_file import remove_block, write_block
-from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END
+from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, render_block
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.rules.paths import Paths
@@ -20,6 +20,11 @@ PRESET = Preset(name="x", instructions=("AGENTS.override.md", "AGENTS.md", "CLAU
 
 def block(run: str) -> str:
     return f"{BLOCK_BEGIN.format(run=run)}\n[liza] do it – now\n{BLOCK_END.format(run=run)}\n"
+
+
+def written(run: RunDir, text: bytes = b"") -> bytes:
+    """The file with the block of a run above ``text``."""
+    return render_block(block(run.run), run.run, run.block_key(), text)
 
 
 class Place:
@@ -65,7 +70,7 @@ def test_putting_the_block_in_and_taking_it_away_gives_the_same_bytes_and_mode(p
     before = place.snapshot()
     run = place.run()
     assert write_block(place.tree, PRESET, run, block(run.run)).file == "AGENTS.md"
-    assert file.read_bytes() == block(run.run).encode() + original
+    assert file.read_bytes() == written(run, original)
     assert remove_block(place.tree, run) == "AGENTS.md"
     assert place.snapshot() == before
     assert remove_block(place.tree, run) is None
@@ -95,9 +100,9 @@ def test_a_block_that_an_earlier_run_left_is_replaced_and_the_file_it_made_goes_
     first, second = place.run(), place.run("coder-1.2")
     write_block(place.tree, PRESET, first, block(first.run))
     write_block(place.tree, PRESET, second, block(second.run))
-    assert (place.tree / "AGENTS.md").read_text() == block(second.run)
+    assert (place.tree / "AGENTS.md").read_bytes() == written(second)
     assert remove_block(place.tree, first) is None
-    assert (place.tree / "AGENTS.md").read_text() == block(second.run)
+    assert (place.tree / "AGENTS.md").read_bytes() == written(second)
     assert remove_block(place.tree, second) == "AGENTS.md"
     assert place.snapshot() == {}
 
@@ -115,7 +120,7 @@ def test_writing_twice_is_writing_once(place: Place) -> None:
     run = place.run()
     for _ in range(2):
         write_block(place.tree, PRESET, run, block(run.run))
-        assert (place.tree / "AGENTS.md").read_text() == block(run.run)
+        assert (place.tree / "AGENTS.md").read_bytes() == written(run)
     remove_block(place.tree, run)
     assert place.snapshot() == {}
 
@@ -142,9 +147,9 @@ def test_a_link_that_ends_outside_is_never_written_through(place: Place) -> None
     target = _outside(place)
     (place.tree / "AGENTS.md").symlink_to(target)
     run = place.run()
-    written = write_block(place.tree, PRESET, run, block(run.run))
-    assert written.file is None
-    assert "leads out of the worktree" in str(written.reason)
+    placement = write_block(place.tree, PRESET, run, block(run.run))
+    assert placement.file is None
+    assert "leads out of the worktree" in str(placement.reason)
     assert target.read_text() == "alias x=y\n"
     assert remove_block(place.tree, run) is None
 
@@ -154,8 +159,8 @@ def test_a_directory_that_is_a_link_to_the_outside_is_never_written_through(plac
     (place.tree / ".github").symlink_to(place.root / "outside")
     run = place.run()
     preset = Preset(name="x", instructions=(".github/copilot-instructions.md",))
-    written = write_block(place.tree, preset, run, block(run.run))
-    assert "leads out of the worktree" in str(written.reason)
+    placement = write_block(place.tree, preset, run, block(run.run))
+    assert "leads out of the worktree" in str(placement.reason)
     assert list((place.root / "outside").iterdir()) == []
 
 
@@ -179,16 +184,16 @@ def test_what_is_no_plain_file_is_left_alone_with_a_reason(place: Place, kind: s
         preset = Preset(name="x", instructions=("docs/AGENTS.md",))
     run = place.run()
     before = sorted(path.name for path in place.tree.iterdir())
-    written = write_block(place.tree, preset, run, block(run.run))
-    assert written.file is None
-    assert written.reason
+    placement = write_block(place.tree, preset, run, block(run.run))
+    assert placement.file is None
+    assert placement.reason
     assert sorted(path.name for path in place.tree.iterdir()) == before
 
 
 def test_a_program_that_reads_no_file_is_told_by_its_prompt(place: Place) -> None:
-    written = write_block(place.tree, Preset(name="x", instructions=()), place.run(), block("coder-1.1"))
-    assert written.file is None
-    assert "reads no instructions file" in str(written.reason)
+    placement = write_block(place.tree, Preset(name="x", instructions=()), place.run(), block("coder-1.1"))
+    assert placement.file is None
+    assert "reads no instructions file" in str(placement.reason)
 
 
 def test_a_file_that_became_a_link_to_the_outside_meanwhile_is_not_touched_when_the_block_is_taken_away(

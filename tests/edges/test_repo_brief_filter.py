@@ -12,9 +12,9 @@ from liza.repo.hiding import _filter, brief_filter, exclude, marked_sections
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.paths import Paths
-from tests.conftest import add_block, git
+from tests.conftest import KEY, git, hidden_block
 
-BLOCK = b"<!-- liza:begin run=coder-1.7 -->\ndo this\n<!-- liza:end run=coder-1.7 -->\n"
+BLOCK = hidden_block("coder-1.7")
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def tracked(repo: Path) -> Path:
     git(repo, "add", ".")
     git(repo, "commit", "-q", "-m", "instructions")
     brief_filter.install_filter(Git(repo))
-    brief_filter.bind_filter(Git(repo), ["AGENTS.md", ".github/copilot-instructions.md"], "coder-1.7")
+    brief_filter.bind_filter(Git(repo), ["AGENTS.md", ".github/copilot-instructions.md"], "coder-1.7", KEY)
     return repo / "AGENTS.md"
 
 
 def add(path: Path) -> None:
-    path.write_bytes(add_block(path.read_bytes() if path.exists() else b"", BLOCK))
+    path.write_bytes(BLOCK + (path.read_bytes() if path.exists() else b""))
 
 
 def status(repo: Path) -> str:
@@ -43,8 +43,8 @@ def test_a_block_is_seen_by_no_status_diff_add_or_commit_and_goes_without_a_trac
     (repo / "AGENTS.md").write_bytes(tracked.read_bytes() + b" And kind.")
     git(repo, "commit", "-qam", "an agent's own change")
     assert git(repo, "show", "HEAD:AGENTS.md") == "Be brief. And kind."
-    assert brief_filter.read_without_blocks(tracked) == b"Be brief. And kind."
-    tracked.write_bytes(brief_filter.strip_blocks(tracked.read_bytes()))
+    assert brief_filter.read_without_blocks(Git(repo), "AGENTS.md") == b"Be brief. And kind."
+    tracked.write_bytes(brief_filter.remove_blocks(Git(repo), tracked.read_bytes()))
     brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
     brief_filter.unbind_filter(Git(repo), "coder-1.7")
     assert status(repo) == ""
@@ -97,8 +97,8 @@ def test_a_conflict_in_the_file_is_not_resolved(repo: Path, tracked: Path) -> No
 def test_bindings_of_several_runs_stand_side_by_side_and_a_persons_lines_stay(repo: Path, tracked: Path) -> None:
     attributes = repo / ".git" / "info" / "attributes"
     attributes.write_text("*.png binary\n" + attributes.read_text() + "*.gif binary")
-    brief_filter.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1")
-    brief_filter.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1")
+    brief_filter.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1", "fedcba9876543210")
+    brief_filter.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1", "fedcba9876543210")
     brief_filter.hide_files(Git(repo), ["NOTES[1].md"], "coder-2.1")
     assert brief_filter.list_bound_runs(Git(repo)) == ("coder-1.7", "coder-2.1")
     assert brief_filter.list_bound_files(Git(repo)) == (".github/copilot-instructions.md", "AGENTS.md", "NOTES[1].md")
@@ -114,7 +114,9 @@ def test_bindings_of_several_runs_stand_side_by_side_and_a_persons_lines_stay(re
 def test_many_runs_binding_at_once_lose_none(repo: Path, tracked: Path) -> None:
     context = multiprocessing.get_context("fork")
     runs = [f"coder-{n}.1" for n in range(6)]
-    processes = [context.Process(target=brief_filter.bind_filter, args=(Git(repo), ["AGENTS.md"], run)) for run in runs]
+    processes = [
+        context.Process(target=brief_filter.bind_filter, args=(Git(repo), ["AGENTS.md"], run, KEY)) for run in runs
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -134,11 +136,11 @@ def test_only_the_file_at_the_top_is_bound_and_hidden(repo: Path, tracked: Path)
 def test_a_file_that_another_filter_works_on_is_refused(repo: Path, tracked: Path) -> None:
     (repo / ".gitattributes").write_text("CLAUDE.md filter=git-crypt\n")
     with pytest.raises(Refused, match=r"CLAUDE\.md goes through a filter"):
-        brief_filter.bind_filter(Git(repo), ["AGENTS.md", "CLAUDE.md"], "coder-3.1")
+        brief_filter.bind_filter(Git(repo), ["AGENTS.md", "CLAUDE.md"], "coder-3.1", KEY)
     assert brief_filter.list_bound_runs(Git(repo)) == ("coder-1.7",)
     assert brief_filter.find_bindable(Git(repo), ["AGENTS.md", "CLAUDE.md"]) == ("AGENTS.md",)
     with pytest.raises(Refused):
-        brief_filter.bind_filter(Git(repo), ["../AGENTS.md"], "coder-3.1")
+        brief_filter.bind_filter(Git(repo), ["../AGENTS.md"], "coder-3.1", KEY)
 
 
 def test_the_installed_program_works_from_a_path_with_spaces_and_uninstall_leaves_nothing(
@@ -146,12 +148,12 @@ def test_the_installed_program_works_from_a_path_with_spaces_and_uninstall_leave
 ) -> None:
     program = tmp_path / "a place" / "it's.py"
     program.parent.mkdir()
-    program.write_bytes(Path(_filter.__file__).read_bytes())
+    program.write_text(f"import runpy\nrunpy.run_path({_filter.__file__!r}, run_name='__main__')\n")
     brief_filter.install_filter(Git(repo), (sys.executable, "-I", "-S", program))
     add(tracked)
     assert brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
     assert status(repo) == ""
-    tracked.write_bytes(brief_filter.read_without_blocks(tracked))
+    tracked.write_bytes(brief_filter.read_without_blocks(Git(repo), "AGENTS.md"))
     for _ in range(2):
         brief_filter.uninstall_filter(Git(repo))
     assert "liza" not in (repo / ".git" / "config").read_text()

@@ -20,9 +20,9 @@ from liza.repo.slots.pool import PreparedSlot, Worktrees
 from liza.repo.slots.salvage_restore import restore_salvage
 from liza.rules.errors import GitFailed, NotOwner, Refused, SystemRefused
 from liza.rules.paths import Paths
-from tests.conftest import git, variant
+from tests.conftest import KEY, git, hidden_block, variant
 
-BLOCK = b"<!-- liza:begin run=coder-1.1 -->\ndo this\n<!-- liza:end run=coder-1.1 -->\n"
+BLOCK = hidden_block("coder-1.1")
 
 
 @pytest.fixture
@@ -417,9 +417,8 @@ def test_a_brief_is_no_change_and_a_dead_runs_block_goes_when_the_slot_is_emptie
     for name in ("CLAUDE.md", "AGENTS.md"):
         before = (place / name).read_bytes() if (place / name).exists() else b""
         (place / name).write_bytes(BLOCK + before)
-    # Even with nothing bound, as after a crash between writing the block and binding it.
+    brief_filter.bind_filter(trees.git, ["CLAUDE.md", "AGENTS.md"], "coder-1.1", KEY)
     assert trees.list_changes("s1") == ()
-    brief_filter.bind_filter(trees.git, ["CLAUDE.md", "AGENTS.md"], "coder-1.1")
     brief_filter.hide_files(trees.git, ["AGENTS.md"], "coder-1.1")
     assert brief_filter.refresh_index_entry(trees.slot_git("s1"), "CLAUDE.md")
     assert status(trees, "s1") == []

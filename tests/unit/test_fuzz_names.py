@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from liza.programs.brief import brief_writer, quoting
 from liza.programs.brief.quoting import sanitize, truncate_text
-from liza.repo.hiding import _filter
+from liza.rules.brief_marks import strip_blocks
 from liza.rules.errors import UsageError
 from liza.rules.paths import agent_of, branch_of, check_task_id, parse_agent_id
-from tests.conftest import add_block
+from tests.conftest import KEY, hidden_block
 from tests.unit.test_programs_brief import TASK, context
 
 CORPUS = Path(__file__).parents[1] / "data/fuzz"
@@ -90,7 +90,6 @@ def prove_brief(texts: tuple[str, str, str, str]) -> None:
     names = ("description", "done_when", "scope", "rejection_reason")
     made = brief_writer.compose_brief(context(task=replace(TASK, **dict(zip(names, texts, strict=True)))))
     block = made.block.encode()
-    assert quoting.strip_blocks(block) == b"" == _filter.strip_blocks(block)
     assert made.block.lower().count("<!-- liza:") == 2
     assert len(block) <= 4000 + 2 * 1000 + 500 + 300 + 6 * 1024
     assert "\x00" not in made.assignment
@@ -119,14 +118,14 @@ def test_any_text_is_defused_once_and_cut_at_a_whole_letter(text: str, limit: in
 
 # ── the clean filter ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-BLOCK = b"<!-- liza:begin run=coder-1.7 -->\nx\n<!-- liza:end run=coder-1.7 -->\n"
+BLOCK = hidden_block("coder-1.7")
+BEGIN, _, END = BLOCK.splitlines()
 BYTES = st.one_of(
     st.binary(max_size=30),
     st.lists(
         st.sampled_from(
-            [BLOCK, BLOCK[:-1], b"<!-- liza:begin run=coder-1.7 -->", b"<!-- liza:end run=coder-1.7 -->",
-             b"<!-- liza:begin run=coder-2.1 -->", b"<!-- liza:end run=coder-2.1 -->", b"<!-- liza:begin run=X -->",
-             b"\n", b"\r\n", b"\r", b"a", b"\xff", b"\x00", b"<!-- liza:begin run="]
+            [BLOCK, BLOCK[:-1], BEGIN, END, b"<!-- liza:begin run=coder-1.7 -->", b"<!-- liza:end run=X -->", b"\n",
+             b"\r\n", b"\r", b"a", b"\xff", b"\x00", b"// ", f" key={KEY}".encode(), b"<!--", b"-->", b"liza:end"]
         ),
         max_size=12,
     ).map(b"".join),
@@ -134,19 +133,19 @@ BYTES = st.one_of(
 
 
 def prove_filter(data: bytes) -> None:
-    once = _filter.strip_blocks(data)
-    assert _filter.strip_blocks(once) == once
-    assert quoting.strip_blocks(data) == once
-    assert _filter.strip_blocks(add_block(data, BLOCK)) == once
-    if b"<!-- liza:end" not in data or b"<!-- liza:begin" not in data:
+    once = strip_blocks(data, (KEY,))
+    if data.count(f"key={KEY}".encode()) < 2:
         assert once == data
+    assert strip_blocks(data, ()) == data
+    rendered = quoting.render_block("BEGIN\nx\nEND\n", "coder-1.8", "abcdefabcdefabcd", data)
+    assert strip_blocks(rendered, ("abcdefabcdefabcd",)) == data
     rest = iter(data)
     assert all(letter in rest for letter in once), "what is left stands in the text in this order"
 
 
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(BYTES)
-def test_stripping_is_done_once_and_loses_nothing_outside_of_blocks(data: bytes) -> None:
+def test_stripping_loses_nothing_outside_of_blocks(data: bytes) -> None:
     prove_filter(data)
 
 

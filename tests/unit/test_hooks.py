@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from liza.programs.brief.quoting import strip_block, strip_blocks
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_install import merge_objects
 from liza.programs.hooks.hook_templates import (
@@ -23,8 +22,9 @@ from liza.programs.hooks.hook_templates import (
 from liza.programs.hooks.settings_section import blank_comments
 from liza.programs.presets.preset_files import BUILT_IN, read_layer
 from liza.programs.session.run_directory import Turn
-from liza.repo.hiding import _filter
+from liza.rules.brief_marks import begin_mark, end_mark, strip_blocks
 from liza.rules.errors import UsageError
+from tests.conftest import KEY
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ALL = sorted(list_providers())
@@ -184,17 +184,8 @@ def test_comments_are_blanked_and_texts_that_look_like_them_are_not() -> None:
     assert json.loads(bare) == {"a": "// no", "c": '/* " */'}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b'{\n  "a": 1\n// <!-- liza:begin run=coder-1.1 -->\n, "b": 2\n// <!-- liza:end run=coder-1.1 -->\n}\n',
-        b"// <!-- liza:begin run=coder-1.1 -->\n{}\n// <!-- liza:end run=coder-1.1 -->\n",
-        b'{"a": 1} // <!-- liza:begin run=coder-1.1 -->\n// <!-- liza:end run=coder-1.1 -->\n',
-        b"/// <!-- liza:begin run=coder-1.1 -->\n// <!-- liza:end run=coder-1.1 -->\n",
-        b"<!-- liza:begin run=coder-1.1 -->\nx\n<!-- liza:end run=coder-1.1 -->\n// <!-- liza:begin run=coder-1.1 -->\n"
-        b"// <!-- liza:end run=coder-1.1 -->\ny",
-        b"a\n// <!-- liza:begin run=coder-1.1 -->\n<!-- liza:begin run=coder-1.1 -->\n<!-- liza:end run=coder-1.1 -->b",
-    ],
-)
-def test_a_mark_behind_the_sign_of_a_comment_is_a_mark_for_the_filter_and_for_taking_away_alike(text: bytes) -> None:
-    assert strip_blocks(text) == _filter.strip_blocks(text) == strip_block(text, "coder-1.1")
+@pytest.mark.parametrize("sign", ["// ", "//", "  // ", ""])
+def test_a_mark_behind_the_sign_of_a_comment_is_a_mark(sign: str) -> None:
+    begin, end = begin_mark("coder-1.1", KEY), end_mark("coder-1.1", KEY)
+    text = f'{{\n  "a": 1\n{sign}{begin}\n, "b": 2\n{sign}{end}\n  }}\n'.encode()
+    assert strip_blocks(text, (KEY,)) == b'{\n  "a": 1\n  }\n'

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.programs.brief import brief_writer
-from liza.programs.brief.quoting import TRUNCATED, sanitize, strip_block, strip_blocks, truncate_text
-from liza.repo.hiding import _filter
+from liza.programs.brief.quoting import TRUNCATED, sanitize, truncate_text
 from liza.rules.model import (
     Agent,
     AlignmentNote,
@@ -85,7 +84,6 @@ def test_a_block_begins_with_its_mark_and_the_beacon_and_ends_with_its_mark() ->
     assert lines[1] == made.beacon == made.beacon_fields["beacon"]
     assert lines[-1] == "<!-- liza:end run=coder-1.7 -->"
     assert made.block.endswith("-->\n")
-    assert strip_blocks(made.block.encode()) == b""
 
 
 def test_a_coder_is_told_its_first_act_its_task_and_each_way_to_end() -> None:
@@ -395,7 +393,6 @@ ENDING = (
 @pytest.mark.parametrize("name", ["description", "done_when", "scope", "spec_ref", "rejection_reason"])
 def test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal(name: str) -> None:
     made = brief_writer.compose_brief(context(task=replace(TASK, **{name: ENDING})))
-    assert strip_blocks(made.block.encode()) == b""
     assert made.block.count("<!-- liza:") == 2
     for text in (made.block, made.assignment):
         assert "\x1b" not in text
@@ -420,23 +417,6 @@ def test_a_cut_is_at_a_whole_character_and_not_longer_than_said(text: str, limit
         kept = made.removesuffix(TRUNCATED)
         assert text.startswith(kept)
         assert len(kept.encode()) <= limit
-
-
-MARKS = st.sampled_from(
-    [b"<!-- liza:begin run=coder-1.7 -->", b"<!-- liza:end run=coder-1.7 -->", b"<!-- liza:begin run=planner-2.1 -->",
-     b"<!-- liza:end run=planner-2.1 -->", b"<!-- liza:begin run=X -->", b"\n", b"\r\n", b" ", b"t", b"\xff"]
-)  # fmt: skip
-
-
-@given(st.lists(MARKS, max_size=14).map(b"".join))
-def test_blocks_are_stripped_by_the_rule_of_the_clean_filter(data: bytes) -> None:
-    assert strip_blocks(data) == _filter.strip_blocks(data)
-
-
-@given(st.lists(MARKS, max_size=10).map(b"".join))
-def test_putting_a_block_before_any_bytes_and_taking_it_away_gives_those_bytes_back(data: bytes) -> None:
-    block = brief_writer.compose_brief(context("coder-1.8")).block.encode()
-    assert strip_block(block + data, "coder-1.8") == data
 
 
 def test_a_reviewer_of_the_next_round_is_told_what_the_last_one_found_though_the_coder_has_submitted_since() -> None:

@@ -144,7 +144,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         entries = " ".join(Config().gate_environment)
         say("variables", f"the tests are red with {entries}: gates and sessions go without (config.gate_environment)")
     if result.seen_brief:
-        text = f"{command} is red with a session's brief in the instructions file: {result.seen_brief}"
+        text = f"{command} is red with a session's brief in {result.seen_brief}"
         say("brief", f"{text}; `liza config set brief prompt` gives it by the prompt only")
     _report_changes(result.changes, plan, options.accept_red, say)
     _report_packages(result.packages, say)

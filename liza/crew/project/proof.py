@@ -34,7 +34,7 @@ class ProofResult(Value):
     or no proof was requested. ``changes``: tracked files that the set-up and the tests wrote. ``packages``: installed
     files that differ from the records of their packages after the set-up. ``left``: untracked files of the set-up that
     git does not ignore. ``drops_variables``: the tests are green only without ``gate_environment``. ``seen_brief``: the
-    line with which the tests are red only because of a brief in an instructions file.
+    instructions files with a brief, and the line with which the tests are red only because of it.
     """
 
     setup: commands.CommandOutcome | None = None
@@ -186,8 +186,9 @@ def _run_tests(
     drops = False
     if first.exit_status not in (0, None) and (may_drop or files):
         bare = run_again("variables" if may_drop else "brief", drop=may_drop)
+        # If neither is the cause: what a brief adds to the output is none of the project's failures.
+        tests = bare if bare.passed or files else first
         if bare.passed:
-            tests = bare
             drops = may_drop and not (files and run_again("brief").passed)
             if files and not (drops and run_again("variables", brief=True, drop=True).passed):
                 seen = _describe_difference(first, bare, files)
@@ -196,11 +197,12 @@ def _run_tests(
 
 
 def _describe_difference(red: commands.CommandOutcome, green: commands.CommandOutcome, files: Iterable[str]) -> str:
-    """Return the first line that only the red run printed, of those that name one of ``files`` if there are any."""
+    """Return the files, and the first line that only the red run printed; one that names a file goes first."""
     usual = green.tail(commands.SEARCHED_LINES).splitlines()
     lines = [line.strip() for line in red.tail(commands.SEARCHED_LINES).splitlines() if line not in usual]
     naming = [line for line in lines if any(file in line for file in files)]
-    return next(filter(None, (*naming, *lines)), f"exit {red.exit_status}")[:200]
+    line = next(filter(None, (*naming, *lines)), f"exit {red.exit_status}")
+    return f"{', '.join(files)}: {line[:200]}"
 
 
 def _base_of(slot: ProofSlot) -> str:
