@@ -7,7 +7,6 @@ themselves are in `run_records`.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +24,6 @@ from liza.programs.session.run_records import Sentinel as Sentinel
 from liza.programs.session.run_records import StopNote as StopNote
 from liza.programs.session.run_records import Turn as Turn
 from liza.programs.session.run_records import TurnSource as TurnSource
-from liza.rules.brief_marks import KEY_LENGTH
 from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
@@ -281,8 +279,8 @@ class RunDir:
         OSError."""
         path = self.path / "block-key"
         data = untrusted_files.read_if_exists(path)
-        if data is None or len(data) != KEY_LENGTH:
-            data = secrets.token_hex(KEY_LENGTH // 2).encode()
+        if data is None:
+            data = os.urandom(8).hex().encode()
             atomic.write(path, data)
         return data.decode("ascii", "replace")
 
