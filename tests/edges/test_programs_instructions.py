@@ -164,7 +164,7 @@ def test_a_directory_that_is_a_link_to_the_outside_is_never_written_through(plac
     assert list((place.root / "outside").iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["dangling", "loop", "directory", "fifo", "git", "parent is a file"])
+@pytest.mark.parametrize("kind", ["dangling", "loop", "directory", "fifo", "git", "submodule", "parent is a file"])
 def test_what_is_no_plain_file_is_left_alone_with_a_reason(place: Place, kind: str) -> None:
     file, preset = place.tree / "AGENTS.md", PRESET
     if kind == "dangling":
@@ -175,6 +175,11 @@ def test_what_is_no_plain_file_is_left_alone_with_a_reason(place: Place, kind: s
         file.mkdir()
     elif kind == "fifo":
         os.mkfifo(file)
+    elif kind == "submodule":
+        (place.tree / "docs" / "rules").mkdir(parents=True)
+        (place.tree / "docs" / ".git").write_text("gitdir: ../.git/modules/docs\n")
+        file.symlink_to("docs/rules/agents.md")
+        (place.tree / "docs" / "rules" / "agents.md").write_text("rules\n")
     elif kind == "git":
         (place.tree / ".git").mkdir()
         (place.tree / ".git" / "config").write_text("[core]\n")

@@ -116,6 +116,9 @@ def _resolve_target(worktree: Path, name: str) -> Path:
         raise _UnsuitableInstructions(
             f"{target.parent.relative_to(worktree)}, the directory of {name}, is not a directory"
         )
+    inner = target.relative_to(worktree).parents
+    if any(os.path.lexists(worktree / parent / ".git") for parent in inner if parent.name):
+        raise _UnsuitableInstructions(f"{name} is a link into a submodule")
     if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
         raise _UnsuitableInstructions(f"{name} is not a regular file")
     if os.path.lexists(target) and target.lstat().st_size > MAX_FILE_SIZE:

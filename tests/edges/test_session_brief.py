@@ -1,0 +1,170 @@
+"""A brief changes neither what the tests of a project say nor what git has of its instructions file."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from liza.crew.crew import Crew, find_crew
+from liza.programs.presets.preset import Preset
+from liza.programs.session.run_directory import RunRecord
+from liza.repo.hiding import brief_filter
+from liza.rules.owned_work import find_current_work
+from liza.rules.tasks.backlog import TaskFields
+from liza.supervisor.worktree_files import WorktreeFiles, remove_worktree_files
+from liza.verbs.claim import claim
+from liza.verbs.config import set_setting
+from liza.verbs.init import InitOptions, init
+from liza.verbs.task import add
+from tests.conftest import git, hidden_block
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+RULES = "# Rules\n\n- be kind\n"
+PRESET = Preset(name="x", instructions=("AGENTS.override.md", "AGENTS.md"), creates="AGENTS.md")
+
+
+def files_of_briefs(root: Path) -> list[str]:
+    """What a baseline could leave: blocks, bindings, and directories of its runs."""
+    info = "".join((root / ".git" / "info" / name).read_text() for name in ("attributes", "exclude"))
+    left = [line for line in info.splitlines() if "run=" in line or "liza-" in line]
+    return [*left, *(path.name for path in (root / ".liza" / "run").iterdir())]
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        pytest.param("test $(wc -c < AGENTS.md) -lt 100 || { echo 1 error; echo AGENTS.md: large; false; }",
+                     "AGENTS.md, CLAUDE.md: AGENTS.md: large; ", id="size"),
+        pytest.param("head -n 1 AGENTS.md | grep '^# '", "AGENTS.md, CLAUDE.md: exit 1; ", id="first line"),
+        pytest.param("ls; test ! -e CLAUDE.md", "AGENTS.md, CLAUDE.md: CLAUDE.md; ", id="new file"),
+        pytest.param('test -z "$CI" && grep -L liza AGENTS.md | grep .', "AGENTS.md, CLAUDE.md: exit 1; ",
+                     id="variables too"),
+        pytest.param('test -z "$CI"', None, id="only variables"),
+        pytest.param("! grep -n '[[:blank:]]$' *.md && ! grep -P '\\t' *.md", None, id="blanks"),
+        pytest.param('test -z "$(git status --porcelain)" && git diff --exit-code HEAD', None, id="git"),
+        pytest.param('echo "- more" >> AGENTS.md && git diff HEAD > d && git checkout AGENTS.md && grep "^+" d | wc -l'
+                     " | grep 2 && rm d", None, id="written and put back"),
+    ],
+)  # fmt: skip
+def test_init_names_a_check_that_only_a_brief_turns_red(repo: Path, test: str, said: str | None) -> None:
+    (repo / "AGENTS.md").write_text(RULES)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "rules")
+    facts: dict[str, str] = {}
+    options = InitOptions(goal="g", test=test, program="claude", no_proof=True)
+    init(repo, options, lambda name, text: facts.__setitem__(name, text))
+    assert facts["baseline"].startswith(f"{test}: ok")
+    expected = said and f"{test} is red with a session's brief in {said}"
+    assert facts.get("brief", "").partition("`liza config set brief prompt`")[0] == (expected or "")
+    assert "writes" not in facts
+    assert ("variables" in facts) == ("$CI" in test)
+    assert files_of_briefs(repo) == []
+    assert git(repo, "status", "--porcelain") == ""
+
+
+class Session:
+    """A session of coder-1 in the slot of its claimed task; no program runs."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew = crew
+        add(crew, [TaskFields(id="a", description="d", done_when="e", scope="f", spec_ref="README.md")])
+        claim(crew, "coder-1", "a")
+        self.slot, self.notices = crew.paths.slot("s1"), list[str]()
+
+    @contextmanager
+    def running(self, preset: Preset = PRESET) -> Iterator[str]:
+        """Yield the prompt."""
+        state = self.crew.board.read()
+        work = find_current_work(state, "coder-1")
+        assert work is not None
+        directory = self.crew.run_dir(work.run)
+        record = RunRecord(agent="coder-1", run=work.run, kind="work", started=NOW, worktree=str(self.slot))
+        directory.create(record)
+        files = WorktreeFiles(self.crew, preset, self.notices.append)
+        yield files.install(state, work, directory, self.slot).prompt
+        remove_worktree_files(self.crew, record)
+        (directory.path / "brief.json").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def session(repo: Path) -> Session:
+    init(repo, InitOptions(goal="g", no_test=True))
+    return Session(find_crew(repo))
+
+
+SHOWN = (
+    b"```md\n"
+    + hidden_block("coder-1.1")
+    + b"<!-- liza:begin run=coder-1.1 -->\n<!-- liza:end run=coder-1.1 -->\n```\n"
+)
+FILES = {
+    "empty": b"",
+    "blank lines": b"\n\n",
+    "one blank": b" ",
+    "no last newline": b"# Rules",
+    "CRLF": b"# Rules\r\n\r\n- x\r\n",
+    "byte order mark": b"\xef\xbb\xbf# Rules\n",
+    "shows marks": b"# Rules\n\n" + SHOWN + SHOWN,
+    "marks at the end": b"<!-- liza:begin run=coder-1.1 -->",
+}
+WRITE = "printf '\\n- more\\n' >> AGENTS.md"
+ABOVE = "{ echo '# Title'; cat AGENTS.md; } > x && cat x > AGENTS.md && rm x"
+EDITS = (WRITE, ABOVE, "echo new > AGENTS.md", "true")
+
+
+def test_git_gets_the_own_text_of_every_file_and_nothing_is_dirty_after_a_session(session: Session) -> None:
+    """The same commands with and without a brief give the same commit."""
+    for name, content in FILES.items():
+        for edit in EDITS if name in ("empty", "shows marks") else EDITS[:1]:
+            (session.slot / "AGENTS.md").write_bytes(content)
+            git(session.slot, "add", "-A")
+            git(session.slot, "commit", "-q", "--allow-empty", "-m", name)
+            (session.slot / "CLAUDE.md").unlink(missing_ok=True)
+            _run(edit, session.slot)
+            expected = (session.slot / "AGENTS.md").read_bytes()
+            git(session.slot, "reset", "-q", "--hard")
+            with session.running():
+                assert git(session.slot, "status", "--porcelain") == "", (name, edit)
+                assert (session.slot / "AGENTS.md").read_bytes() != content
+                _run(edit, session.slot)
+                assert (git(session.slot, "diff", "--stat") == "") == (expected == content), (name, edit)
+                git(session.slot, "commit", "-q", "-a", "--allow-empty", "-m", edit)
+            committed = subprocess.run(
+                ["git", "show", "HEAD:AGENTS.md"], cwd=session.slot, check=True, capture_output=True
+            ).stdout
+            if content or edit != WRITE:
+                assert (name, edit, committed) == (name, edit, expected)
+            else:
+                assert committed == b"- more\n", "the line above it is the one that ends a block"
+            assert (session.slot / "AGENTS.md").read_bytes() == committed
+            assert git(session.slot, "status", "--porcelain") == "", (name, edit)
+
+
+def _run(command: str, directory: Path) -> None:
+    subprocess.run(["sh", "-c", command], cwd=directory, check=True)
+
+
+def test_with_the_setting_prompt_no_file_is_written_and_the_prompt_has_all_of_the_brief(session: Session) -> None:
+    (session.slot / "AGENTS.md").write_text(RULES)
+    set_setting(session.crew, "brief", "prompt")
+    for preset in (PRESET, replace(PRESET, instructions=("CLAUDE.md",), creates="CLAUDE.md")):
+        with session.running(preset) as prompt:
+            directory = session.crew.run_dir("coder-1.1")
+            assert prompt.endswith(f"\n\n{directory.read_block()}")
+            assert "TASK a (try 1 of 10)   d" in prompt
+            assert (session.slot / "AGENTS.md").read_text() == RULES
+            assert not (session.slot / "CLAUDE.md").exists()
+            assert brief_filter.list_bound_runs(session.crew.git) == ()
+    assert session.notices == []
+    set_setting(session.crew, "brief", None)
+    with session.running() as prompt:
+        assert "TASK a" not in prompt
+        set_setting(session.crew, "brief", "prompt")
+        assert b"TASK a" in (session.slot / "AGENTS.md").read_bytes()
+    assert (session.slot / "AGENTS.md").read_text() == RULES
