@@ -939,14 +939,6 @@ TABLE: dict[str, Defence] = {
             f"{FILTER}test_a_conflict_in_the_file_is_not_resolved",
         ),
     ),
-    "no merge under way": Defence(
-        "nothing is staged into a merge, rebase or cherry-pick",
-        {"liza.repo.survey:find_operation": gives(())},
-        (
-            f"{FILTER}test_nothing_is_staged_while_a_merge_a_cherry_pick_or_a_rebase_is_under_way[MERGE_HEAD]",
-            f"{FILTER}test_nothing_is_staged_while_a_merge_a_cherry_pick_or_a_rebase_is_under_way[rebase-merge]",
-        ),
-    ),
     "complete blocks": Defence(
         "the clean filter takes out nothing but complete blocks",
         {"liza.rules.brief_marks:_find_mark": _to_the_end},

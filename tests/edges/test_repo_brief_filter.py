@@ -71,15 +71,20 @@ def test_the_index_is_settled_only_where_it_has_exactly_the_text_outside_the_blo
 
 
 @pytest.mark.parametrize("mark", ["MERGE_HEAD", "CHERRY_PICK_HEAD", "rebase-merge"])
-def test_nothing_is_staged_while_a_merge_a_cherry_pick_or_a_rebase_is_under_way(
+def test_a_merge_a_cherry_pick_or_a_rebase_under_way_keeps_its_index_and_no_file_is_dirty_after_it(
     repo: Path, tracked: Path, mark: str
 ) -> None:
-    add(tracked)
+    (repo / "README.md").write_text("resolved\n")
+    git(repo, "add", "README.md")
+    staged = git(repo, "ls-files", "-s")
     if mark == "rebase-merge":
         (repo / ".git" / mark).mkdir()
     else:
         (repo / ".git" / mark).write_text(git(repo, "rev-parse", "HEAD") + "\n")
-    assert not brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
+    for change in (add, lambda path: path.write_text("Be brief.")):
+        change(tracked)
+        assert brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
+        assert (git(repo, "ls-files", "-s"), status(repo)) == (staged, "M  README.md")
 
 
 def test_a_conflict_in_the_file_is_not_resolved(repo: Path, tracked: Path) -> None:

@@ -179,19 +179,21 @@ def _run_tests(
         """Run them on the files as they were before the first run."""
         runs.remove_new_files()
         tree_snapshot.restore_files(slot.git, snapshot, tree_snapshot.find_changes(slot.git, snapshot))
-        return run(f"baseline-tests-without-{name}.log", brief=brief, drop=drop)
+        return run(f"baseline-tests-{name}.log", brief=brief, drop=drop)
 
-    tests = first = run("baseline-tests.log", brief=True, drop=False)
+    tests = red = run("baseline-tests.log", brief=True, drop=False)
     may_drop, seen = bool(plan.may_drop_variables and plan.gate_environment), ""
     drops = False
-    if first.exit_status not in (0, None) and (may_drop or files):
-        bare = run_again("variables" if may_drop else "brief", drop=may_drop)
+    if tests.exit_status not in (0, None) and (may_drop or files):
+        bare = run_again("without-variables" if may_drop else "without-brief", drop=may_drop)
         # If neither is the cause: what a brief adds to the output is none of the project's failures.
-        tests = bare if bare.passed or files else first
+        tests = bare if bare.passed or files else red
         if bare.passed:
-            drops = may_drop and not (files and run_again("brief").passed)
-            if files and not (drops and run_again("variables", brief=True, drop=True).passed):
-                seen = _describe_difference(first, bare, files)
+            drops = may_drop and not (files and run_again("without-brief").passed)
+            if drops and files:
+                red = run_again("with-brief", brief=True, drop=True)
+            if files and not red.passed:
+                seen = _describe_difference(red, bare, files)
     changes = tree_snapshot.find_changes(slot.git, snapshot)
     return replace(result, tests=tests, changes=changes, drops_variables=drops, seen_brief=seen)
 

@@ -16,7 +16,6 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import _filter, marked_sections
 from liza.repo.hiding.exclude import info_file
 from liza.repo.runner import Git
-from liza.repo.survey import find_operation
 from liza.rules.brief_marks import KEY_ATTRIBUTE, strip_blocks
 from liza.rules.errors import GitFailed, Refused
 
@@ -134,15 +133,14 @@ def read_without_blocks(git: Git, name: str) -> bytes:
 
 
 def refresh_index_entry(git: Git, name: str) -> bool:
-    """Refresh the index entry of a file with a block. Otherwise every status would read and filter the file again.
+    """Refresh the index entry of a file with a block: git takes a file for modified if its size differs from the entry.
 
-    Only done if the index has exactly the file without the block and no merge, rebase or cherry-pick is in progress: in
-    any other case ``git add`` would stage or resolve a person's work. Not done for a file that ``git add -N`` has
-    announced, nor while another git command holds the lock of the index. Return whether it was done. Raises GitFailed
-    if the index cannot be read.
+    Only done if the index has exactly the file without the block, also during a merge: in any other case ``git add``
+    would stage or resolve a person's work. Not done for a file that ``git add -N`` has announced, nor while another git
+    command holds the lock of the index. Return whether it was done. Raises GitFailed if the index cannot be read.
     """
     rows = git.names("--literal-pathspecs", "ls-files", "-s", "-z", "--", name)
-    if len(rows) != 1 or find_operation(git.git_dir or git_dirs(git)[0]):
+    if len(rows) != 1:
         return False
     mode, stored, rest = rows[0].split(" ", 2)
     if not mode.startswith("100") or not rest.startswith("0\t") or not (git.directory / name).is_file():
