@@ -15,6 +15,8 @@ if __name__ == "__main__":
 
 from liza.rules import brief_marks
 
+_MAX_FILE_SIZE = 1 << 24  # bytes: an agent can put a device in the place of a file
+
 
 def read_keys(git_dir: str) -> tuple[str, ...]:
     """Return the keys of the runs whose blocks are hidden in the worktree with this git directory. Raises OSError."""
@@ -33,7 +35,7 @@ def _read(path: str) -> bytes:
     """Return the content of a file; empty if there is none."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            return file.read()
+            return file.read(_MAX_FILE_SIZE)
     except (FileNotFoundError, IsADirectoryError):
         return b""
 
