@@ -75,9 +75,10 @@ def _run_of_worktree(crew: Crew, cwd: Path | None) -> RunCaller:
         if owner is not None:
             _require_same_pid_namespace(crew)
             return RunCaller(owner[1], _reviewed_task_id(crew, owner[1]) or owner[0])
+    claimed = next((task.id for task in crew.board.read().tasks if task.worktree is not None), None)
     raise Refused(
         f"this command is for an agent's run, and {directory} is neither a session nor a claimed worktree",
-        'liza claim ID --agent coder-1, then: cd "$(liza path ID)"',
+        "liza claim --agent coder-1" if claimed is None else f'cd "$(liza path {claimed})"',
     )
 
 

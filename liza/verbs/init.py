@@ -390,7 +390,7 @@ def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
         if not git.ok("rev-parse", "-q", "--verify", f"HEAD:{options.spec}"):
             raise Refused(
                 f"{options.spec} is not committed; agents see only committed files",
-                f"git add {options.spec} && git commit",
+                f'git add {shlex.quote(options.spec)} && git commit -m "Add the spec"',
             )
         return options.goal or f"What {options.spec} says", options.spec
     if not (options.goal or "").strip():

@@ -74,7 +74,9 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
         landing = find_landing(locked, branch)
-        again = "liza land --merge" + (f" {shlex.quote(branch)}" if branch else "")
+        again = shlex.join(
+            ["liza", "land", "--merge", *([branch] if branch else []), *(["--untested"] if untested else [])]
+        )
         own = _count_own(locked, landing)
         if landing.landed == landing.tip:
             message = f"{landing.branch} has all of {landing.integration} already"

@@ -55,7 +55,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
     drift.require_integration(crew, state)
     source = branch or _current_branch(crew, into)
     _refuse_crew_branch(source)
-    command = shlex.join(["liza", "sync", *([branch] if branch else [])])
+    command = shlex.join(["liza", "sync", *([branch] if branch else []), *(["--untested"] if untested else [])])
     commit = merges.branch_tip(crew.git, source)
     if commit is None:
         raise UnknownId(f"there is no branch {source!r}", "git branch")
@@ -107,7 +107,10 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             )
         except MergeConflict as conflict:
             message = f"{source} conflicts with {into} in {list_names(conflict.files)}"
-            step = f"git merge {ref_names.type_revision(crew.git, into)}, resolve it there, then: liza sync"
+            merge = f"git merge {ref_names.type_revision(crew.git, into)}"
+            if ref_names.current_branch(crew.git) != source:
+                merge = f"git switch {shlex.quote(source)} && {merge}"
+            step = f"{merge}, resolve the conflicts and commit, then: {request.command}"
             raise MergeConflict(message, conflict.files, step) from None
         try:
             tested, remarks = _test_candidate(crew, request, candidate_commit, expected, by)
