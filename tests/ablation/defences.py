@@ -99,10 +99,6 @@ def _the_same(was: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _as_nothing(was: tuple[str, ...]) -> tuple[str, ...]:
-    return ()
-
-
 def _only_with_text(was: Callable[..., Any]) -> Any:
     from liza.crew.merging import merge_outcomes
 
@@ -1938,11 +1934,6 @@ TABLE: dict[str, Defence] = {
         "a file that a person's sparse checkout leaves out is not deleted for git",
         {"liza.repo.hiding.brief_filter:is_left_out": gives(False)},
         (f"{CHECKOUT}test_a_file_that_could_not_be_restored_is_not_written[sparse]",),
-    ),
-    "links into the crew": Defence(
-        "a link to the board in place of an instructions file is not written through",
-        {"liza.programs.brief.instructions_file:_CREW_DIRECTORIES": _as_nothing},
-        (f"{CHECKOUT}test_a_file_that_could_not_be_restored_is_not_written[board]",),
     ),
     "secrets of notices": Defence(
         "a bug report has no credential of the addresses and the command of the notices",

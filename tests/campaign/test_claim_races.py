@@ -12,6 +12,7 @@ import pytest
 
 from liza.crew.recovery.recorder import record_history
 from liza.rules.model import State
+from liza.rules.paths import TASK_LINKS
 from liza.verbs import claim, task
 from tests.campaign import forks
 from tests.campaign.consistency import problems
@@ -50,7 +51,7 @@ def owned_once(crew: Crew, state: State, task_id: str, agents: list[str], ends: 
     assert found.worktree == "s1", "a loser took a slot away"
     assert (crew.root / ".git/worktrees/s1/HEAD").read_text() == f"ref: refs/heads/task/{task_id}\n"
     assert (worktree_of(crew.root, task_id) / "README.md").is_file()
-    assert [path.name for path in crew.paths.slots.iterdir() if path.is_dir()] == ["s1"]
+    assert {path.name for path in crew.paths.slots.iterdir() if path.is_dir()} == {"s1", TASK_LINKS}
     return winner
 
 
