@@ -10,8 +10,10 @@ import itertools
 import os
 import shlex
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
+from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.merging import targets
@@ -80,6 +82,12 @@ def ref_conflict_error(name: str, branch: str, branches: Collection[str] = ()) -
     message = f"the branch {name} is in the way: git cannot have {branch} beside it"
     new_name = find_free_name(f"{name}-old", branches)
     return Refused(message, shlex.join(["git", "branch", "-m", name, new_name]))
+
+
+def remove_empty_directory(git: Git) -> None:
+    """Remove the directory of ``refs/liza``, which git leaves behind its last ref. Raises GitFailed."""
+    with suppress(OSError):  # a ref is in it, or it is not there
+        (git_dirs(git)[1] / "refs" / "liza").rmdir()
 
 
 def has_branch_named_task(common: Path) -> bool:

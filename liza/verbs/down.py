@@ -20,7 +20,7 @@ from liza.crew.result import Result
 from liza.crew.serving import api_server
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
-from liza.repo import symbolic_refs
+from liza.repo import ref_names, symbolic_refs
 from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import brief_filter, exclude
 from liza.repo.merge import merges
@@ -220,6 +220,7 @@ def _purge(crew: Crew) -> PurgeResult:
         else:
             crew.git.out("update-ref", "-d", history)
             deleted.append(history)
+    ref_names.remove_empty_directory(crew.git)
     remaining += tuple(f"{path} is a mount point" for path in files.remove_tree(crew.paths.liza))
     return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining, branch)
 

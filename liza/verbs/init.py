@@ -574,5 +574,6 @@ def undo_init(crew: Crew, surveyed: Survey) -> None:
     ):
         # Delete it only at its initial commit: another process may have moved it since.
         crew.git.run("update-ref", "-d", f"refs/heads/{branch}", str(tip))
+    ref_names.remove_empty_directory(crew.git)
     if crew.paths.liza.exists():
         files.remove_tree(crew.paths.liza)

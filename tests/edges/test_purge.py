@@ -52,6 +52,8 @@ def test_the_history_goes_with_the_last_of_the_other_refs_and_is_named_only_if_t
     assert done.kept_refs == ()
     assert ("refs/liza/blackboard" in done.deleted_refs) is recorded
     assert refs(crew) == {"refs/heads/main"}
+    assert not (crew.paths.root / ".git/refs/liza").exists()
+    assert not (crew.paths.root / ".git/info/attributes").exists()
 
 
 def test_a_salvage_that_holds_nothing_goes_and_one_that_holds_a_file_or_a_commit_of_its_own_stays(

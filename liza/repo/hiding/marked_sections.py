@@ -25,7 +25,9 @@ def write_section(path: Path, name: str, lines: Sequence[str]) -> None:
             joined = "\n".join(lines)
             kept += "" if kept.endswith("\n") or not kept else "\n"
             kept += f"# liza:begin {name}\n{joined}\n# liza:end {name}\n"
-        if kept != text:
+        if not kept and text and not path.is_symlink():
+            path.unlink()  # The section was all of it: without Liza there is no file.
+        elif kept != text:
             _write_atomic(path, kept)
 
 
