@@ -11,6 +11,7 @@ from typing import Any
 
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.project import project_kinds
 from liza.rules.project.project_kinds import REQUIREMENT_FILES, Project, ProjectFiles
 
@@ -23,6 +24,9 @@ _PROJECT_FILES = (
 _MONOREPO_GROUPS = ("packages", "apps", "services", "libs")
 """Directories of a monorepo whose subdirectories are its parts."""
 _MAX_PARTS = 8  # parts that are read
+_MAX_TEST_FILES = 20  # files of tests that are read
+_FOR_PYTEST = lazy_pattern(r"(?m)^(?:async )?def test_|^\s*(?:import|from) pytest\b")
+"""A test that unittest does not find, or that needs pytest."""
 
 
 def read_project(root: Path, git: Git) -> Project:
@@ -49,13 +53,15 @@ def find_submodules(git: Git) -> tuple[str, ...]:
 def _read_files(root: Path, git: Git) -> ProjectFiles:
     files = frozenset(name for name in _PROJECT_FILES if (root / name).is_file())
     at_top = root == git.directory
+    tests = sorted(path for path in (root / "tests").glob("test_*.py") if path.is_file())
     return ProjectFiles(
         files=files,
         package_json=_read_package_json(root / "package.json") if "package.json" in files else {},
         pyproject=_read_pyproject(root / "pyproject.toml") if "pyproject.toml" in files else {},
         makefile=_text(root / "Makefile") if "Makefile" in files else "",
         requirements="\n".join(_text(root / name) for name in _DEPENDENCY_FILES if name in files),
-        python_tests=any((root / "tests").glob("test_*.py")),
+        python_tests=bool(tests),
+        pytest_tests=any(_FOR_PYTEST.search(_text(path)) for path in tests[:_MAX_TEST_FILES]),
         submodules=find_submodules(git) if at_top and (root / ".gitmodules").is_file() else (),
         ignored_venv=git.ok("check-ignore", "-q", str(root / ".venv" / "x")),
     )

@@ -37,7 +37,8 @@ class ProjectFiles(Value):
     """Relevant files of one directory of a project.
 
     ``files``: their names. ``package_json``, ``pyproject``: parsed content. ``makefile``, ``requirements``: text of the
-    Makefile and of the requirement files. ``submodules``: their paths. ``ignored_venv``: git ignores ``.venv``.
+    Makefile and of the requirement files. ``python_tests``: there are ``tests/test_*.py``; ``pytest_tests``: one
+    of them is written for pytest. ``submodules``: their paths. ``ignored_venv``: git ignores ``.venv``.
     """
 
     files: frozenset[str] = frozenset()
@@ -46,6 +47,7 @@ class ProjectFiles(Value):
     makefile: str = ""
     requirements: str = ""
     python_tests: bool = False
+    pytest_tests: bool = False
     submodules: tuple[str, ...] = ()
     ignored_venv: bool = True
 
@@ -164,6 +166,7 @@ def _make(facts: ProjectFiles, node: Project, python: Project) -> Project:
 def _python(facts: ProjectFiles) -> Project:
     with_pytest = (
         not facts.files.isdisjoint(("pytest.ini", "conftest.py", "tests/conftest.py"))
+        or facts.pytest_tests
         or _mentions_pytest(facts.pyproject)
         or re.search(r"^\s*pytest\b|^\[(tool:)?pytest\]", facts.requirements, re.MULTILINE) is not None
     )

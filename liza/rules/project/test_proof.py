@@ -22,7 +22,7 @@ NO_SOURCE = "the repository has no source of a kind that can be made to fail"
 """Reason why there is no proof; no command changes that."""
 PROVED_TEXT = "the tests fail when the sources of their own worktree fail"
 TEST_MEANING = ', where CMD runs your tests, e.g. "make test"'
-FIX_TESTS = "make the command fail"
+FIX_TESTS = "change the command with `liza edit`, so that it fails when the sources fail"
 SETUP_BUILDS_TEXT = "it builds what the tests use: it runs for each candidate"
 LAST_COMMIT_TEXT = (
     "the tests read only the last commit (HEAD~1): candidates are tested one by one; use LIZA_BASE in them instead"
