@@ -10,10 +10,13 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from liza.cli import entry_points
 from liza.crew.crew import find_crew
 from liza.crew.project.commands import COMMAND_RUN
+from liza.crew.project.detect import read_project
+from liza.repo.runner import Git
 from liza.repo.slots import slots_directory
 from liza.rules.errors import Missing, Refused, UsageError
 from liza.rules.paths import Paths
@@ -29,6 +32,31 @@ def test_while_an_init_is_at_work_another_is_refused_and_makes_and_takes_out_not
     with lock_path(repo / ".git"), pytest.raises(Refused, match="another"):
         init(repo, InitOptions(goal="g", no_test=True))
     assert not (repo / ".liza").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        ("def test_sum(): pass\n", "pytest"),
+        ("from x import y\n\nasync def test_sum(): pass\n", "pytest"),
+        ("import pytest\n\nclass TestSum:\n    def test_sum(self): pass\n", "pytest"),
+        ("import unittest\n\nclass Sum(unittest.TestCase):\n    def test_sum(self): pass\n", "unittest"),
+    ],
+)
+def test_tests_that_unittest_does_not_find_are_run_with_pytest(repo: Path, text: str, module: str) -> None:
+    (repo / "tests").mkdir()
+    (repo / "tests" / "test_sum.py").write_text(text)
+    (repo / "tests" / "test_directory.py").mkdir()
+    test = read_project(repo, Git(repo)).test
+    assert test is not None
+    assert test.text.startswith(f"python3 -m {module} ")
+
+
+def test_prettier_in_the_checkout_leaves_the_files_of_liza_alone(repo: Path) -> None:
+    init(repo, InitOptions(goal="g", no_test=True))
+    rules = YAML(typ="safe").load((repo / ".liza" / ".prettierrc").read_text())
+    assert rules["requirePragma"] is True
+    assert rules["overrides"] == [{"files": "*.json", "options": {"parser": "yaml"}}]
 
 
 def test_the_command_for_a_link_at_the_git_directory_leads_to_a_crew(repo: Path) -> None:
