@@ -12,28 +12,29 @@ from liza.rules.value_classes import Value
 
 class CommitsAhead(Value):
     """``commits`` of ``integration`` have work that ``branch`` does not have; it has ``own`` commits that integration
-    does not have.
+    does not have. ``request``: URL of the open pull request to ``branch``; empty without one.
     """
 
     integration: str
     branch: str
     commits: int
     own: int = 0
+    request: str = ""
 
     @property
     def next(self) -> str:
-        """Command that merges them; without any, the commands that end or continue the crew."""
-        if self.commits and self.own:
-            return "liza sync && liza land --merge"
+        """Command that lands them; without any, the commands that end or continue the crew."""
+        sync = "liza sync && " if self.own else ""
         if self.commits:
-            return "liza land --merge"
-        return f"liza down --purge, or go on: {'liza sync && ' if self.own else ''}liza task add"
+            return f"{sync}liza land {'--pr' if self.request else '--merge'}"
+        return f"liza down --purge, or go on: {sync}liza task add"
 
     @property
     def summary(self) -> str:
         if not self.commits:
             return f"{self.branch} has all of {self.integration}"
-        return f"{self.integration} is {count_noun(self.commits, 'commit')} ahead of {self.branch}"
+        request = f" (pull request {self.request})" if self.request else ""
+        return f"{self.integration} is {count_noun(self.commits, 'commit')} ahead of {self.branch}{request}"
 
 
 def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:
@@ -55,4 +56,6 @@ def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:
         int(crew.git.out("rev-list", "--count", commit, "--not", *others))
         for commit, others in ((tip, (base, landed)), (base, (tip,)))
     )
-    return CommitsAhead(into, head, commits=commits, own=own)
+    tracked = state.pull_request
+    request = tracked.url if tracked.is_open and tracked.base == head else ""
+    return CommitsAhead(into, head, commits=commits, own=own, request=request)

@@ -250,6 +250,9 @@ def test_the_end_says_how_far_integration_is_ahead_and_the_next_command() -> Non
     assert lines[1] == "the goal is COMPLETED; integration is 3 commits ahead of main: liza land --merge"
     own = render_crew.format_status(summary(goal=goal, ahead={**ahead, "own": 2}), False).splitlines()
     assert own[1].endswith("integration is 3 commits ahead of main: liza sync && liza land --merge")
+    url = "https://forge.example/shop/pull/7"
+    opened = render_crew.format_status(summary(goal=goal, ahead={**ahead, "request": url}), False).splitlines()
+    assert opened[1].endswith(f"integration is 3 commits ahead of main (pull request {url}): liza land --pr")
     assert "integration is 1 commit ahead" in render_crew.format_status(
         summary(goal=goal, ahead={**ahead, "commits": 1}), False
     )
