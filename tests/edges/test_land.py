@@ -88,6 +88,22 @@ def test_a_red_integration_is_not_landed(crew: Merges) -> None:
     assert not (crew.root / "a.txt").exists()
 
 
+def test_an_unfinished_operation_in_the_checkout_is_named_with_its_next_step(crew: Merges) -> None:
+    git(crew.root, "switch", "-q", "-c", "side")
+    for text in ("first\n", "second\n"):
+        (crew.root / "side.txt").write_text(text)
+        git(crew.root, "add", "side.txt")
+        git(crew.root, "commit", "-q", "-m", text)
+    git(crew.root, "switch", "-q", "main")
+    assert crew.crew.git.run("cherry-pick", "side", codes=(1,)).code == 1
+    assert landed(crew) == (
+        f"a cherry-pick is in progress in {crew.root}: side.txt has conflicts → resolve side.txt, then: "
+        "git add side.txt && git cherry-pick --continue; or: git cherry-pick --abort"
+    )
+    git(crew.root, "cherry-pick", "--abort")
+    assert landed(crew) == ""
+
+
 @pytest.mark.campaign
 def test_changed_files_in_the_way_are_kept_and_named(crew: Merges) -> None:
     (crew.root / "a.txt").write_text("mine\n")

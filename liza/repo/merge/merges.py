@@ -13,7 +13,7 @@ from liza.repo.merge import absent_checkouts, branch_moves, checkout_files, merg
 from liza.repo.merge.absent_checkouts import AbsentCheckoutRecord
 from liza.repo.merge.branch_moves import AdvanceResult, BranchMove, MoveOutcome
 from liza.repo.runner import Git, find_remedy, summarize_error
-from liza.repo.survey import find_operation
+from liza.repo.survey import find_operation, read_unfinished
 from liza.rules.errors import GitFailed, MergeConflict, Missing
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.lazy_pattern import lazy_pattern
@@ -357,6 +357,9 @@ def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, 
         return sync_checkout(git, branch, candidate, expected) if tip == candidate else AdvanceResult(MoveOutcome.LOST)
     advance = branch_moves.move_branch(checkout_git, BranchMove(branch, expected, candidate))
     if advance.outcome is MoveOutcome.WAITING and not advance.blocking:
+        operation = read_unfinished(checkout_git)
+        if operation is not None:
+            raise GitFailed(operation.describe(str(checkout)), operation.next_step(has_changes=True))
         message = f"{branch} is checked out in {checkout}, and its files could not be updated"
         raise GitFailed(f"{message}: {advance.reason}", f"git -C {shlex.quote(str(checkout))} status")
     return advance
