@@ -10,7 +10,10 @@ from pathlib import Path
 from tests.conftest import git, worktree_of
 from tests.journeys.crews import APPROVE, BIN, Crew
 
-SET_UP = f"{sys.executable} -m venv --without-pip .venv && echo token > loose.json"
+SET_UP = (
+    f"{sys.executable} -m venv --without-pip .venv && echo token > loose.json"
+    " && mkdir -p hooks.d && echo '*' > hooks.d/.gitignore"  # ignores itself: git shows nothing of it
+)
 CODER = """\
 echo x > "$LIZA_TASK.txt"
 git status --porcelain > "$NOTES/status"

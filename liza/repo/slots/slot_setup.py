@@ -127,7 +127,7 @@ def hidden_names(git: Git) -> tuple[str, ...]:
 
 def list_unignored(git: Git) -> tuple[str, ...]:
     """Return the untracked files that git does not ignore. A directory is one name with a slash. Raises GitFailed."""
-    return git.names("ls-files", "--others", "--exclude-standard", "--directory", "-z")
+    return git.names("ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z")
 
 
 def mark_tests_started(git: Git) -> None:
