@@ -31,7 +31,8 @@ def push_tasks(crew: Crew, tasks: Sequence[str] = (), origin: str | None = None)
     with Lock(crew.paths.push_lock).acquire(LOCK_TIMEOUT):
         chosen = chosen or branch_backup.find_unpushed_tasks(crew, state)
         if not chosen:
-            return Result("unchanged", None, None, "liza status", {"pushed": []}, "every branch of a task is at origin")
+            message = "no branch of an open task has commits that are not at origin"
+            return Result("unchanged", None, None, "liza status", {"pushed": []}, message)
         outcome = branch_backup.push_tasks(crew, chosen)
     if outcome.failed:
         error = next(iter(outcome.failed.values()))
