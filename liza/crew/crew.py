@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -295,6 +296,12 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
     source = None
     # If git fails, the answer is still that there is no crew.
     with suppress(LizaError, OSError):
+        from liza.repo.survey import survey  # only for this error
+
+        main = survey(here).main_checkout
+        if main is not None and Paths(main).state.exists():
+            step = shlex.join(["cd", str(main)])
+            return NoCrew(f"{here} is in a linked worktree; the crew of the repository is in {main}", step)
         crew = _crew_of_repository(here, clock)
         if crew is not None and crew.paths.liza.exists() and not is_empty_directory(crew.paths.liza):
             directory = crew.paths.liza

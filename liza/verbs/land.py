@@ -50,7 +50,7 @@ def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
     """
     landing = find_landing(crew, branch)
     ahead, behind = len(_list_new(crew, landing)), _count_own(crew, landing)
-    forward = "liza land --merge" if ahead else "liza status"
+    forward = shlex.join(["liza", "land", "--merge", *([branch] if branch else [])]) if ahead else "liza status"
     return {
         "branch": landing.branch,
         "integration": landing.integration,

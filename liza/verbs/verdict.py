@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 
 from liza.board.store import Transaction
@@ -10,9 +11,9 @@ from liza.crew.caller import identify_run, require_person, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
-from liza.rules.errors import Refused, UsageError
+from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.formatting.suggestions import did_you_mean
-from liza.rules.model import LineComment, State
+from liza.rules.model import LineComment, State, Status
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, reviews
 from liza.rules.value_classes import Value
@@ -98,7 +99,15 @@ def _read_file(crew: Crew, commit: str, path: str, limit: int) -> bytes | None:
 
 
 def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
-    caller = identify_run(crew)
+    try:
+        caller = identify_run(crew)
+    except NotOwner:
+        raise
+    except Refused as error:
+        waiting = [task.id for task in crew.board.read().tasks if task.status is Status.READY_FOR_REVIEW]
+        if waiting:  # a person's verdict names its task
+            error.hint = shlex.join(["liza", "verdict", judgment.word, judgment.reason, "--task", waiting[0]])
+        raise
     if role_of(caller.agent) != "code-reviewer":
         raise Refused(f"{caller.agent} is not a code-reviewer; agents do not review their own work", "liza ready")
     task = require_task(caller)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 from contextlib import chdir
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.crew import find_crew
 from liza.crew.recovery.recover import recover_crew
-from liza.rules.errors import LizaError, Refused, UnknownId
+from liza.rules.errors import LizaError, NoCrew, Refused, UnknownId
 from liza.verbs.down import purge
 from liza.verbs.land import describe_landing, land_merge
 from liza.verbs.sync import sync
+from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, prepared
@@ -86,6 +89,27 @@ def test_a_red_integration_is_not_landed(crew: Merges) -> None:
     assert "nothing was landed: integration is red: " in landed(crew)
     assert crew.tip("main") == before
     assert not (crew.root / "a.txt").exists()
+
+
+def test_the_next_step_names_the_branch_that_was_named(crew: Merges) -> None:
+    git(crew.root, "switch", "-q", "--detach")
+    assert landed(crew).endswith("name the branch to land on → liza land main")
+    assert describe_landing(crew.crew, "main")["next"] == "liza land --merge main"
+    assert landed(crew, "main") == ""
+
+
+def test_a_verdict_of_a_person_without_a_task_names_the_command_with_it(crew: Merges) -> None:
+    crew.submitted(crew.claimed("c"))
+    with chdir(crew.root), pytest.raises(Refused) as refused:
+        verdict(crew.crew, "approve", "it's fine")
+    assert shlex.split(refused.value.hint) == ["liza", "verdict", "approve", "it's fine", "--task", "c"]
+
+
+def test_a_linked_worktree_of_the_person_names_the_checkout_with_the_crew(crew: Merges, tmp_path: Path) -> None:
+    git(crew.root, "worktree", "add", "-q", "--detach", str(tmp_path / "other"))
+    with pytest.raises(NoCrew) as refused:
+        find_crew(tmp_path / "other")
+    assert refused.value.hint == f"cd {crew.root}"
 
 
 def test_an_unfinished_operation_in_the_checkout_is_named_with_its_next_step(crew: Merges) -> None:
