@@ -10,13 +10,17 @@ from liza.rules.errors import Missing
 from liza.rules.paths import Paths
 
 _PACKAGED_TEXTS = Path(__file__).parent.parent / "_texts"
-_PRETTIER_RULES = """\
+_TOOL_RULES = {
+    ".prettierrc": """\
 # `prettier .` in your checkout leaves the files of Liza alone: it changes only files that ask for it.
 requirePragma: true
 overrides:
   - files: "*.json"
     options: { parser: yaml } # the parser of JSON has no pragma
-"""
+""",
+    ".markdownlint.json": '{ "default": false }\n',
+}
+"""Configurations for tools of the person that do not read git's file info/exclude, by the name of the file in .liza."""
 SPEC_DIRECTORIES = ("architecture", "protocols")
 _CHECKOUT_ROOT = Path(__file__).parent.parent.parent
 
@@ -43,9 +47,10 @@ def _restore_command(name: str) -> str:
 def copy_texts(paths: Paths) -> None:
     """Copy the contracts to .liza/contracts and the specs they refer to to .liza/specs. Idempotent.
 
-    Prettier does not read git's file info/exclude: a configuration in .liza keeps it from the board and these texts.
+    Beside them, write the rules that keep the person's formatters and linters away from .liza.
     """
-    (paths.liza / ".prettierrc").write_text(_PRETTIER_RULES, encoding="utf-8")
+    for name, rules in _TOOL_RULES.items():
+        (paths.liza / name).write_text(rules, encoding="utf-8")
     shutil.copytree(find_texts("contracts"), paths.contracts, dirs_exist_ok=True)
     for directory in SPEC_DIRECTORIES:
         shutil.copytree(find_texts("specs") / directory, paths.specs / directory, dirs_exist_ok=True)

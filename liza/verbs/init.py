@@ -424,7 +424,7 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
     take = f'liza init "…" --integration-branch {shlex.quote(branch)}'
     if options.integration_branch is None and tip != git.find_commit(drift.LAST_INTEGRATION_REF):
         commits = _describe_commits(git, surveyed.head, tip)
-        message = f"the branch {branch} exists, and Liza did not create it; {commits}"
+        message = f"the branch {branch} exists, and no record says that Liza created it; {commits}"
         raise Refused(message, f"{other}; or take it over: {take}" if has_head else other)
     if has_head:
         return tip

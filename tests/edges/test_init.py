@@ -52,11 +52,12 @@ def test_tests_that_unittest_does_not_find_are_run_with_pytest(repo: Path, text:
     assert test.text.startswith(f"python3 -m {module} ")
 
 
-def test_prettier_in_the_checkout_leaves_the_files_of_liza_alone(repo: Path) -> None:
+def test_formatters_and_linters_of_the_checkout_leave_the_files_of_liza_alone(repo: Path) -> None:
     init(repo, InitOptions(goal="g", no_test=True))
     rules = YAML(typ="safe").load((repo / ".liza" / ".prettierrc").read_text())
     assert rules["requirePragma"] is True
     assert rules["overrides"] == [{"files": "*.json", "options": {"parser": "yaml"}}]
+    assert json.loads((repo / ".liza" / ".markdownlint.json").read_text()) == {"default": False}
 
 
 def test_the_command_for_a_link_at_the_git_directory_leads_to_a_crew(repo: Path) -> None:
