@@ -59,7 +59,9 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     message = f"{claimed.task} CLAIMED, {claimed.taken_over}" if claimed.taken_over else ""
     if unfinished:
         message = f"{message or f'{claimed.task} CLAIMED'}\n{unfinished}"
-    return Result("changed", claimed.task, "CLAIMED", f"{step} (lease until {until})", details, message)
+    return Result(
+        "changed", claimed.task, "CLAIMED", f"{step} (lease until {until}; liza heartbeat renews it)", details, message
+    )
 
 
 def _left_work(crew: Crew, task: Task, run: str) -> str:

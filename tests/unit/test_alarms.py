@@ -70,7 +70,11 @@ def test_a_board_in_order_raises_nothing() -> None:
     ("evidence", "says", "step"),
     [
         (Evidence(), "its supervisor runs", "liza logs coder-1"),
-        (Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})), "another coder may take it", "liza up"),
+        (
+            Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})),
+            "has no session: another coder may take it; if you work on it by hand: cd",
+            "liza up",
+        ),
         (Evidence(frozenset({"coder-1"})), "not proved dead", "liza task release t"),
     ],
 )

@@ -274,7 +274,8 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
         why = f"its supervisor runs; {task.run} is at work or hangs"
         step = f"liza logs {coder}"
     elif task.run in seen.evidence.dead:
-        why = f"{coder} is offline and its session is over: another coder may take it"
+        by_hand = f'if you work on it by hand: cd "$(liza path {task.id})" && liza heartbeat'
+        why = f"{coder} is offline and has no session: another coder may take it; {by_hand}"
         step = up_command_for(state)
     else:
         why = f"{coder} is offline, and its session {task.run} is not proved dead"
