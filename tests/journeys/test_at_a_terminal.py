@@ -50,7 +50,7 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
     assert [one["task"] for one in crew.json("answer")["questions"]] == ["t1", "t2", "t3"]
     first = crew.liza("status").splitlines()
     assert "3 tasks wait for you" in first[0]
-    assert first[1].startswith("no supervisor runs, so no task goes on: liza up")
+    assert first[1].startswith("no supervisor runs, so no task goes on by itself: liza up")
     assert first[3].startswith("! t1 is blocked (no document says it) and asks: Which one for t1? / And when? (for ")
     assert first[4] == '    liza answer t1 "…"'
 

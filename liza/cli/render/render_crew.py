@@ -80,7 +80,7 @@ def format_status(summary: Row, colour: bool) -> str:
     if outdated := summary["tests"].get("outdated"):
         parts.append(f"tests: {outdated}; it is renewed when the crew is idle: liza doctor --tests")
     if summary.get("up"):
-        parts.append(f"no supervisor runs, so no task goes on: {summary['up']}")
+        parts.append(f"no supervisor runs, so no task goes on by itself: {summary['up']}")
     parts += _server_lines(summary)
     for name in summary["signals"]:
         parts.append(paint(_signal_line(name, summary["reasons"][name]), "yellow", colour))
