@@ -160,6 +160,15 @@ def test_a_checkout_with_a_separate_git_directory_moves_with_its_branch(
     assert git(crew.root, "branch", "--format=%(refname:short)") == "integration\nmain"
 
 
+def test_a_checkout_moves_with_its_branch_if_a_tool_calls_the_repository_bare(crew: Merges) -> None:
+    """Parallel tools leave core.bare behind: git then lists no main checkout."""
+    git(crew.root, "config", "core.bare", "true")
+    assert landed(crew) == ""
+    git(crew.root, "config", "core.bare", "false")
+    assert git(crew.root, "status", "--porcelain") == ""
+    assert (crew.root / "a.txt").exists()
+
+
 @pytest.mark.campaign
 def test_a_branch_that_moves_while_the_tests_run_is_left_alone(crew: Merges) -> None:
     git(crew.root, "branch", "release", "main")

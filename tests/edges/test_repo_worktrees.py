@@ -20,6 +20,7 @@ from liza.repo.slots.pool import PreparedSlot, Worktrees
 from liza.repo.slots.salvage_restore import restore_salvage
 from liza.rules.errors import GitFailed, NotOwner, Refused, SystemRefused
 from liza.rules.paths import Paths
+from liza.rules.value_classes import replace
 from tests.conftest import KEY, git, hidden_block, variant
 
 BLOCK = hidden_block("coder-1.1")
@@ -72,6 +73,26 @@ def test_a_first_claim_gives_a_slot_on_the_tasks_branch_a_link_for_people_and_no
     assert git(trees.paths.root, "status", "--porcelain") == ""
     assert (trees.slot_names(), trees.owner("s1"), trees.list_changes("s1")) == (("s1",), ("task-3", "coder-1.1"), ())
     assert salvages(trees) == []
+
+
+def test_git_in_a_slot_works_on_the_slot_whatever_worktree_the_repository_names(
+    trees: Worktrees, tmp_path: Path
+) -> None:
+    """A submodule and a separate git directory have core.worktree; other tools let it count in every worktree."""
+    trees = replace(trees, paths=replace(trees.paths, chosen_slots=tmp_path / 'odd "names\\'))
+    root, slot = trees.paths.root, trees.paths.slot("s1")
+    git(root, "config", "core.worktree", str(root))
+    claim(trees, "s1", "a", "coder-1.1")
+    git(root, "config", "extensions.worktreeConfig", "true")
+    assert git(slot, "rev-parse", "--show-toplevel") == str(slot)
+    (root / "a.txt").write_text("mine\n")
+    git(slot, "checkout", "-q", "HEAD", "--", ".")
+    assert (root / "a.txt").read_text() == "mine\n"
+    git(slot, "config", "--worktree", "pull.rebase", "true")
+    git(slot, "config", "--worktree", "--add", "core.worktree", str(root))
+    claim(trees, "s1", "b", "coder-1.2")
+    assert git(slot, "rev-parse", "--show-toplevel") == str(slot)
+    assert git(slot, "config", "pull.rebase") == "true"
 
 
 def test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files(trees: Worktrees) -> None:

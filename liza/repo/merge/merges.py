@@ -126,14 +126,15 @@ def list_checkouts(git: Git) -> dict[Path, str | None]:
     """
     checkouts: dict[Path, str | None] = {}
     path = Path()
-    for line in git.names("worktree", "list", "--porcelain", "-z"):
+    # A crew has a main checkout, also if another tool has called the repository bare: nothing moves its branch past it.
+    for line in git.with_config(("core.bare", "false")).names("worktree", "list", "--porcelain", "-z"):
         kind, _, value = line.partition(" ")
         if kind == "worktree":
             path = Path(value)
             checkouts[path] = None
         elif kind == "branch":
             checkouts[path] = value.removeprefix("refs/heads/")
-        elif kind in ("bare", "prunable"):
+        elif kind == "prunable":
             checkouts.pop(path, None)
     main = _find_misnamed_main(git)
     return {main.get(path, path): branch for path, branch in checkouts.items() if path.is_dir()}

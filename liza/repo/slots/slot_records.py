@@ -17,6 +17,7 @@ from liza.repo import git_dir_check, stale_locks
 from liza.repo.runner import Git
 from liza.repo.worktree_records import list_worktrees, recorded_path, records_directory
 from liza.rules.errors import GitFailed, NotRegularFile, SharedPathBlocked
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import TASK_LINKS, Paths
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
@@ -28,6 +29,7 @@ _COMMON_DIR = b"../.."
 _TASK_HEAD = "ref: refs/heads/task/"
 # Lock files that a killed git leaves in the git directory of a worktree.
 _LOCK_FILES = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
+_WORKTREE_SETTING = lazy_pattern(rb"(?im)(?:^|\])[ \t]*worktree(?:config)?[ \t]*(?:=|$)")
 
 
 class SlotOwner(Value):
@@ -99,6 +101,7 @@ def repair_gitfile(slot: Path, git_dir: Path) -> None:
 
     Raises GitFailed if it is a directory: that may be a repository that was not saved.
     """
+    _name_worktree(slot, git_dir)
     path = slot / ".git"
     line = f"gitdir: {git_dir}\n"
     if path.is_symlink() or not path.is_dir():
@@ -109,6 +112,26 @@ def repair_gitfile(slot: Path, git_dir: Path) -> None:
         f"{path} is a directory: the slot was turned into a repository",
         shlex.join(["mv", str(path), f"{slot}.git-saved"]),
     )
+
+
+def _name_worktree(slot: Path, git_dir: Path) -> None:
+    """Name the slot as the worktree of its own git directory, if the repository names another one for all.
+
+    A submodule and a separate git directory have ``core.worktree``. With ``extensions.worktreeConfig``, which other
+    tools switch on at any time, it counts in every worktree: each git in the slot then works on the person's checkout.
+    Raises OSError.
+    """
+    with suppress(FileNotFoundError, NotRegularFile):
+        if not _WORKTREE_SETTING.search(untrusted_files.read_record(git_dir.parent.parent / "config")):
+            return
+        path, text = git_dir / "config.worktree", b""
+        with suppress(FileNotFoundError, NotRegularFile):
+            text = untrusted_files.read_record(path)
+        value = str(slot).replace("\\", "\\\\").replace('"', '\\"')
+        section = os.fsencode(f'[core]\n\tworktree = "{value}"\n\tbare = false\n')
+        if not text.endswith(section):
+            # The last value counts.
+            atomic.write(path, text.replace(section, b"") + section, 0o644, sync=False)
 
 
 def points_to(gitfile: Path, git_dir: Path) -> bool:
