@@ -333,12 +333,15 @@ def _encode(text: str | bytes | BinaryIO | None) -> bytes | BinaryIO | None:
 def find_remedy(stderr: str) -> str:
     """Return the command for a cause that git's error names, or an empty string.
 
-    Causes: a directory in the place of git's lock file, a failing filter, a repository of another user.
+    Causes: a directory in the place of git's lock file, a failing filter, a repository of another user, a partial clone
+    whose remote does not answer.
     """
     if (match := _LOCK_ERROR.search(stderr)) is not None and Path(match[1]).is_dir():
         return shlex.join(["rm", "-r", match[1]])
     if (match := _FILTER_ERROR.search(stderr)) is not None:
         return show_filter_command(match[1])
+    if "from promisor remote" in stderr:
+        return "git fetch"  # it shows what is wrong with the remote
     match = _OWNER_REMEDY.search(stderr)
     return match[1] if match is not None else ""
 

@@ -306,6 +306,10 @@ def _refuse_place(here: Path, surveyed: Survey) -> None:
     git_dir = surveyed.root / ".git"
     clone, directory = clone_command(surveyed.repository)
     if surveyed.bare:
+        checkout = surveyed.repository.parent
+        if surveyed.repository.name == ".git" and (surveyed.repository / "index").exists():
+            text = f"core.bare is true, but {checkout} is a checkout; a tool may have left the setting"
+            raise Refused(text, shlex.join(["git", "-C", str(checkout), "config", "core.bare", "false"]))
         raise Refused(f"{surveyed.repository} is a bare repository; a crew needs a checkout", clone)
     if surveyed.main_checkout is not None:
         which = "a linked worktree" if surveyed.root != surveyed.repository else "the git directory"
@@ -486,6 +490,11 @@ def _prepare_repository(crew: Crew, surveyed: Survey, branch: str, tip: str, say
         say(remotes.push.name, origin)
     commits = "" if is_new else f"taken over; {_describe_commits(crew.git, str(surveyed.head), tip)}; "
     say("branch", f"{branch} at {tip[:12]}; {commits}your checkout and files stay untouched")
+    behind = crew.git.run("rev-list", "--count", "HEAD..@{upstream}")
+    if behind.code == 0 and (count := int(behind.stdout)):
+        upstream = crew.git.out("rev-parse", "--abbrev-ref", "@{upstream}")
+        missing = f"{count_noun(count, 'commit')} of {upstream}, as last fetched"
+        say("behind", f"{surveyed.branch} lacks {missing}: git pull && liza sync")
     say("worktrees", f"{crew.paths.slots}; `liza path ID` prints the worktree of a task")
     earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]
     if earlier:

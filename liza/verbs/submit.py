@@ -23,6 +23,7 @@ from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.value_classes import replace
 
 NEXT_STEP = "stop now: a reviewer continues"
+_GITLINK = "160000"  # mode of an entry that is a commit of another repository
 MANUAL_NEXT_STEP = "liza claim {task} --agent code-reviewer-1, or let a reviewer of `liza up` take it"
 
 
@@ -100,17 +101,28 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
 def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
     """Return what the commits change since ``base``, the merge base with the target. Raises GitFailed."""
     # Renames count as deleted and added: a directory that moves adds no more files than it deletes.
-    fields = git.names("diff", "--name-status", "--no-renames", "-z", base, head, "--")
-    letters, names = fields[::2], fields[1::2]
+    fields = git.names("diff", "--raw", "--no-renames", "-z", base, head, "--")
+    # Before each name: ":old-mode new-mode old-object new-object letter".
+    rows, names = [field.split(" ") for field in fields[::2]], fields[1::2]
+    letters = [row[4] for row in rows]
+    links = [name for row, name in zip(rows, names, strict=True) if row[1] == _GITLINK and row[0] != _GITLINK]
     files = SubmittedFiles(
         changed=names,
         added=tuple(name for letter, name in zip(letters, names, strict=True) if letter == "A"),
         deleted=letters.count("D"),
         hidden=slot_setup.hidden_names(git),
+        repositories=tuple(name for name in links if name not in _submodule_paths(git, head)) if links else (),
     )
     if not submitted_files.needs_directories(files):
         return files
     return replace(files, directories=frozenset(git.names("ls-tree", "-r", "-d", "-z", "--name-only", base)))
+
+
+def _submodule_paths(git: Git, head: str) -> frozenset[str]:
+    """Return the paths that ``.gitmodules`` of a commit names."""
+    options = ("-z", "--blob", f"{head}:.gitmodules", "--get-regexp", r"^submodule\..*\.path$")
+    rows = git.run("config", *options).stdout.decode("utf-8", "surrogateescape").split("\0")
+    return frozenset(row.partition("\n")[2] for row in rows)
 
 
 def _hidden_instructions(git: Git) -> tuple[str, ...]:

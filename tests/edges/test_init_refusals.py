@@ -44,6 +44,7 @@ SITUATIONS = {
     "ahead": (AHEAD, "it has 4 commits that yours lacks: "),
     "diverged": (f"{AHEAD}; git commit -q --allow-empty -m x", "no record says that Liza created it"),
     "bare": (f"{BARE}", "p/.bare is a bare repository"),
+    "bare by accident": ("git config core.bare true", "core.bare is true, but "),
     "worktree of a bare repository": (f"{BARE}; cd main", "p/.bare is a bare repository"),
     "linked": ("git worktree add -q ../linked; cd ../linked", "is in a linked worktree of"),
     "git directory": ("cd .git", "is in the git directory of"),
@@ -132,6 +133,16 @@ def test_a_branch_that_exists_is_taken_over_only_by_its_name(repo: Path, name: s
     newest = ", ".join(git(repo, "log", "--format=%h %s", "-3", name).splitlines())
     assert f"taken over; it has 4 commits that yours lacks: {newest}, and 1 more; " in facts["branch"]
     assert git(repo, "rev-parse", name) == tip
+
+
+def test_init_says_what_the_branch_lacks_of_its_upstream(repo: Path) -> None:
+    clone = shell("git clone -q . ../clone; git commit -q --allow-empty -m new; cd ../clone; git fetch -q", repo)
+    facts: dict[str, str] = {}
+    init(clone, InitOptions("A goal", no_test=True), facts.__setitem__)
+    text, _, command = facts["behind"].partition(": ")
+    assert text == "main lacks 1 commit of origin/main, as last fetched"
+    shell(command, clone)
+    assert git(clone, "merge-base", "integration", "main") == git(repo, "rev-parse", "main")
 
 
 def test_a_named_branch_behind_is_moved_by_the_next_step(repo: Path) -> None:

@@ -93,6 +93,16 @@ def test_a_submission_with_an_environment_is_refused_and_its_hint_leads_out(tmp_
     assert ".venv" not in crew.git("ls-tree", "-r", "--name-only", "task/a")
     assert (there / ".venv" / "pyvenv.cfg").exists()
 
+    crew.add("nested", scope="nested.txt")
+    crew.liza("claim", "nested", "--agent", "coder-3")
+    there = worktree_of(crew.root, "nested")
+    type_command("mkdir lib && touch lib/x && git -C lib init -q && git -C lib add x && git -C lib commit -qm x", there)
+    type_command("git add -A && git commit -q -m nested", there)
+    refused = crew.liza("submit", code=1, cwd=there)
+    assert "the commit adds lib (1 file): it is a git repository of its own" in refused
+    type_command(refused.split("next: ", 1)[1], there)
+    assert "lib/x" in crew.git("ls-tree", "-r", "--name-only", "task/nested")
+
     crew.add("allowed", scope="allowed.txt and .venv")
     crew.liza("claim", "allowed", "--agent", "coder-2")
     there = worktree_of(crew.root, "allowed")

@@ -37,6 +37,8 @@ def files(*added: str, directories: tuple[str, ...] = ("src",), **more: object) 
         (files("gen/x.py", hidden=("gen/",)), "src/", "gen"),
         (files("gen/x.py", hidden=("gen/",)), "gen/x.py", None),
         (files("a.txt", hidden=("gen/",)), "a.txt", None),
+        (files("a.txt", "lib", repositories=("lib",)), "a.txt", "lib"),
+        (files("a.txt", "lib", repositories=("lib",)), "a.txt lib", None),
     ],
 )
 def test_a_submission_must_not_add_what_is_no_work(submitted: SubmittedFiles, scope: str, path: str | None) -> None:
@@ -55,6 +57,12 @@ def test_a_refused_submission_names_the_commands_that_lead_out() -> None:
     hidden = submitted_files.find_no_work(files("x", hidden=("x",)), "a.txt")
     assert hidden is not None
     assert hidden.hint == "git rm -r -q --cached -- x && git commit -q --amend --no-edit && liza submit"
+    repository = submitted_files.find_no_work(files("a b", repositories=("a b",)), "")
+    assert repository is not None
+    assert repository.hint == (
+        "git rm -r -q --cached -- 'a b' && mv -- 'a b'/.git \"$(mktemp -d)\" && git add -- 'a b' && "
+        "git commit -q --amend --no-edit && liza submit"
+    )
 
 
 @pytest.mark.parametrize(

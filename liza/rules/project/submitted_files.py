@@ -27,7 +27,8 @@ class SubmittedFiles(Value):
 
     ``changed``: names of all; ``added``: new ones; ``deleted``: number of deleted ones. ``directories``: the
     directories that hold a tracked file on the target. ``hidden``: untracked names that git ignores in this worktree,
-    because the set-up left them; a directory ends with a slash.
+    because the set-up left them; a directory ends with a slash. ``repositories``: new repositories inside the worktree,
+    of which the commit has only the id of a commit, and that ``.gitmodules`` does not name.
     """
 
     changed: tuple[str, ...] = ()
@@ -35,18 +36,20 @@ class SubmittedFiles(Value):
     deleted: int = 0
     directories: frozenset[str] = frozenset()
     hidden: tuple[str, ...] = ()
+    repositories: tuple[str, ...] = ()
 
 
 class NoWork(Value):
     """A path of a submission that is no work of its task: ``reason`` says what it is, ``count`` how many files.
 
-    ``is_hidden``: git ignores it in this worktree already.
+    ``is_hidden``: git ignores it in this worktree already. ``is_repository``: it is one of ``repositories``.
     """
 
     path: str
     reason: str
     count: int
     is_hidden: bool = False
+    is_repository: bool = False
 
     def describe(self) -> str:
         """Return the message of the refusal."""
@@ -57,9 +60,16 @@ class NoWork(Value):
 
     @property
     def hint(self) -> str:
-        """Return the command that takes the path out of the commit and leaves the files where they are."""
-        steps = [f"git rm -r -q --cached -- {shlex.quote(self.path)}"]
-        steps += [] if self.is_hidden else [ignore_command(self.path)]
+        """Return the command that takes the path out of the commit and leaves the files where they are.
+
+        A repository becomes a plain directory: its files come into the commit.
+        """
+        path = shlex.quote(self.path)
+        steps = [f"git rm -r -q --cached -- {path}"]
+        if self.is_repository:
+            steps += [f'mv -- {path}/.git "$(mktemp -d)"', f"git add -- {path}"]
+        elif not self.is_hidden:
+            steps += [ignore_command(self.path)]
         return " && ".join((*steps, "git commit -q --amend --no-edit", "liza submit"))
 
 
@@ -84,11 +94,14 @@ def find_no_work(files: SubmittedFiles, scope: str) -> NoWork | None:
     for path, reason in _candidates(files):
         count = sum(name == path or name.startswith(f"{path}/") for name in files.added)
         if not _is_named(path, scope):
-            return NoWork(path, reason, count, path in files.hidden or f"{path}/" in files.hidden)
+            is_hidden = path in files.hidden or f"{path}/" in files.hidden
+            return NoWork(path, reason, count, is_hidden, path in files.repositories)
     return None
 
 
 def _candidates(files: SubmittedFiles) -> Iterator[tuple[str, str]]:
+    for path in files.repositories:
+        yield path, "it is a git repository of its own, and the commit has no file of it. No .gitmodules names it"
     for name in files.hidden:
         path = name.rstrip("/")
         if any(other == path or other.startswith(f"{path}/") for other in files.added):
