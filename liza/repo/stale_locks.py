@@ -49,6 +49,22 @@ def removal_command(path: Path) -> str:
     return shlex.join(["rm", "-r", str(path)])
 
 
+def index_lock_hint(checkout_git: Git) -> str:
+    """Return the command that removes the lock of a checkout's index if no git runs there, else a status.
+
+    Raises GitFailed.
+    """
+    git_dir, checkout = git_dirs(checkout_git)[0], checkout_git.directory
+    lock = git_dir / "index.lock"
+    directories = (git_dir, checkout.resolve())
+    is_used = not _PROC.is_dir() or any(
+        path is None or any(path.is_relative_to(directory) for directory in directories) for path in _git_directories()
+    )
+    if is_used or not os.path.lexists(lock):
+        return shlex.join(["git", "-C", str(checkout), "status"])
+    return removal_command(lock) if is_directory_at_lock(lock) else shlex.join(["rm", str(lock)])
+
+
 def _remove_if_stale(path: Path, common: Path) -> bool:
     """Remove a lock file if no process can hold it. Return whether it was removed.
 

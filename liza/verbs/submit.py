@@ -24,6 +24,11 @@ from liza.rules.value_classes import replace
 
 NEXT_STEP = "stop now: a reviewer continues"
 _GITLINK = "160000"  # mode of an entry that is a commit of another repository
+# Ids of the file without content, by SHA-1 and by SHA-256.
+_EMPTY_BLOBS = (
+    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+)
 MANUAL_NEXT_STEP = "liza claim {task} --agent code-reviewer-1, or let a reviewer of `liza up` take it"
 
 
@@ -101,10 +106,11 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
 def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
     """Return what the commits change since ``base``, the merge base with the target. Raises GitFailed."""
     # Renames count as deleted and added: a directory that moves adds no more files than it deletes.
-    fields = git.names("diff", "--raw", "--no-renames", "-z", base, head, "--")
+    fields = git.names("diff", "--raw", "--no-abbrev", "--no-renames", "-z", base, head, "--")
     # Before each name: ":old-mode new-mode old-object new-object letter".
     rows, names = [field.split(" ") for field in fields[::2]], fields[1::2]
     letters = [row[4] for row in rows]
+    empty = {name for row, name in zip(rows, names, strict=True) if row[4] == "A" and row[3] in _EMPTY_BLOBS}
     links = [name for row, name in zip(rows, names, strict=True) if row[1] == _GITLINK and row[0] != _GITLINK]
     files = SubmittedFiles(
         changed=names,
@@ -112,6 +118,7 @@ def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
         deleted=letters.count("D"),
         hidden=slot_setup.hidden_names(git),
         repositories=tuple(name for name in links if name not in _submodule_paths(git, head)) if links else (),
+        briefs=tuple(empty.intersection(brief_filter.list_bound_files(git))) if empty else (),
     )
     if not submitted_files.needs_directories(files):
         return files

@@ -128,9 +128,10 @@ def test_a_file_that_the_person_changed_after_a_killed_move_turns_the_branch_bac
 def test_a_persons_git_at_work_in_the_checkout_is_waited_for_and_then_named(merge: Merge) -> None:
     merge.killed("move.intent")
     (merge.repo / ".git" / "index.lock").touch()
-    with pytest.raises(Refused, match=r"another git holds .*index\.lock"):
+    with pytest.raises(Refused, match=r"another git holds .*index\.lock, or left it") as refused:
         merge.settle()
-    (merge.repo / ".git" / "index.lock").unlink()
+    assert refused.value.hint == f"rm {merge.repo / '.git' / 'index.lock'}"
+    subprocess.run(refused.value.hint, shell=True, check=True)
     assert merge.settle() == merge.expected
     assert merge.left() == []
 

@@ -147,8 +147,11 @@ def test_text_that_an_agent_writes_beside_a_hidden_brief_is_not_lost_but_asked_f
         "coder",
         """\
         echo work > task-1.txt
-        git add -A
+        git add -A -f
         git commit -q -m work
+        liza submit 2> "$NOTES/empty" || true
+        git rm -r -q --cached -- AGENTS.md
+        git commit -q --amend --no-edit
         echo "a rule of mine" >> AGENTS.md
         code=0
         liza submit 2> "$NOTES/refused" || code=$?
@@ -161,6 +164,7 @@ def test_text_that_an_agent_writes_beside_a_hidden_brief_is_not_lost_but_asked_f
     crew.agent("coder-1", program)
     crew.wait_status("task-1", "READY_FOR_REVIEW")
     told = crew.wait_note("refused")
+    assert "the commit adds AGENTS.md (1 file): it is empty" in crew.wait_note("empty")
     assert "git add -f AGENTS.md" in told
     assert told.endswith("\n1\n")
     assert crew.git("show", "task/task-1:AGENTS.md") == "a rule of mine"

@@ -37,6 +37,7 @@ def files(*added: str, directories: tuple[str, ...] = ("src",), **more: object) 
         (files("gen/x.py", hidden=("gen/",)), "src/", "gen"),
         (files("gen/x.py", hidden=("gen/",)), "gen/x.py", None),
         (files("a.txt", hidden=("gen/",)), "a.txt", None),
+        (files("a.txt", "AGENTS.md", briefs=("AGENTS.md",)), "a.txt", "AGENTS.md"),
         (files("a.txt", "lib", repositories=("lib",)), "a.txt", "lib"),
         (files("a.txt", "lib", repositories=("lib",)), "a.txt lib", None),
     ],

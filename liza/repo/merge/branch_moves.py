@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from liza.repo import stale_locks
 from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git, find_remedy, summarize_error
@@ -83,7 +84,7 @@ def move_branch(checkout_git: Git, move: BranchMove) -> AdvanceResult:
     checkout_git = _with_long_timeout(checkout_git)
     git_dir = git_dirs(checkout_git)[0]
     if not _lock_with_intent(git_dir, move):
-        reason = f"another git holds {git_dir / _INDEX_LOCK}"
+        reason = f"another git holds {git_dir / _INDEX_LOCK}, or left it when it was killed"
         return AdvanceResult(MoveOutcome.WAITING, (), reason, checkout_git.directory)
     try:
         if not _is_branch_at(checkout_git, move, move.expected):
@@ -112,7 +113,8 @@ def catch_up_checkout(checkout_git: Git, move: BranchMove) -> AdvanceResult:
     if not checkout_files.is_behind(checkout_git, move.expected, move.candidate):
         return moved
     if not _lock_with_intent(git_dir, move):
-        raise GitFailed(f"another git holds {git_dir / _INDEX_LOCK}", "git status")
+        reason = f"another git holds {git_dir / _INDEX_LOCK}, or left it when it was killed"
+        raise GitFailed(reason, stale_locks.index_lock_hint(checkout_git))
     try:
         if not _is_branch_at(checkout_git, move, move.candidate):
             return moved
@@ -146,7 +148,7 @@ def recover_move(checkout_git: Git) -> bool:
     move = _read_intent(git_dir)
     if move is None:
         return False
-    _relock(git_dir)
+    _relock(checkout_git, git_dir)
     head = checkout_git.run("symbolic-ref", "-q", "HEAD", codes=(0, 1)).stdout.decode().strip()
     if head == f"refs/heads/{move.branch}":
         _complete_move(checkout_git, git_dir, move)
@@ -221,14 +223,16 @@ def _try_lock(intent: Path, lock: Path) -> bool:
     return False
 
 
-def _relock(git_dir: Path) -> None:
+def _relock(checkout_git: Git, git_dir: Path) -> None:
     """Take the lock of the intent again: a person may have removed it, as git advises. Raises Refused."""
     intent, lock = git_dir / _INTENT_FILE, git_dir / _INDEX_LOCK
     with suppress(FileNotFoundError):
         if intent.samefile(lock):
             return
     if not _try_lock(intent, lock):
-        raise Refused(f"a killed merge in {git_dir} cannot be recovered: another git holds {lock}", "git status")
+        reason = f"another git holds {lock}, or left it when it was killed"
+        hint = stale_locks.index_lock_hint(checkout_git)
+        raise Refused(f"a killed merge in {git_dir} cannot be recovered: {reason}", hint)
 
 
 def _read_intent(git_dir: Path) -> BranchMove | None:

@@ -362,5 +362,5 @@ def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, 
         if operation is not None:
             raise GitFailed(operation.describe(str(checkout)), operation.next_step(has_changes=True))
         message = f"{branch} is checked out in {checkout}, and its files could not be updated"
-        raise GitFailed(f"{message}: {advance.reason}", f"git -C {shlex.quote(str(checkout))} status")
+        raise GitFailed(f"{message}: {advance.reason}", stale_locks.index_lock_hint(checkout_git))
     return advance

@@ -28,7 +28,8 @@ class SubmittedFiles(Value):
     ``changed``: names of all; ``added``: new ones; ``deleted``: number of deleted ones. ``directories``: the
     directories that hold a tracked file on the target. ``hidden``: untracked names that git ignores in this worktree,
     because the set-up left them; a directory ends with a slash. ``repositories``: new repositories inside the worktree,
-    of which the commit has only the id of a commit, and that ``.gitmodules`` does not name.
+    of which the commit has only the id of a commit, and that ``.gitmodules`` does not name. ``briefs``: new files that
+    are empty, because they held only the brief of a session.
     """
 
     changed: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class SubmittedFiles(Value):
     directories: frozenset[str] = frozenset()
     hidden: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()
+    briefs: tuple[str, ...] = ()
 
 
 class NoWork(Value):
@@ -94,12 +96,14 @@ def find_no_work(files: SubmittedFiles, scope: str) -> NoWork | None:
     for path, reason in _candidates(files):
         count = sum(name == path or name.startswith(f"{path}/") for name in files.added)
         if not _is_named(path, scope):
-            is_hidden = path in files.hidden or f"{path}/" in files.hidden
+            is_hidden = path in (*files.hidden, *files.briefs) or f"{path}/" in files.hidden
             return NoWork(path, reason, count, is_hidden, path in files.repositories)
     return None
 
 
 def _candidates(files: SubmittedFiles) -> Iterator[tuple[str, str]]:
+    for path in files.briefs:
+        yield path, "it is empty: on the disk it has only the brief of the session, which git does not see"
     for path in files.repositories:
         yield path, "it is a git repository of its own, and the commit has no file of it. No .gitmodules names it"
     for name in files.hidden:
