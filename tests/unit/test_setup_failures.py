@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from liza.rules.project.setup_failures import find_unpushed_submodule, suggest_setup
 
 COMMIT = "a067044feec278ac6ca266ee0ec000b6ba1ce6c2"
@@ -37,3 +39,19 @@ def test_a_refused_file_url_is_allowed_for_the_submodules_of_the_set_up_only() -
     assert suggest_setup("git submodule update --init && npm ci", output) == f"{allowed} && npm ci"
     assert suggest_setup("make deps", output) == f"{allowed} --recursive && make deps"
     assert suggest_setup("make deps", "fatal: repository 'x' does not exist\n") is None
+
+
+@pytest.mark.parametrize(
+    ("output", "command"),
+    [
+        (
+            "mise ERROR Config files in ~/p.worktrees/s1/mise.toml are not trusted.\nTrust them with `mise trust`.\n",
+            "mise trust",
+        ),
+        ("direnv: error /p/.envrc is blocked. Run `direnv allow` to approve its content\n", "direnv allow"),
+    ],
+)
+def test_a_configuration_that_is_trusted_by_path_is_trusted_by_the_set_up(output: str, command: str) -> None:
+    assert suggest_setup("", output) == command
+    assert suggest_setup("npm ci", output) == f"{command} && npm ci"
+    assert suggest_setup(f"{command} && npm ci", output) is None

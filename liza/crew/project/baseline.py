@@ -298,6 +298,10 @@ def _report_tests(
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
             example = project_kinds.suggest_package_install(outcome.tail(commands.SEARCHED_LINES))
             raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint.replace("make deps", example or "make deps"))
+        other = setup_failures.suggest_setup(plan.setup or "", outcome.tail())
+        if other and not accept_red:
+            text = f"the tests are red in a worktree of integration: {plan.command}\n{outcome.tail()}{notes}"
+            raise Refused(text, f"{INIT} --setup {quote_option(other)}")
         if not accept_red:
             text = (
                 f"the tests are red on integration: {plan.command}\n{outcome.tail()}{notes}\nFix them, or accept them"

@@ -8,6 +8,11 @@ from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 _REFUSED_FILE_URL = lazy_pattern(r"(?m)^fatal: transport 'file' not allowed$")
+# These tools trust a configuration file by its path: in each new worktree it is not trusted.
+_TRUST_COMMANDS = (
+    (lazy_pattern(r"(?m)Config files? .*\bnot trusted\b|\bmise trust\b"), "mise trust"),
+    (lazy_pattern(r"\.envrc is blocked\b"), "direnv allow"),
+)
 _MISSING_COMMIT = lazy_pattern(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
 
 
@@ -28,7 +33,10 @@ class UnpushedSubmodule(Value):
 
 
 def suggest_setup(setup: str, output: str) -> str | None:
-    """Return the set-up without the cause that its output names; None if it names none."""
+    """Return the set-up without the cause that its output, or that of the tests, names; None if it names none."""
+    for pattern, command in _TRUST_COMMANDS:
+        if pattern.search(output) and command not in setup:
+            return f"{command} && {setup}" if setup else command
     # Since 2.38.1 git fetches no submodule from a path of this machine, unless the person allows it.
     if not _REFUSED_FILE_URL.search(output):
         return None
