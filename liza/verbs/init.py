@@ -215,6 +215,8 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             (table.rows[program.partition(":")[0].strip()], *table.rows.values()),
         )
         baseline = run_baseline(crew, Worktrees(crew.paths, crew.git, branch), baseline_options, tip, say)
+        for message in Pins.load(crew.paths.pins).violation_messages(crew.git):
+            say("changed", f"{message}: by the set-up or the tests, in your checkout too; to undo it: liza doctor")
         say("programs", f"{program} for all roles, permissions {options.permissions or DEFAULT_PERMISSIONS}")
         config = Config(programs={"default": program}, environment=baseline.environment)
         for finding in signing.inspect_signing(crew.paths, crew.git, config):

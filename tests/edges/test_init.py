@@ -70,6 +70,13 @@ def test_the_command_for_a_link_at_the_git_directory_leads_to_a_crew(repo: Path)
     assert git(repo, "status", "--porcelain") == ""
 
 
+def test_init_names_what_its_set_up_changed_in_the_configuration_of_git(repo: Path) -> None:
+    """husky and lefthook set core.hooksPath, which all worktrees share."""
+    facts: dict[str, str] = {}
+    init(repo, InitOptions(goal="g", test="true", setup="git config core.hooksPath .husky/_"), facts.__setitem__)
+    assert "git configuration core.hookspath = '.husky/_': by the set-up or the tests" in facts["changed"]
+
+
 def test_an_init_that_fails_takes_out_what_it_made_and_leaves_the_lock(repo: Path) -> None:
     before = git(repo, "for-each-ref"), (repo / ".git" / "info" / "exclude").read_bytes()
     with pytest.raises(Refused, match="red"):
