@@ -73,6 +73,7 @@ COMMIT = lazy_pattern(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """A full commit id. Records that agents can write must contain nothing else where a commit is expected."""
 _LOCK_ERROR = lazy_pattern(r"Unable to create '(.+\.lock)': File exists")
 _FILTER_ERROR = lazy_pattern(r"(?m)^fatal: .*: (?:smudge|clean) filter '?(.+?)'? failed$")
+_MISSING_FILTER = lazy_pattern(r"(?m)^\S.*\bfilter\S*: .*\bnot found$")
 _OWNER_REMEDY = lazy_pattern(r"(?m)^\s+(git config --global --add safe\.directory .+)$")
 _WRITING = ("--output", "--index-output")
 _DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
@@ -333,13 +334,15 @@ def _encode(text: str | bytes | BinaryIO | None) -> bytes | BinaryIO | None:
 def find_remedy(stderr: str) -> str:
     """Return the command for a cause that git's error names, or an empty string.
 
-    Causes: a directory in the place of git's lock file, a failing filter, a repository of another user, a partial clone
-    whose remote does not answer.
+    Causes: a directory in the place of git's lock file, a failing or missing filter, a repository of another user, a
+    partial clone whose remote does not answer.
     """
     if (match := _LOCK_ERROR.search(stderr)) is not None and Path(match[1]).is_dir():
         return shlex.join(["rm", "-r", match[1]])
     if (match := _FILTER_ERROR.search(stderr)) is not None:
         return show_filter_command(match[1])
+    if _MISSING_FILTER.search(stderr) is not None:
+        return r"git config --show-origin --get-regexp '^filter\.'"
     if "from promisor remote" in stderr:
         return "git fetch"  # it shows what is wrong with the remote
     match = _OWNER_REMEDY.search(stderr)
@@ -368,6 +371,9 @@ def summarize_error(result: GitResult) -> str:
     fatal = [line for line in lines if line.startswith("fatal:")]
     errors = [line for line in lines if line.startswith("error:")]
     summary = list(dict.fromkeys([*fatal[-1:], *errors])) or lines[-3:]
+    missing = _MISSING_FILTER.search(result.stderr)
+    if missing is not None:
+        summary.insert(0, missing[0])  # git itself says only that the other end hung up
     failed = _FILTER_ERROR.search(result.stderr)
     if failed is not None:
         return describe_filter(failed[1], result)[:600]

@@ -92,7 +92,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
         dirty=tree.changed,
         has_changes=has_changes,
         markers=survey.find_conflict_markers(git, base, head) if base else (),
-        hidden=_hidden_instructions(git),
+        hidden=_hidden_instructions(crew, git),
         has_branch=has_branch,
         has_strays=is_elsewhere
         and has_branch
@@ -132,10 +132,19 @@ def _submodule_paths(git: Git, head: str) -> frozenset[str]:
     return frozenset(row.partition("\n")[2] for row in rows)
 
 
-def _hidden_instructions(git: Git) -> tuple[str, ...]:
-    """Instructions files that git ignores and that contain text besides the brief."""
-    return tuple(
+def _hidden_instructions(crew: Crew, git: Git) -> tuple[str, ...]:
+    """Instructions files that git ignores and that contain text besides the brief.
+
+    A file that the set-up copies is the person's own: no agent commits it.
+    """
+    names = tuple(
         name
         for name in brief_filter.list_bound_files(git)
         if brief_filter.read_without_blocks(git, name) and not brief_filter.is_tracked(git, name)
     )
+    if not names:
+        return ()
+    from liza.crew.project import local_files  # hardly any submission has such a file
+
+    copied = crew.board.read().config.sandbox_copy
+    return tuple(name for name in names if not local_files.is_copied(name, copied))

@@ -114,6 +114,10 @@ def test_a_revision_is_typed_in_full_only_where_its_short_name_has_two_meanings(
             r"git config --show-origin --get-regexp '^filter\.git-crypt\.'",
         ),
         ("fatal: secret: clean filter 'a+b' failed\n", r"git config --show-origin --get-regexp '^filter\.a.b\.'"),
+        (
+            "git-lfs filter-process: 1: git-lfs: not found\nfatal: the remote end hung up unexpectedly\n",
+            r"git config --show-origin --get-regexp '^filter\.'",
+        ),
         ("fatal: could not fetch 8dc5e9eda0508c10f2b7908a0116dfad764cf128 from promisor remote\n", "git fetch"),
         ("fatal: not a git repository\n", ""),
     ],

@@ -169,3 +169,21 @@ def test_text_that_an_agent_writes_beside_a_hidden_brief_is_not_lost_but_asked_f
     assert told.endswith("\n1\n")
     assert crew.git("show", "task/task-1:AGENTS.md") == "a rule of mine"
     assert holders(crew) == []
+
+
+def test_a_private_instructions_file_that_worktrees_get_is_asked_of_no_agent(crew: Crew) -> None:
+    """An ignored AGENTS.md is copied by `--copy` or `.worktreeinclude`: it is the person's, not the agent's."""
+    (crew.root / ".git" / "info" / "exclude").open("a").write("AGENTS.md\n")
+    (crew.root / "AGENTS.md").write_text("my private rules\n")
+    crew.liza("config", "set", "sandbox_copy", "AGENTS.md")
+    crew.add("task-1")
+    crew.agent(
+        "coder-1",
+        crew.script(
+            "coder",
+            'cp AGENTS.md "$NOTES/rules"\necho x > task-1.txt\n' + "git add -A\ngit commit -q -m work\nliza submit\n",
+        ),
+    )
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert "my private rules\n" in (crew.notes / "rules").read_text()
+    assert "AGENTS.md" not in crew.git("ls-tree", "--name-only", "task/task-1").split()
