@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from liza.crew.caller import identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -14,7 +16,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
 from liza.rules.errors import NotOwner
 from liza.rules.merging.targets import target_branch
-from liza.rules.model import Status, Task
+from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.project import submitted_files
 from liza.rules.project.submitted_files import SubmittedFiles
@@ -79,9 +81,12 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     operation = survey.add_conflicts(survey.find_operation(git.git_dir or git_dirs(git)[0]), tree.conflicts)
     if operation is not None:
         return SubmittedWork(head, False, tree.branch, tree.changed, has_changes, operation)
-    target = f"refs/heads/{target_branch(crew.board.read(), task)}"
+    board = crew.board.read()
+    target = f"refs/heads/{target_branch(board, task)}"
     base = merge_refs.find_merge_base(git, head, target)
     files = _submitted_files(git, head, base) if base else SubmittedFiles()
+    own_copies = _keep_copied(crew, board, files.added)
+    files = replace(files, hidden=(*files.hidden, *own_copies)) if own_copies else files
     own = f"refs/heads/{branch_of(task.id)}"
     is_elsewhere = tree.branch != branch_of(task.id)
     has_branch = not is_elsewhere or git.find_commit(own) is not None
@@ -92,7 +97,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
         dirty=tree.changed,
         has_changes=has_changes,
         markers=survey.find_conflict_markers(git, base, head) if base else (),
-        hidden=_hidden_instructions(crew, git),
+        hidden=_hidden_instructions(crew, board, git),
         has_branch=has_branch,
         has_strays=is_elsewhere
         and has_branch
@@ -132,19 +137,22 @@ def _submodule_paths(git: Git, head: str) -> frozenset[str]:
     return frozenset(row.partition("\n")[2] for row in rows)
 
 
-def _hidden_instructions(crew: Crew, git: Git) -> tuple[str, ...]:
-    """Instructions files that git ignores and that contain text besides the brief.
-
-    A file that the set-up copies is the person's own: no agent commits it.
-    """
-    names = tuple(
+def _hidden_instructions(crew: Crew, board: State, git: Git) -> tuple[str, ...]:
+    """Instructions files that git ignores and that contain text besides the brief, without the person's own ones."""
+    names = [
         name
         for name in brief_filter.list_bound_files(git)
         if brief_filter.read_without_blocks(git, name) and not brief_filter.is_tracked(git, name)
-    )
-    if not names:
-        return ()
-    from liza.crew.project import local_files  # hardly any submission has such a file
+    ]
+    own_copies = _keep_copied(crew, board, names)
+    return tuple(name for name in names if name not in own_copies)
 
-    copied = crew.board.read().config.sandbox_copy
-    return tuple(name for name in names if not local_files.is_copied(name, copied))
+
+def _keep_copied(crew: Crew, board: State, names: Sequence[str]) -> tuple[str, ...]:
+    """Return those of these files that worktrees get from the person's checkout: no agent commits them."""
+    copied = board.config.sandbox_copy
+    if not copied or not names:
+        return ()
+    from liza.crew.project import local_files  # most crews copy no file
+
+    return tuple(name for name in names if local_files.is_copied(name, copied) and (crew.paths.root / name).is_file())

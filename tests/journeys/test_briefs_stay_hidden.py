@@ -171,19 +171,28 @@ def test_text_that_an_agent_writes_beside_a_hidden_brief_is_not_lost_but_asked_f
     assert holders(crew) == []
 
 
-def test_a_private_instructions_file_that_worktrees_get_is_asked_of_no_agent(crew: Crew) -> None:
-    """An ignored AGENTS.md is copied by `--copy` or `.worktreeinclude`: it is the person's, not the agent's."""
-    (crew.root / ".git" / "info" / "exclude").open("a").write("AGENTS.md\n")
+def test_a_private_file_that_worktrees_get_is_asked_of_no_agent_and_refused_from_one(crew: Crew) -> None:
+    """Ignored files such as AGENTS.md and .env are copied by `--copy` or `.worktreeinclude`: they are the person's."""
+    (crew.root / ".git" / "info" / "exclude").open("a").write("AGENTS.md\n.env\n")
     (crew.root / "AGENTS.md").write_text("my private rules\n")
-    crew.liza("config", "set", "sandbox_copy", "AGENTS.md")
+    (crew.root / ".env").write_text("A=1\n")
+    crew.liza("config", "set", "sandbox_copy", "AGENTS.md,.env*")
     crew.add("task-1")
-    crew.agent(
-        "coder-1",
-        crew.script(
-            "coder",
-            'cp AGENTS.md "$NOTES/rules"\necho x > task-1.txt\n' + "git add -A\ngit commit -q -m work\nliza submit\n",
-        ),
+    program = crew.script(
+        "coder",
+        """\
+        cp AGENTS.md "$NOTES/rules"
+        touch .env.example
+        git add -f .env .env.example
+        git commit -q -m work
+        liza submit 2> "$NOTES/refused" || true
+        sh -c "$(sed -n 's/^  next: //p' "$NOTES/refused")"
+        """,
     )
+    crew.agent("coder-1", program)
     crew.wait_status("task-1", "READY_FOR_REVIEW")
     assert "my private rules\n" in (crew.notes / "rules").read_text()
-    assert "AGENTS.md" not in crew.git("ls-tree", "--name-only", "task/task-1").split()
+    assert "the commit adds .env (1 file)" in (crew.notes / "refused").read_text()
+    assert {"AGENTS.md", ".env", ".env.example"} & {*crew.git("ls-tree", "--name-only", "task/task-1").split()} == {
+        ".env.example"
+    }

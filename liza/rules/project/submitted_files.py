@@ -27,9 +27,9 @@ class SubmittedFiles(Value):
 
     ``changed``: names of all; ``added``: new ones; ``deleted``: number of deleted ones. ``directories``: the
     directories that hold a tracked file on the target. ``hidden``: untracked names that git ignores in this worktree,
-    because the set-up left them; a directory ends with a slash. ``repositories``: new repositories inside the worktree,
-    of which the commit has only the id of a commit, and that ``.gitmodules`` does not name. ``briefs``: new files that
-    are empty, because they held only the brief of a session.
+    because the set-up left or copied them; a directory ends with a slash. ``repositories``: new repositories inside
+    the worktree, of which the commit has only the id of a commit, and that ``.gitmodules`` does not name. ``briefs``:
+    new files that are empty, because they held only the brief of a session.
     """
 
     changed: tuple[str, ...] = ()
