@@ -117,12 +117,13 @@ def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
     letters = [row[4] for row in rows]
     empty = {name for row, name in zip(rows, names, strict=True) if row[4] == "A" and row[3] in _EMPTY_BLOBS}
     links = [name for row, name in zip(rows, names, strict=True) if row[1] == _GITLINK and row[0] != _GITLINK]
+    named = _submodule_paths(git, head) if links else frozenset()
     files = SubmittedFiles(
         changed=names,
         added=tuple(name for letter, name in zip(letters, names, strict=True) if letter == "A"),
         deleted=letters.count("D"),
         hidden=slot_setup.hidden_names(git),
-        repositories=tuple(name for name in links if name not in _submodule_paths(git, head)) if links else (),
+        repositories=tuple(name for name in links if name not in named),
         briefs=tuple(empty.intersection(brief_filter.list_bound_files(git))) if empty else (),
     )
     if not submitted_files.needs_directories(files):

@@ -10,7 +10,7 @@ from liza.rules.value_classes import Value
 _REFUSED_FILE_URL = lazy_pattern(r"(?m)^fatal: transport 'file' not allowed$")
 # These tools trust a configuration file by its path: in each new worktree it is not trusted.
 _TRUST_COMMANDS = (
-    (lazy_pattern(r"(?m)Config files? .*\bnot trusted\b|\bmise trust\b"), "mise trust"),
+    (lazy_pattern(r"\bConfig files? .*\bnot trusted\b"), "mise trust"),
     (lazy_pattern(r"\.envrc is blocked\b"), "direnv allow"),
 )
 _MISSING_COMMIT = lazy_pattern(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
