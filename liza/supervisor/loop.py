@@ -176,9 +176,18 @@ class Supervisor:
         return None
 
     def _wait_after_failure(self, seconds: float) -> None:
-        """Wait for an event without reading the board: the board may be what failed."""
-        with contextlib.suppress(queue.Empty):
-            self._handle_event(self.events.get(timeout=seconds))
+        """Wait for an event without reading the board: the board may be what failed.
+
+        Only a request to leave ends the first half: what failed may itself have changed the board, and so may have the
+        same failure of another agent.
+        """
+        was_leaving, now = self.memory.leaving, self.crew.clock.monotonic
+        began = now()
+        while (left := began + seconds - now()) > 0:
+            with contextlib.suppress(queue.Empty):
+                self._handle_event(self.events.get(timeout=left))
+            if self.memory.leaving != was_leaving or now() - began > seconds / 2:
+                return
 
     def _next_action(self) -> actions.Action:
         """Handle events, jobs and typing, report news, then decide on the present situation."""

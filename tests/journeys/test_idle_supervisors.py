@@ -54,3 +54,17 @@ def test_a_supervisor_that_looks_again_and_again_would_be_seen(crew: Crew) -> No
     supervisor = crew.agent("coder-1", crew.script("agent", AGENT))
     crew.wait_supervised("coder-1")
     assert wait_unwoken(supervisor, 3 * WINDOW)
+
+
+def test_a_claim_that_git_refuses_is_retried_at_growing_intervals(crew: Crew) -> None:
+    """Each try changes the board. Its events end no wait: there were 20 tries a second."""
+    crew.add("task-1")
+    blob = crew.git("rev-parse", "HEAD:README.md").strip()
+    (crew.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    began = crew.state().revision
+    supervisor = crew.agent("coder-1", crew.script("coder", "true"))
+    crew.wait(lambda state: state.revision > began + 1)
+    since = time.monotonic()
+    crew.wait(lambda state: state.revision > began + 8)
+    assert time.monotonic() - since > 2.5
+    assert "! git worktree failed" in supervisor.said()
