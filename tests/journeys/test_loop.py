@@ -146,5 +146,6 @@ def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(cr
     supervisor = crew.agent("coder-1", crew.script("agent.sh", words, ready=False))
     crew.wait_status("task-1", "READY_FOR_REVIEW")
     assert "TASK task-1" in (crew.notes / "ready").read_text()
-    assert f'next: git commit, or: {BIN / "liza"} block "why"' in (crew.notes / "refused").read_text()
+    step = f'next: git add -A && git commit -m "…", or: {BIN / "liza"} block "why"'
+    assert step in (crew.notes / "refused").read_text()
     assert supervisor.stop() == 0

@@ -22,7 +22,7 @@ CONFINED = turns(Shell("git mv README.md one.txt"), Shell("git commit -q -m one"
 PROGRAMS = ["codex", "pi", "copilot", "gemini", "vibe", "opencode", "qwen", "claude"]
 TO_READY = re.compile(r"FIRST run:\s+(\S+ ready)")
 TO_SUBMIT = re.compile(r"commit everything, then\s+(\S+ submit)")
-NEXT = re.compile(r"next: git commit, or: (\S+) block")
+NEXT = re.compile(r'next: git add -A && git commit -m "…", or: (\S+) block')
 HAVE_PERMISSIONS = [name for name in PROGRAMS if name != "pi"]
 
 
