@@ -208,6 +208,23 @@ def read_unfinished(git: Git) -> GitOperation | None:
     return add_conflicts(find_operation(git.git_dir or git_dirs(git)[0]), conflicts)
 
 
+def describe_operation(checkout: Path) -> tuple[str, str] | None:
+    """Return the operation in progress in a checkout of the person, and the next step; None without one.
+
+    Raises GitFailed.
+    """
+    git = Git(checkout)
+    operation = read_unfinished(git)
+    if operation is None:
+        return None
+    state = read_work_tree(git)
+    step = operation.next_step(len(state.changed) > len(state.untracked))
+    if checkout != Path.cwd():
+        # The step for conflicts begins with words.
+        step = f"cd {shlex.quote(str(checkout))} && {'git status' if operation.conflicts else step}"
+    return operation.describe(str(checkout)), step
+
+
 def add_conflicts(operation: GitOperation | None, conflicts: tuple[str, ...]) -> GitOperation | None:
     """Return the operation with its conflicts; conflicts without an operation are one without a name."""
     if not conflicts:

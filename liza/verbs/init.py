@@ -37,6 +37,7 @@ from liza.repo.survey import (
     Survey,
     begin_command,
     clone_command,
+    describe_operation,
     holds_home,
     survey,
 )
@@ -288,8 +289,11 @@ def check_repository(directory: Path, pins: ConfigOverrides | None = None) -> tu
     if surveyed.head is not None and surveyed.branch is None:
         branch = ref_names.suggest_branch(git, Config().integration_branch, "--points-at=HEAD")
         step = ["git", "switch", *([branch] if branch else ["-c", ref_names.find_free_name("work", branches)])]
-        text = f"HEAD is detached at {surveyed.head[:12]}; integration should start from a branch"
-        errors.append(Refused(text, shlex.join(step)))
+        # git does not switch branches during a rebase.
+        operation, hint = describe_operation(surveyed.root) or ("", shlex.join(step))
+        why = f" ({operation})" if operation else ""
+        text = f"HEAD is detached at {surveyed.head[:12]}{why}; integration should start from a branch"
+        errors.append(Refused(text, hint))
     task_branch = branch_of("<id>")
     if "task" in branches:
         errors.append(ref_names.ref_conflict_error("task", task_branch, branches))

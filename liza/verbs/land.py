@@ -50,7 +50,7 @@ def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
     """
     landing = find_landing(crew, branch)
     ahead, behind = len(_list_new(crew, landing)), _count_own(crew, landing)
-    forward = shlex.join(["liza", "land", "--merge", *([branch] if branch else [])]) if ahead else "liza status"
+    forward = _land_command(branch) if ahead else "liza status"
     return {
         "branch": landing.branch,
         "integration": landing.integration,
@@ -74,9 +74,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
         landing = find_landing(locked, branch)
-        again = shlex.join(
-            ["liza", "land", "--merge", *([branch] if branch else []), *(["--untested"] if untested else [])]
-        )
+        again = _land_command(branch, untested=untested)
         own = _count_own(locked, landing)
         if landing.landed == landing.tip:
             message = f"{landing.branch} has all of {landing.integration} already"
@@ -97,6 +95,11 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
     details = {**_details(landing, tasks, tested=tested), "remarks": result.remarks}
     step = f"git log {ref_names.type_revision(crew.git, landing.branch)}"
     return Result("changed", None, None, step, details, message)
+
+
+def _land_command(branch: str | None, *, untested: bool = False) -> str:
+    words = ["liza", "land", "--merge", *([branch] if branch else []), *(["--untested"] if untested else [])]
+    return shlex.join(words)
 
 
 def _details(landing: Landing, tasks: list[str], *, tested: bool | None) -> dict[str, Any]:
@@ -125,7 +128,8 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
             raise Refused(f"{which} checked out: name the branch to land on", step)
     before = merges.branch_tip(crew.git, branch)
     if before is None:
-        raise UnknownId(f"there is no branch {branch!r} to land on", "git branch")
+        step = ref_names.branch_command(crew.git, "liza land", integration)
+        raise UnknownId(f"there is no branch {branch!r} to land on", step)
     if branch == integration or targets.is_crew_branch(branch):
         step = ref_names.branch_command(crew.git, "liza land", integration)
         raise Refused(f"{branch} is a branch of the crew: land on one of yours", step)

@@ -58,7 +58,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
     command = shlex.join(["liza", "sync", *([branch] if branch else []), *(["--untested"] if untested else [])])
     commit = merges.branch_tip(crew.git, source)
     if commit is None:
-        raise UnknownId(f"there is no branch {source!r}", "git branch")
+        raise UnknownId(f"there is no branch {source!r}", ref_names.branch_command(crew.git, "liza sync", into))
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
         result = _merge_branch(locked, _SyncRequest(source, commit, into, accept_moved, untested, command), by)

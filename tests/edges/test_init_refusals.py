@@ -33,6 +33,7 @@ SITUATIONS = {
     "outside": ("cd ..; mkdir new; cd new", "is not in a git repository"),
     "no commit": ("cd ..; git init -q new; cd new", "has no commit yet"),
     "detached": ("git switch -q --detach", "HEAD is detached"),
+    "detached in a rebase": ("git rebase -q -x false --root", "a rebase is in progress in"),
     "detached elsewhere": ("git switch -q --detach; git commit -q --allow-empty -m x", "HEAD is detached"),
     "task": ("git branch task; git branch task-old; git pack-refs --all", "the branch task is in the way"),
     "below": ("git branch integration/api; git branch integration-2", "the branch integration/api is in the way"),

@@ -193,6 +193,7 @@ def test_an_integration_that_others_moved_and_a_branch_that_does_not_exist_are_r
     git(crew.root, "switch", "-q", "--detach")
     with pytest.raises(Refused, match="no branch is checked out"):
         land_merge(crew.crew)
+    assert describe_landing(crew.crew, "main")["next"] == "liza land --merge main"
     git(crew.root, "switch", "-q", "main")
     git(crew.root, "update-ref", "refs/heads/integration", "main")
     with pytest.raises(Refused, match="integration was moved outside of liza") as refused:

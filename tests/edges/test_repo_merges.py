@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.merges import AdvanceResult
 from liza.repo.runner import Git, GitResult
-from liza.rules.errors import GitFailed, MergeConflict, Missing
+from liza.rules.errors import GitFailed, MergeConflict, Missing, Refused
 from liza.rules.merging import targets
 from liza.system import untrusted_files
 from tests.conftest import git
@@ -131,6 +132,70 @@ def test_a_branch_with_two_checkouts_does_not_move_until_one_has_left_it(
         merges.advance_branch(Git(repo), "integration", candidate, work[0])
     assert git(repo, "rev-parse", "integration") == work[0]
     subprocess.run(shlex.split(refusal.value.hint), check=True, capture_output=True)
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+
+
+EDIT = "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -i"
+TOP = "git switch -q -c top; git commit -q --allow-empty -m top"
+OPERATIONS = {
+    "a rebase": (f"{EDIT} HEAD~1", "a rebase is in progress in", "git rebase --continue"),
+    "a rebase by patches": ("git rebase --apply side", "a.txt has conflicts", "git add a.txt && git rebase --continue"),
+    "a rebase of a branch above it": (f"{TOP}; {EDIT} --update-refs HEAD~2", "a rebase", "git rebase --continue"),
+    "a revert": ("echo 3 > a.txt; git commit -qam 3; git revert HEAD~1", "a revert is in progress in", "--abort"),
+    "a merge": ("git merge side", "a merge is in progress in", "git merge --abort"),
+    "stash pop": ("echo 9 > a.txt; git stash -q; echo 8 > a.txt; git commit -qam 8; git stash pop", "a.txt", "restore"),
+}
+"""The commands, and what is said."""
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_branch_in_an_unfinished_operation_of_the_person_does_not_move(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, linked: bool
+) -> None:
+    """A rebase detaches HEAD, and puts the branch to its own commit at the end or at its abort."""
+    commands, text, step = OPERATIONS[name]
+    for branch, content in (("side", "1"), ("integration", "2")):
+        git(repo, "switch", "-q", "-c", branch, "main")
+        (repo / "a.txt").write_text(content)
+        git(repo, "add", "a.txt")
+        git(repo, "commit", "-q", "-m", branch)
+    checkout = repo
+    if linked:
+        checkout = tmp_path / "linked"
+        git(repo, "switch", "-q", "main")
+        git(repo, "worktree", "add", "-q", str(checkout), "integration")
+    subprocess.run(commands, shell=True, cwd=checkout, capture_output=True)
+    tip = git(repo, "rev-parse", "integration")
+    tree = git(repo, "rev-parse", "integration^{tree}")
+    candidate = git(repo, "commit-tree", tree, "-p", tip, "-m", "candidate")
+    status = git(checkout, "status", "--porcelain")
+    monkeypatch.chdir(checkout)
+    with pytest.raises(Refused, match="integration could not be moved: ") as refused:
+        merges.advance_branch(Git(repo), "integration", candidate, tip)
+    assert text in refused.value.message
+    assert step in refused.value.hint
+    assert git(repo, "rev-parse", "integration") == tip
+    assert git(checkout, "status", "--porcelain") == status
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refused) as refused:
+        merges.advance_branch(Git(repo), "integration", candidate, tip)
+    assert refused.value.hint.startswith(f"cd {checkout} && git ")
+
+
+@pytest.mark.parametrize("lock", ["index.lock", "refs/heads/integration.lock"])
+def test_a_lock_that_a_killed_git_left_is_removed_or_named_with_its_remedy(
+    repo: Path, work: tuple[str, str], lock: str
+) -> None:
+    candidate = made(repo, work)
+    git(repo, "checkout", "-q", "integration")
+    path = repo / ".git" / lock
+    path.touch()
+    os.utime(path, (0, 0))
+    if lock == "index.lock":
+        with pytest.raises(GitFailed, match="no git runs in this repository") as refused:
+            merges.advance_branch(Git(repo), "integration", candidate, work[0])
+        subprocess.run(shlex.split(refused.value.hint), check=True)
     assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from liza.repo import stale_locks, symbolic_refs
@@ -13,12 +15,14 @@ from liza.repo.merge import absent_checkouts, branch_moves, checkout_files, merg
 from liza.repo.merge.absent_checkouts import AbsentCheckoutRecord
 from liza.repo.merge.branch_moves import AdvanceResult, BranchMove, MoveOutcome
 from liza.repo.runner import Git, find_remedy, summarize_error
-from liza.repo.survey import find_operation, read_unfinished
-from liza.rules.errors import GitFailed, MergeConflict, Missing
+from liza.repo.survey import describe_operation, find_operation
+from liza.repo.worktree_records import list_worktrees
+from liza.rules.errors import GitFailed, MergeConflict, Missing, NotRegularFile, Refused
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import MergeInProgress
 from liza.rules.value_classes import Value
+from liza.system import untrusted_files
 
 _REVISION_SYNTAX = lazy_pattern(r"[~^:]|@\{|\.\.")
 LAST_INTEGRATION_REF = "refs/liza/integration"
@@ -166,6 +170,7 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
         return sync_checkout(git, branch, candidate, expected)
     absent_checkouts.record_absent(git, branch, expected)
     checkout = _find_only_checkout(git, branch)
+    stale_locks.remove_stale_locks(git, (ref,))
     if checkout is not None:
         return _advance_in_checkout(git, checkout, branch, candidate, expected)
     args = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
@@ -342,13 +347,31 @@ def _find_only_checkout(git: Git, branch: str) -> Path | None:
     """Return the checkout that moves together with the branch; None if the branch has no checkout.
 
     Raises Missing if there are two (`git worktree add --force`, `git checkout --ignore-other-worktrees`): git moves one
-    of them, and the next commit in the other would take back what was merged.
+    of them, and the next commit in the other would take back what was merged. Raises Refused if a rebase of the branch
+    is in progress, as git itself does: the rebase could not end, and its abort would take the branch back.
     """
+    _refuse_rebase(git, branch)
     checkouts = [path for path, checked_out in list_checkouts(git).items() if checked_out == branch]
     if len(checkouts) > 1:
         message = f"{branch} is checked out in {checkouts[0]} and in {checkouts[1]}; only one can move with it"
         raise Missing(message, shlex.join(["git", "-C", str(checkouts[1]), "switch", "--detach"]))
     return checkouts[0] if checkouts else None
+
+
+def _refuse_rebase(git: Git, branch: str) -> None:
+    """Raise Refused if a worktree has a rebase in progress that moves ``branch`` at its end."""
+    common = git_dirs(git)[1]
+    records = {record: gitfile.parent for record, gitfile in list_worktrees(common, skip_unreadable=True).items()}
+    for git_dir, checkout in ({common: git.directory} | records).items():
+        if not checkout.is_dir():
+            continue
+        # HEAD is detached meanwhile. git keeps the names of the refs in these files.
+        for file in ("rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"):
+            with suppress(FileNotFoundError, NotADirectoryError, NotRegularFile):
+                refs = os.fsdecode(untrusted_files.read_record(git_dir / file)).splitlines()
+                operation = describe_operation(checkout) if f"refs/heads/{branch}" in refs else None
+                if operation is not None:
+                    raise Refused(f"{branch} could not be moved: {operation[0]}", operation[1])
 
 
 def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, expected: str) -> AdvanceResult:
@@ -358,9 +381,14 @@ def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, 
         return sync_checkout(git, branch, candidate, expected) if tip == candidate else AdvanceResult(MoveOutcome.LOST)
     advance = branch_moves.move_branch(checkout_git, BranchMove(branch, expected, candidate))
     if advance.outcome is MoveOutcome.WAITING and not advance.blocking:
-        operation = read_unfinished(checkout_git)
+        lock = git_dirs(checkout_git)[0] / "index.lock"
+        if stale_locks.is_stale(lock, git_dirs(git)[1]):
+            # A program that is not git may hold it, so only the person removes it.
+            text = f"{branch} could not be moved: {lock} exists, and no git runs in this repository"
+            raise GitFailed(text, shlex.join(["rm", str(lock)]))
+        operation = describe_operation(checkout)
         if operation is not None:
-            raise GitFailed(operation.describe(str(checkout)), operation.next_step(has_changes=True))
+            raise Refused(f"{branch} could not be moved: {operation[0]}", operation[1])
         message = f"{branch} is checked out in {checkout}, and its files could not be updated"
         raise GitFailed(f"{message}: {advance.reason}", stale_locks.index_lock_hint(checkout_git))
     return advance
