@@ -97,6 +97,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
         dirty=tree.changed,
         has_changes=has_changes,
         markers=survey.find_conflict_markers(git, base, head) if base else (),
+        briefs=brief_filter.find_committed_blocks(git, base, head) if base else (),
         hidden=_hidden_instructions(crew, board, git),
         has_branch=has_branch,
         has_strays=is_elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +16,15 @@ from liza.crew.crew import Crew, find_crew
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunRecord
 from liza.repo.hiding import brief_filter
+from liza.rules.errors import Refused
 from liza.rules.owned_work import find_current_work
 from liza.rules.tasks.backlog import TaskFields
+from liza.rules.tasks.coding import submit
 from liza.supervisor.worktree_files import WorktreeFiles, remove_worktree_files
 from liza.verbs.claim import claim
 from liza.verbs.config import set_setting
 from liza.verbs.init import InitOptions, init
+from liza.verbs.submit import inspect_worktree
 from liza.verbs.task import add
 from tests.conftest import git, hidden_block
 
@@ -148,6 +152,37 @@ def test_git_gets_the_own_text_of_every_file_and_nothing_is_dirty_after_a_sessio
 
 def _run(command: str, directory: Path) -> None:
     subprocess.run(["sh", "-c", command], cwd=directory, check=True)
+
+
+COPIES = {
+    "cp AGENTS.md copy.md": "copy.md",
+    "mkdir d; git mv AGENTS.md d/AGENTS.md": "d/AGENTS.md",
+    "sed s/liza:end/liza:END/ AGENTS.md > x; cat x > AGENTS.md; rm x": "AGENTS.md",
+    "ln AGENTS.md 'a copy.md'": "a copy.md",
+}
+
+
+def test_submit_names_each_file_that_would_bring_a_brief_to_the_project(session: Session) -> None:
+    """The filter sees the instructions files only, and complete blocks only."""
+    (session.slot / "AGENTS.md").write_text(RULES)
+    git(session.slot, "add", "-A")
+    git(session.slot, "commit", "-q", "-m", "rules")
+    start = git(session.slot, "rev-parse", "HEAD")
+    task = session.crew.board.read().tasks[0]
+    for command, name in COPIES.items():
+        git(session.slot, "reset", "-q", "--hard", start)
+        with session.running():
+            _run(command, session.slot)
+            git(session.slot, "add", "-A")
+            git(session.slot, "commit", "-q", "-m", command)
+            work = inspect_worktree(session.crew, task)
+            assert work.briefs == (name,), command
+            with pytest.raises(Refused, match=f"the commits have the brief of a session in '?{name}") as refused:
+                submit(session.crew.board.read(), "a", "coder-1.1", work, NOW)
+            path = session.slot / name
+            path.write_text(re.sub("(?si)<!-- liza:begin.*liza:end.*?\n", "", path.read_text()))
+            _run(refused.value.hint.partition("then: ")[2], session.slot)
+            assert inspect_worktree(session.crew, task).briefs == (), command
 
 
 def test_with_the_setting_prompt_no_file_is_written_and_the_prompt_has_all_of_the_brief(session: Session) -> None:

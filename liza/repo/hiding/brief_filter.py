@@ -16,7 +16,7 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import _filter, marked_sections
 from liza.repo.hiding.exclude import info_file
 from liza.repo.runner import Git
-from liza.rules.brief_marks import KEY_ATTRIBUTE, strip_blocks
+from liza.rules.brief_marks import KEY_ATTRIBUTE, KEY_LENGTH, strip_blocks
 from liza.rules.errors import GitFailed, Refused
 
 FILTER_NAME = "liza-brief"
@@ -130,6 +130,21 @@ def read_without_blocks(git: Git, name: str) -> bytes:
         return remove_blocks(git, path.read_bytes())
     except FileNotFoundError:
         return b""
+
+
+def find_committed_blocks(git: Git, base: str, head: str) -> tuple[str, ...]:
+    """Return the text files in which the commits since ``base`` have a mark of a bound run. Raises OSError, GitFailed.
+
+    The filter sees only the files that are bound, and only complete blocks: not a copy, a renamed file, or a block with
+    an edited mark.
+    """
+    keys = [key for key in _filter.read_keys(str(git_dirs(git)[0])) if len(key) == KEY_LENGTH and key.isalnum()]
+    if not keys:
+        return ()
+    options = ("--name-only", "-z", "--no-renames", "--diff-filter=d", "--no-ext-diff", "--no-textconv")
+    names = git.names("diff", *options, f"-G key=({'|'.join(keys)})", base, head, "--")
+    # A commit that removes a mark has the key in its difference, too.
+    return tuple(name for name in names if any(key.encode() in git.raw("show", f"{head}:{name}") for key in keys))
 
 
 def refresh_index_entry(git: Git, name: str) -> bool:

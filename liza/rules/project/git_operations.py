@@ -91,3 +91,9 @@ def next_step_for_markers(files: Sequence[str]) -> str:
         f"resolve {list_names(files, 5)}, then: git add {_join(files)} && {commit}; or, if they are text on purpose: "
         f"printf '%s\\n' {attributes} >> .gitattributes && git add .gitattributes && {commit}"
     )
+
+
+def next_step_for_briefs(files: Sequence[str]) -> str:
+    """Return the step after which the commits have no brief in the files."""
+    lines = "delete the lines from <!-- liza:begin … to <!-- liza:end …"
+    return f'{lines} in {list_names(files, 5)}, then: git add {_join(files)} && git commit -m "…"'

@@ -39,7 +39,8 @@ class SubmittedWork(Value):
     ``ahead``: HEAD has a commit beyond the base. ``branch`` is None if HEAD is detached. ``dirty``: uncommitted files;
     ``has_changes``: tracked ones. ``operation``: an operation of git that is not concluded; the other facts are then
     not read. ``has_branch``: the branch of the task exists. ``has_strays``: HEAD has commits that neither this branch
-    nor the target has. ``markers``: ``FILE:LINE`` of conflict markers in the commits.
+    nor the target has. ``markers``: ``FILE:LINE`` of conflict markers in the commits. ``briefs``: files of the commits
+    with marks of a brief.
     ``hidden``: files ignored by git that hold text of the agent beside the brief. ``related``: HEAD has a merge base
     with integration. ``no_work``: what the commits must not add. ``outside_scope``: numbers of changed files outside
     the scope of the task, by directory.
@@ -54,6 +55,7 @@ class SubmittedWork(Value):
     has_branch: bool = True
     has_strays: bool = False
     markers: tuple[str, ...] = ()
+    briefs: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     related: bool = True
     no_work: NoWork | None = None
@@ -126,6 +128,13 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
         raise Refused(
             f"the commits have conflict markers (<<<<<<<, =======, >>>>>>>) at {list_names(work.markers, 5)}",
             git_operations.next_step_for_markers([marker.rpartition(":")[0] for marker in work.markers[:5]]),
+        )
+    if work.briefs:
+        from liza.rules.project import git_operations  # as above
+
+        raise Refused(
+            f"the commits have the brief of a session in {list_names(work.briefs, 5)}",
+            git_operations.next_step_for_briefs(work.briefs[:5]),
         )
     if not work.related:
         raise Refused(
