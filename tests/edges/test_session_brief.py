@@ -35,7 +35,8 @@ PRESET = Preset(name="x", instructions=("AGENTS.override.md", "AGENTS.md"), crea
 
 def files_of_briefs(root: Path) -> list[str]:
     """What a baseline could leave: blocks, bindings, and directories of its runs."""
-    info = "".join((root / ".git" / "info" / name).read_text() for name in ("attributes", "exclude"))
+    files = [root / ".git" / "info" / name for name in ("attributes", "exclude")]
+    info = "".join(file.read_text() for file in files if file.exists())
     left = [line for line in info.splitlines() if "run=" in line or "liza-" in line]
     return [*left, *(path.name for path in (root / ".liza" / "run").iterdir())]
 
