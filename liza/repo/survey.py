@@ -277,7 +277,10 @@ def read_work_tree(git: Git) -> WorkTreeState:
             by_kind.setdefault(kind, []).append(names[-1])
         if kind == "2":
             names.append(next(rest))
-    return WorkTreeState(head, tuple(names), branch, tuple(by_kind.get("?", ())), tuple(by_kind.get("u", ())))
+    # A file that only the index has as deleted has two rows.
+    return WorkTreeState(
+        head, tuple(dict.fromkeys(names)), branch, tuple(by_kind.get("?", ())), tuple(by_kind.get("u", ()))
+    )
 
 
 def list_changed_files(git: Git) -> tuple[str, ...]:

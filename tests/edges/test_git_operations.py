@@ -58,6 +58,7 @@ SITUATIONS = {
     "apply": ("git diff integration side -- f | git apply --3way", "git restore"),
     "a file with a space": ("echo 4 > 'a b'; git add .; git commit -qm ab; git merge side", "'a b' f"),
     "a renamed branch": ("git branch -m other", "git switch -c task/a"),
+    "a branch renamed to one below its name": ("git branch -m task/a/b", "git branch -m task/a"),
     "a detached HEAD": ("git switch -q --detach; echo x > x; git add x; git commit -qm x", "git merge --no-edit"),
     "a detached HEAD with changes": ("git switch -q --detach; echo x > x; echo 6 > f", "git add -A"),
     "another branch": (

@@ -167,7 +167,9 @@ def _step_to_branch(task_id: str, work: SubmittedWork) -> str:
     """Return the command that brings HEAD and its commits to the branch of the task."""
     branch = branch_of(task_id)
     if not work.has_branch:
-        return f"git switch -c {branch}"
+        # git cannot have both branches.
+        is_below = work.branch is not None and work.branch.startswith(f"{branch}/")
+        return f"git branch -m {branch}" if is_below else f"git switch -c {branch}"
     if work.has_changes:
         # On another branch the commit does not belong, either.
         return _commit_step(work) if work.branch is None else f"git switch --detach && {_commit_step(work)}"
