@@ -68,29 +68,19 @@ def index_lock_hint(checkout_git: Git) -> str:
 def _remove_if_stale(path: Path, common: Path) -> bool:
     """Remove a lock file if no process can hold it. Return whether it was removed.
 
-    A file that cannot be removed stays: git reports it.
-    """
-    with suppress(FileNotFoundError, PermissionError):
-        if is_stale(path, common):
-            path.unlink()
-            return True
-    return False
-
-
-def is_stale(path: Path, common: Path) -> bool:
-    """Return whether a lock file exists that no git can hold. Raises PermissionError.
-
-    A lock that disappears meanwhile was held. A directory is none.
+    A lock that disappears meanwhile was held. A directory, or a file that cannot be removed, stays: git reports it.
     """
     if is_directory_at_lock(path):
         return False
     began = time.monotonic()
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, PermissionError):
         # A modification time in the future is no evidence; the time since the first look is.
         while (age := max(time.time() - path.lstat().st_mtime, time.monotonic() - began)) < _MIN_AGE:
             time.sleep(max(0.02, min(0.1, _MIN_AGE - age)))  # until it is old enough; time passes without an event
         before = path.lstat()
-        return (age > _STALE_AFTER or not _is_git_running(common)) and path.lstat().st_ino == before.st_ino
+        if (age > _STALE_AFTER or not _is_git_running(common)) and path.lstat().st_ino == before.st_ino:
+            path.unlink()
+            return True
     return False
 
 

@@ -193,7 +193,7 @@ def test_a_lock_that_a_killed_git_left_is_removed_or_named_with_its_remedy(
     path.touch()
     os.utime(path, (0, 0))
     if lock == "index.lock":
-        with pytest.raises(GitFailed, match="no git runs in this repository") as refused:
+        with pytest.raises(GitFailed, match="or left it when it was killed") as refused:
             merges.advance_branch(Git(repo), "integration", candidate, work[0])
         subprocess.run(shlex.split(refused.value.hint), check=True)
     assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED

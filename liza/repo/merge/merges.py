@@ -381,11 +381,6 @@ def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, 
         return sync_checkout(git, branch, candidate, expected) if tip == candidate else AdvanceResult(MoveOutcome.LOST)
     advance = branch_moves.move_branch(checkout_git, BranchMove(branch, expected, candidate))
     if advance.outcome is MoveOutcome.WAITING and not advance.blocking:
-        lock = git_dirs(checkout_git)[0] / "index.lock"
-        if stale_locks.is_stale(lock, git_dirs(git)[1]):
-            # A program that is not git may hold it, so only the person removes it.
-            text = f"{branch} could not be moved: {lock} exists, and no git runs in this repository"
-            raise GitFailed(text, shlex.join(["rm", str(lock)]))
         operation = describe_operation(checkout)
         if operation is not None:
             raise Refused(f"{branch} could not be moved: {operation[0]}", operation[1])
