@@ -123,8 +123,8 @@ def test_an_unfinished_operation_in_the_checkout_is_named_with_its_next_step(cre
     with chdir(crew.root):
         told = landed(crew)
     assert told == (
-        f"main could not be moved: a cherry-pick is in progress in {crew.root}: side.txt has conflicts → resolve side.txt, then: "
-        "git add side.txt && git cherry-pick --continue; or: git cherry-pick --abort"
+        f"main could not be moved: a cherry-pick is in progress in {crew.root}: side.txt has conflicts → "
+        "resolve side.txt, then: git add side.txt && git cherry-pick --continue; or: git cherry-pick --abort"
     )
     git(crew.root, "cherry-pick", "--abort")
     assert landed(crew) == ""
