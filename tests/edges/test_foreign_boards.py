@@ -12,7 +12,7 @@ import pytest
 from liza.cli import entry_points
 from liza.rules.paths import HISTORY_REF
 from liza.verbs.init import InitOptions, init
-from tests.conftest import git
+from tests.conftest import git, variant
 
 COMMANDS = (
     "status --json",
@@ -143,7 +143,9 @@ def without_record(repo: Path) -> Path:
     return linked_worktree(repo)
 
 
-@pytest.mark.parametrize("place", [linked_worktree, clone, inner_repository, subdirectory, without_record])
+@pytest.mark.parametrize(
+    "place", [linked_worktree, clone, *map(variant, [inner_repository, subdirectory, without_record])]
+)
 def test_every_command_refuses_a_copied_liza_and_the_original_stays_as_it_is(
     repo: Path,
     place: Callable[[Path], Path],

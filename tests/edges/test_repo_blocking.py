@@ -12,7 +12,7 @@ from liza.repo.merge import merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.runner import Git
 from tests.campaign import forks
-from tests.conftest import git
+from tests.conftest import git, variant
 
 TREE = """\
 printf '*.o\\nbuild\\ndeep\\n' > .gitignore; mkdir -p sub/in docs; echo 1 > sub/f; echo 1 > sub/in/f; echo d > docs/d
@@ -125,7 +125,7 @@ class Move:
         return (self.repo / ".git" / "index").read_bytes(), dict(contents)
 
 
-@pytest.mark.parametrize("case", BLOCKED)
+@pytest.mark.parametrize("case", [*[*BLOCKED][::2], *map(variant, [*BLOCKED][1::2])])
 def test_what_is_in_the_way_stays_and_the_given_commands_put_it_away(
     repo: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
@@ -195,7 +195,7 @@ AFTER_A_KILL = {
 }
 
 
-@pytest.mark.parametrize("point", ["move.locked", "git.read-tree", "move.branch"])
+@pytest.mark.parametrize("point", [variant("move.locked"), "git.read-tree", variant("move.branch")])
 @pytest.mark.parametrize("case", AFTER_A_KILL)
 def test_what_a_person_puts_in_the_way_after_a_killed_move_stays(repo: Path, case: str, point: str) -> None:
     work, mine = AFTER_A_KILL[case]

@@ -26,7 +26,7 @@ from liza.verbs.config import set_setting
 from liza.verbs.init import InitOptions, init
 from liza.verbs.submit import inspect_worktree
 from liza.verbs.task import add
-from tests.conftest import git, hidden_block
+from tests.conftest import git, hidden_block, variant
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RULES = "# Rules\n\n- be kind\n"
@@ -46,13 +46,13 @@ def files_of_briefs(root: Path) -> list[str]:
     [
         pytest.param("test $(wc -c < AGENTS.md) -lt 100 || { echo 1 error; echo AGENTS.md: large; false; }",
                      "AGENTS.md, CLAUDE.md: AGENTS.md: large; ", id="size"),
-        pytest.param("head -n 1 AGENTS.md | grep '^# '", "AGENTS.md, CLAUDE.md: exit 1; ", id="first line"),
+        variant("head -n 1 AGENTS.md | grep '^# '", "AGENTS.md, CLAUDE.md: exit 1; ", name="first line"),
         pytest.param("ls; test ! -e CLAUDE.md", "AGENTS.md, CLAUDE.md: CLAUDE.md; ", id="new file"),
         pytest.param('test -z "$CI" && grep -L liza AGENTS.md | grep .', "AGENTS.md, CLAUDE.md: exit 1; ",
                      id="variables too"),
-        pytest.param('test -z "$CI"', None, id="only variables"),
-        pytest.param("! grep -n '[[:blank:]]$' *.md && ! grep -P '\\t' *.md", None, id="blanks"),
-        pytest.param('test -z "$(git status --porcelain)" && git diff --exit-code HEAD', None, id="git"),
+        variant('test -z "$CI"', None, name="only variables"),
+        variant("! grep -n '[[:blank:]]$' *.md && ! grep -P '\\t' *.md", None, name="blanks"),
+        variant('test -z "$(git status --porcelain)" && git diff --exit-code HEAD', None, name="git"),
         pytest.param('echo "- more" >> AGENTS.md && git diff HEAD > d && git checkout AGENTS.md && grep "^+" d | wc -l'
                      " | grep 2 && rm d", None, id="written and put back"),
     ],
