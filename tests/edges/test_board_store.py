@@ -35,7 +35,7 @@ from liza.system import file_lock, proc_stat
 from liza.system.file_lock import Lock
 from liza.system.library_lock import LibraryHold
 from tests.campaign.small_board import FIRST
-from tests.conftest import FakeClock
+from tests.conftest import FakeClock, variant
 
 replace = msgspec.structs.replace
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -267,14 +267,13 @@ def with_windows_line_ends(text: str) -> str:
     "reformat",
     [
         as_json,
-        in_flow,
-        with_flow_sections,
         sorted_without_comments,
-        with_wide_indents,
-        with_quoted_keys,
         between_document_marks,
-        without_the_last_line_end,
         with_windows_line_ends,
+        *map(
+            variant,
+            [in_flow, with_flow_sections, with_wide_indents, with_quoted_keys, without_the_last_line_end],
+        ),
     ],
     ids=lambda reformat: reformat.__name__,
 )
@@ -406,7 +405,7 @@ def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal
     ("step", "after"),
     [("write_journal", True), ("record_intent", True), ("write_spool", True), ("write_next_board", True)],
 )
-@pytest.mark.parametrize("left", [None, "", "tasks:"])
+@pytest.mark.parametrize("left", [variant(None), variant(""), "tasks:"])
 def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_counts(
     board: Board, paths: Paths, step: str, after: bool, left: str | None
 ) -> None:

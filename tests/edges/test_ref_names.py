@@ -14,7 +14,7 @@ from liza.rules.errors import Refused, UnknownId
 from liza.verbs.diff import diff
 from liza.verbs.land import describe_landing, land_merge
 from liza.verbs.sync import sync
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -53,7 +53,7 @@ def test_a_task_goes_from_its_claim_to_main_where_tags_have_all_names(crew: Merg
     assert "Merge main into integration" in git(crew.root, *shlex.split(synced.next)[1:], "--format=%s", "-1")
 
 
-@pytest.mark.parametrize("name", ["-x", "HEAD", "refs/heads/main", "work"])
+@pytest.mark.parametrize("name", ["-x", *map(variant, ["HEAD", "refs/heads/main", "work"])])
 def test_a_branch_of_any_name_is_landed_on(crew: Merges, name: str) -> None:
     crew.approved("a")
     assert crew.merge() == ""

@@ -9,7 +9,7 @@ import pytest
 from liza.programs.terminal import keyboard
 from liza.programs.terminal.keyboard import NotSent, Sent
 from liza.system.flock import lock_path
-from tests.conftest import until
+from tests.conftest import until, variant
 from tests.edges.test_tmux import LINES, PROGRAM, TUI, Clock, Crew, crew, seated
 
 __all__ = ["crew"]
@@ -43,10 +43,7 @@ INTO_SHELLS = [
     "exec bash --norc -o vi",
     "exec sh -s x",
     "exec env -i bash --norc --noprofile",
-    "exec -a python3 bash --norc -i",
-    "bash --norc -i",
-    "sh 2>/dev/null",
-    "exec bash /dev/stdin",
+    *map(variant, ["exec -a python3 bash --norc -i", "bash --norc -i", "sh 2>/dev/null", "exec bash /dev/stdin"]),
 ]
 
 
@@ -63,10 +60,10 @@ def test_an_agent_that_became_a_shell_carries_out_no_message(crew: Crew, line: s
 ASKS = [
     'read -r -p "Are you sure you want to continue connecting (yes/no/[fingerprint])? " a',
     'read -r -p "Stage this hunk [y,n,q,a,d,e,?]? " a',
-    'read -r -p "Ok to proceed? (y) " a',
+    variant('read -r -p "Ok to proceed? (y) " a'),
     'read -e -r -p "Do you want to continue? " a',
-    'read -r -n 1 -p "Press Enter to continue" a',
-    'echo "Overwrite? [y/N]"; read -r a',
+    variant('read -r -n 1 -p "Press Enter to continue" a'),
+    variant('echo "Overwrite? [y/N]"; read -r a'),
     'read -r -s -p "> " a',
     "stty -echo; read -r a",
     'read -r -p "$(printf %0195d 0) Overwrite (yes/no)? " a',
