@@ -8,6 +8,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from liza.crew.recovery.orphan_sessions import end_orphan_sessions
 from liza.programs.brief.beacon_topics import CONTINUED_TOPICS
 from liza.programs.brief.quoting import quote_line
 from liza.programs.presets.preset import Preset
-from liza.programs.session import session_process
+from liza.programs.session import run_directory, session_process
 from liza.repo import reflogs
 from liza.repo.config_pins import git_dirs
 from liza.rules.errors import LizaError, Refused, TakenMeanwhile
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds
+NEXT_TRY_TIME = 5.0  # seconds that a try may take before `status` forgets why the last one failed
 RECORD_RETRY_DELAY = 2.0  # seconds to the next look at a spool that another supervisor is recording
 MAX_EXIT_TRIES = 3  # failed passes in a row while leaving
 NARRATED_KINDS = ("blocked", "budget_used", "integration_failed")
@@ -163,7 +165,9 @@ class Supervisor:
                 with contextlib.suppress(TakenMeanwhile):  # no failure: the next pass waits, and says for what
                     self.action_runner.carry_out(action)
             self._slow_repeated_action(action)
-            self.past.failed_passes = 0
+            if self.past.failed_passes:
+                self.past.failed_passes = 0
+                self._record_wait(None)
         except (LizaError, OSError) as error:
             if self.location.deleted() is not None:
                 # The next pass raises: this error is only a consequence.
@@ -172,8 +176,18 @@ class Supervisor:
             self._notify_once(_describe_error(error))
             if self.memory.leaving and self.past.failed_passes > MAX_EXIT_TRIES:
                 return actions.Exit(1, f"its last step failed: {error}")
-            self._wait_after_failure(min(FIRST_RETRY_DELAY * 2 ** (self.past.failed_passes - 1), MAX_RETRY_DELAY))
+            delay = min(FIRST_RETRY_DELAY * 2 ** (self.past.failed_passes - 1), MAX_RETRY_DELAY)
+            if not isinstance(error, Refused):
+                until = self.crew.clock.now() + timedelta(seconds=delay + NEXT_TRY_TIME)
+                reason = f"its last step failed: {_describe_error(error).removeprefix('! ')}"
+                self._record_wait(run_directory.UsageWait(reason=reason, until=until))
+            self._wait_after_failure(delay)
         return None
+
+    def _record_wait(self, wait: run_directory.UsageWait | None) -> None:
+        """Write for `status` why the next try waits. Where that fails too, the feed alone has the reason."""
+        with contextlib.suppress(LizaError, OSError):
+            run_directory.write_usage_wait(self.crew.paths, self.agent, wait)
 
     def _wait_after_failure(self, seconds: float) -> None:
         """Wait for an event without reading the board: the board may be what failed.

@@ -68,3 +68,5 @@ def test_a_claim_that_git_refuses_is_retried_at_growing_intervals(crew: Crew) ->
     crew.wait(lambda state: state.revision > began + 8)
     assert time.monotonic() - since > 2.5
     assert "! git worktree failed" in supervisor.said()
+    [agent] = crew.json("status")["agents"]
+    assert (agent["status"], "its last step failed: git worktree failed" in agent["why"]) == ("WAITING", True)

@@ -426,15 +426,15 @@ def _supervisor_exit_path(paths: Paths, agent: str) -> Path:
 
 
 class UsageWait(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``waits.json``: a usage limit keeps the agent's program from its work until ``until``."""
+    """``waits.json``: what keeps the agent from its work until ``until``, such as a usage limit of its program, or a
+    failed step that its supervisor tries again."""
 
     reason: str
     until: AwareDatetime
 
 
 def write_usage_wait(paths: Paths, agent: str, waits: UsageWait | None) -> None:
-    """Record beside the agent's runs which usage limit it waits for; None: it waits no more. Raises OSError,
-    Refused."""
+    """Record beside the agent's runs what it waits for; None: it waits no more. Raises OSError, Refused."""
     path = paths.runs / agent / "waits.json"
     if waits is None:
         path.unlink(missing_ok=True)
@@ -444,7 +444,7 @@ def write_usage_wait(paths: Paths, agent: str, waits: UsageWait | None) -> None:
 
 
 def read_usage_wait(paths: Paths, agent: str) -> UsageWait | None:
-    """Return the usage limit that the agent waits for, or None. Raises LizaError if the file cannot be read."""
+    """Return what the agent waits for, or None. Raises LizaError if the file cannot be read."""
     return read_struct(paths.runs / agent / "waits.json", UsageWait)
 
 
