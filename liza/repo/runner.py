@@ -122,10 +122,6 @@ class Git(Value):
         """
         return replace(self, directory=directory, git_dir=git_dir, common_dir=common, ceiling=None, extra_config=())
 
-    def at_root(self, directory: Path) -> Git:
-        """Return git in ``directory``, which must be a repository itself: parent directories are not searched."""
-        return replace(self, directory=directory, git_dir=None, common_dir=None, ceiling=directory.parent)
-
     def inheriting(self, *descriptors: int) -> Git:
         """Return git that inherits these file descriptors. A lock on one is held until git ends, even if this process
         dies first.

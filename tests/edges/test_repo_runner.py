@@ -97,7 +97,7 @@ def test_a_slot_without_its_git_file_is_not_taken_for_the_repository_around_it(r
     inner.mkdir()
     assert Git(inner).out("rev-parse", "--show-toplevel") == str(repo)
     with pytest.raises(GitFailed, match="not a git repository"):
-        Git(inner).at_root(inner).out("rev-parse", "--show-toplevel")
+        Git(inner, ceiling=repo).out("rev-parse", "--show-toplevel")
 
 
 def test_the_survey_tells_branch_head_files_and_what_is_under_way(repo: Path, tmp_path: Path) -> None:

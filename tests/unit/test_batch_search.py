@@ -12,7 +12,6 @@ from liza.rules.merging.batch_search import (
     PrefixResult,
     PublishPrefix,
     RunPrefix,
-    flaky_lengths,
     next_batch_step,
 )
 
@@ -86,7 +85,6 @@ def test_a_red_run_that_a_retry_turns_green_blames_no_task() -> None:
     assert next_batch_step(1, results, 1) == RunPrefix(1, again=True)
     results.append(PrefixResult(1, True))
     assert next_batch_step(1, results, 1) == PublishPrefix(1)
-    assert flaky_lengths(results) == (1,)
 
 
 def test_a_flaky_tip_is_bisected_to_its_end_and_published_after_the_retry() -> None:

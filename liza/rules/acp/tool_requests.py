@@ -101,10 +101,6 @@ class ToolBook:
         """Return whether a call is under way: then the model is not asked, and silence means nothing."""
         return any(self._calls)
 
-    def forget_all(self) -> None:
-        """Forget the calls of a turn that is over."""
-        self._calls.clear()
-
 
 def _first_text(call: Mapping[str, Any], paths: Sequence[str]) -> str | None:
     for path in paths:

@@ -53,9 +53,3 @@ def next_batch_step(size: int, results: Sequence[PrefixResult], retries: int) ->
     if len(failures) > retries or any(result.certain for result in failures):
         return PublishPrefix(green, culprit=red - 1)
     return RunPrefix(red, again=True)
-
-
-def flaky_lengths(results: Sequence[PrefixResult]) -> tuple[int, ...]:
-    """Return the prefixes that were red in one run and green in another, in ascending order."""
-    lengths = {result.length for result in results if result.passed}
-    return tuple(sorted(lengths & {result.length for result in results if not result.passed}))
