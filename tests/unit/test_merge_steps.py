@@ -31,7 +31,6 @@ from liza.rules.model import (
     Status,
     Task,
 )
-from liza.rules.project import project_kinds
 from liza.rules.tasks.backlog import TaskFields
 from liza.rules.transitions import Invocation
 from tests.unit.test_merging import COMMIT, MADE, NOW, TIP, approved, board
@@ -414,10 +413,6 @@ def test_a_failure_is_told_with_its_log_and_read_back() -> None:
     assert (merge_failures.first_line(None), merge_failures.first_line(" ")) == ("", "")
     assert merge_failures.inspect_command(failed) == "less /l/a.log"
     assert merge_failures.inspect_command(approved()) == "liza task show t"
-    crlf = merge_failures.format_failure(f"./t: exit 127; {project_kinds.describe_crlf('./t')}", "/l/a.log", "")
-    assert merge_failures.inspect_command(
-        approved(history=event("merge failed", detail=crlf))
-    ) == project_kinds.crlf_remedy("t")
     assert merge_failures.last_failure(approved()) == ""
     assert merge_failures.last_failure(approved(history=event("merge failed"))) == ""
 

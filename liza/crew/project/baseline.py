@@ -127,7 +127,9 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
             return
         lacking, red_hint = _suspect_files(crew.git, options)
         notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
-        _report_tests(outcome, replace(plan, red_hint=red_hint), notes, options.accept_red, say)
+        example = project_kinds.suggest_package_install(outcome.tail(commands.SEARCHED_LINES))
+        hint = suggest_init_command(project, plan.command, example) if example else plan.hint
+        _report_tests(outcome, replace(plan, hint=hint, red_hint=red_hint), notes, options.accept_red, say)
 
     report = ProofReport(lambda step: say(*_describe_step(step, plan)), end)
     try:
@@ -296,8 +298,7 @@ def _report_tests(
         module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
         if module and not accept_red:
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
-            example = project_kinds.suggest_package_install(outcome.tail(commands.SEARCHED_LINES))
-            raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint.replace("make deps", example or "make deps"))
+            raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint)
         other = setup_failures.suggest_setup(plan.setup or "", outcome.tail())
         if other and not accept_red:
             text = f"the tests are red in a worktree of integration: {plan.command}\n{outcome.tail()}{notes}"

@@ -82,11 +82,6 @@ def first_line(detail: str | None) -> str:
 
 
 def inspect_command(task: Task) -> str:
-    """Return the command that mends a script, or shows the log of the last failure, or the task if there is no log."""
-    from liza.rules.project import project_kinds  # few commands show a failed merge
-
-    script = project_kinds.find_crlf(first_line(last_failure(task)))
-    if script is not None:
-        return project_kinds.crlf_remedy(script)
+    """Return the command that shows the log of the last failure, or the task if there is no log."""
     log = _LOG.search(first_line(last_failure(task)))
     return f"less {log[1]}" if log else f"liza task show {task.id}"

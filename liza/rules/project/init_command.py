@@ -21,14 +21,15 @@ def setup_hint(example: str = "make deps", test: str = "") -> str:
     return f'{INIT}{test} --setup CMD, where CMD installs what the tests need, e.g. "{example}"'
 
 
-def suggest_init_command(project: Project, command: str) -> str:
+def suggest_init_command(project: Project, command: str, example: str = "make deps") -> str:
     """Suggest an init command that creates an environment in each worktree, and tests that use it.
 
-    If no set-up is known for this kind of project, the person has to name it; the tests are then ``command``.
+    If no set-up is known for this kind of project, the person has to name it, such as ``example``; the tests are then
+    ``command``.
     """
     commands_in_worktree = project_kinds.worktree_commands(project, command)
     if commands_in_worktree is None:
-        return setup_hint(test=f" --test {quote_option(command)}")
+        return setup_hint(example, f" --test {quote_option(command)}")
     setup, test = commands_in_worktree
     return f'liza init "…" --setup {quote_option(setup)} --test {quote_option(test)}'
 

@@ -330,12 +330,6 @@ def describe_crlf(script: str) -> str:
     return f"{script} has CRLF line ends, with which no shell can run it"
 
 
-def find_crlf(message: str) -> str | None:
-    """Return the script that ``describe_crlf`` named in a message, or None."""
-    match = re.search(r"(\S+) has CRLF line ends, with which", message)
-    return match[1] if match else None
-
-
 def crlf_remedy(script: str) -> str:
     """Return the command that commits a script with LF line ends, and has git check it out with them everywhere."""
     path = PurePosixPath(script)  # without a leading "./"
