@@ -186,7 +186,7 @@ def is_given_back(state: State, held: CurrentWork) -> bool:
 def _find_halt(crew: Crew, agent: str, signals: tuple[str, ...]) -> str | None:
     if signals:
         return f"{signals[0]} is set"
-    wait = run_directory.read_usage_wait(crew.paths, agent)
+    wait = run_directory.read_wait(crew.paths, agent)
     if wait is None or wait.until <= crew.clock.now():
         return None
     return f"no session is started until {wait.until:%H:%M:%SZ}: {redact(wait.reason)}"

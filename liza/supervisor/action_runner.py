@@ -140,7 +140,7 @@ class ActionRunner:
             drift.require_integration(self.crew, self.crew.board.read())
             self._record_failed_start(run, error.message)
             return
-        run_directory.write_usage_wait(self.crew.paths, self.agent, None)
+        run_directory.write_wait(self.crew.paths, self.agent, None)
         if isinstance(started, SetUpDue):
             self._start_set_up(started)
         elif isinstance(started, session_process.StartFailed):
@@ -292,7 +292,7 @@ class ActionRunner:
         """Write the reason and the end of the rest for `status`."""
         clock = self.crew.clock
         until = clock.now() + timedelta(seconds=self.memory.streak.rest_seconds(clock.monotonic()))
-        run_directory.write_usage_wait(self.crew.paths, self.agent, run_directory.UsageWait(reason=why, until=until))
+        run_directory.write_wait(self.crew.paths, self.agent, run_directory.AgentWait(reason=why, until=until))
 
     def _pause_crew(self, why: str) -> None:
         """Raise PAUSE for the whole crew because the budget is used up. The alarm is derived from it."""

@@ -165,9 +165,7 @@ class Supervisor:
                 with contextlib.suppress(TakenMeanwhile):  # no failure: the next pass waits, and says for what
                     self.action_runner.carry_out(action)
             self._slow_repeated_action(action)
-            if self.past.failed_passes:
-                self.past.failed_passes = 0
-                self._record_wait(None)
+            self.past.failed_passes = 0
         except (LizaError, OSError) as error:
             if self.location.deleted() is not None:
                 # The next pass raises: this error is only a consequence.
@@ -178,16 +176,19 @@ class Supervisor:
                 return actions.Exit(1, f"its last step failed: {error}")
             delay = min(FIRST_RETRY_DELAY * 2 ** (self.past.failed_passes - 1), MAX_RETRY_DELAY)
             if not isinstance(error, Refused):
-                until = self.crew.clock.now() + timedelta(seconds=delay + NEXT_TRY_TIME)
-                reason = f"its last step failed: {_describe_error(error).removeprefix('! ')}"
-                self._record_wait(run_directory.UsageWait(reason=reason, until=until))
+                self._record_failure(error, delay)
             self._wait_after_failure(delay)
         return None
 
-    def _record_wait(self, wait: run_directory.UsageWait | None) -> None:
-        """Write for `status` why the next try waits. Where that fails too, the feed alone has the reason."""
-        with contextlib.suppress(LizaError, OSError):
-            run_directory.write_usage_wait(self.crew.paths, self.agent, wait)
+    def _record_failure(self, error: Exception, delay: float) -> None:
+        """Write for `status` why the next try waits, unless the agent waits longer for something else."""
+        until = self.crew.clock.now() + timedelta(seconds=delay + NEXT_TRY_TIME)
+        reason = f"its last step failed: {_describe_error(error).removeprefix('! ')}"
+        failed = run_directory.AgentWait(reason=reason, until=until)
+        with contextlib.suppress(LizaError, OSError):  # on a full disk the feed alone has the reason
+            wait = run_directory.read_wait(self.crew.paths, self.agent)
+            if wait is None or wait.until < until:
+                run_directory.write_wait(self.crew.paths, self.agent, failed)
 
     def _wait_after_failure(self, seconds: float) -> None:
         """Wait for an event without reading the board: the board may be what failed.

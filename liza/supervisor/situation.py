@@ -115,16 +115,16 @@ def find_account_wait(crew: Crew, agent: str, memory: Memory, preset: Preset) ->
     """Return why no account of the program can be used, and write it for `status` when it changes. None: a session may
     start."""
     wait = memory.accounts.find_wait(preset, crew.clock.now())
-    text = None if wait is None or wait.until is None else _usage_wait(preset, wait.until, wait.reason)
+    text = None if wait is None or wait.until is None else _account_wait(preset, wait.until, wait.reason)
     before = memory.account_wait
     if (wait is None) != (before is None) or (wait and before and wait.reason != before.reason):
         memory.account_wait = wait
-        run_directory.write_usage_wait(crew.paths, agent, text)
+        run_directory.write_wait(crew.paths, agent, text)
     return wait
 
 
-def _usage_wait(preset: Preset, until: datetime, reason: str) -> run_directory.UsageWait:
-    return run_directory.UsageWait(reason=f"no account can be used: {reason}: {ACCOUNTS_COMMAND}", until=until)
+def _account_wait(preset: Preset, until: datetime, reason: str) -> run_directory.AgentWait:
+    return run_directory.AgentWait(reason=f"no account can be used: {reason}: {ACCOUNTS_COMMAND}", until=until)
 
 
 def _unusable_reason(memory: Memory, preset: Preset, wait: NoneUsable | None) -> str | None:

@@ -35,7 +35,7 @@ from liza.rules.value_classes import asdict as fields_of
 from liza.rules.work_kinds import WorkKind
 from liza.verbs.show_task import task_rows
 
-QUOTA_WAIT_MARGIN = timedelta(hours=1)
+WAIT_MARGIN = timedelta(hours=1)
 """Longest time that a supervisor rests after the announced end of a usage limit."""
 _AT_REST = (AgentStatus.OFFLINE, AgentStatus.WAITING)
 
@@ -161,9 +161,9 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         shown = agent.status if agent.status in (AgentStatus.STARTING, AgentStatus.WAITING) else AgentStatus.IDLE
         why = _why_idle(crew, state, name, evidence, signal_names)
     gauge = usage_summary.read_gauge(crew, state, name)
-    quota_wait = _read_quota_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
-    if quota_wait is not None:
-        shown, why = AgentStatus.WAITING, _quota_wait_text(quota_wait, agent, holds)
+    wait = _read_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
+    if wait is not None:
+        shown, why = AgentStatus.WAITING, _describe_wait(wait, agent, holds)
     return {
         "id": name,
         "role": role_of(name),
@@ -259,17 +259,17 @@ def _previous_model_failure(state: State, work: CurrentWork) -> str | None:
     return ends[-1].detail if ends and ends[-1].event in (HistoryEvent.UNANSWERED, HistoryEvent.QUOTA) else None
 
 
-def _read_quota_wait(crew: Crew, name: str, agent: Agent) -> run_directory.UsageWait | None:
-    """Return the usage limit that an agent waits for; None if there is no limit, or it cannot be read.
+def _read_wait(crew: Crew, name: str, agent: Agent) -> run_directory.AgentWait | None:
+    """Return what an agent waits for; None if it waits for nothing, or the record cannot be read.
 
     None also for a note that no supervisor can have written: while a session lives, or with an end beyond the longest
     limit.
     """
     try:
-        wait = run_directory.read_usage_wait(crew.paths, name)
+        wait = run_directory.read_wait(crew.paths, name)
         if (
             wait is None
-            or not timedelta(0) < wait.until - crew.clock.now() <= failure_patterns.MAX_RESET_DELAY + QUOTA_WAIT_MARGIN
+            or not timedelta(0) < wait.until - crew.clock.now() <= failure_patterns.MAX_RESET_DELAY + WAIT_MARGIN
         ):
             return None
         return None if agent.runs and _has_session(crew, run_id(name, agent.runs)) else wait
@@ -284,7 +284,7 @@ def _has_session(crew: Crew, run: str) -> bool:
     )
 
 
-def _quota_wait_text(wait: run_directory.UsageWait, agent: Agent, holds: str | None) -> str:
+def _describe_wait(wait: run_directory.AgentWait, agent: Agent, holds: str | None) -> str:
     """Describe until when an agent waits, in local time, and the task that it keeps."""
     local_end = wait.until.astimezone()
     until = (

@@ -18,7 +18,7 @@ from liza.cli.render import render_crew
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import MAX_NEWS_AGE
 from liza.programs.session import run_directory, setup_note
-from liza.programs.session.run_directory import RunRecord, UsageWait
+from liza.programs.session.run_directory import AgentWait, RunRecord
 from liza.programs.session.session_process import RunningSession
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.paths import Paths
@@ -151,7 +151,7 @@ def test_a_note_of_waiting_that_no_supervisor_left_hides_no_work(crew: Crew) -> 
     begun.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=now, task="t1"))
 
     def waits(until: datetime) -> str:
-        run_directory.write_usage_wait(crew.paths, "coder-1", UsageWait(reason="a limit", until=until))
+        run_directory.write_wait(crew.paths, "coder-1", AgentWait(reason="a limit", until=until))
         return str(row(crew)[0])
 
     soon, never = now + timedelta(hours=2), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)

@@ -144,7 +144,7 @@ def test_a_set_up_that_hangs_is_ended_at_its_limit_its_log_is_kept_small_and_sta
     made.finish_job()
     limit = "the limit of config.integration_timeout"
     assert limit in said[-1]
-    waits = run_directory.read_usage_wait(crew.paths, "coder-1")
+    waits = run_directory.read_wait(crew.paths, "coder-1")
     assert waits is not None
     assert limit in waits.reason
 

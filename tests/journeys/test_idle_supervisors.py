@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from liza.programs.session.run_directory import AgentWait, read_wait, write_wait
 from tests.conftest import LONG
 from tests.journeys.crews import Crew, Supervisor
 
@@ -70,3 +72,8 @@ def test_a_claim_that_git_refuses_is_retried_at_growing_intervals(crew: Crew) ->
     assert "! git worktree failed" in supervisor.said()
     [agent] = crew.json("status")["agents"]
     assert (agent["status"], "its last step failed: git worktree failed" in agent["why"]) == ("WAITING", True)
+    limit = AgentWait(reason="a limit", until=datetime.now(UTC) + timedelta(hours=1))
+    write_wait(crew.paths, "coder-1", limit)
+    tries = crew.state().revision
+    crew.wait(lambda state: state.revision > tries)
+    assert read_wait(crew.paths, "coder-1") == limit

@@ -425,7 +425,7 @@ def _supervisor_exit_path(paths: Paths, agent: str) -> Path:
     return paths.runs / agent / "left.json"
 
 
-class UsageWait(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+class AgentWait(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``waits.json``: what keeps the agent from its work until ``until``, such as a usage limit of its program, or a
     failed step that its supervisor tries again."""
 
@@ -433,7 +433,7 @@ class UsageWait(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     until: AwareDatetime
 
 
-def write_usage_wait(paths: Paths, agent: str, waits: UsageWait | None) -> None:
+def write_wait(paths: Paths, agent: str, waits: AgentWait | None) -> None:
     """Record beside the agent's runs what it waits for; None: it waits no more. Raises OSError, Refused."""
     path = paths.runs / agent / "waits.json"
     if waits is None:
@@ -443,9 +443,9 @@ def write_usage_wait(paths: Paths, agent: str, waits: UsageWait | None) -> None:
     atomic.write(path, msgspec.json.encode(waits) + b"\n")
 
 
-def read_usage_wait(paths: Paths, agent: str) -> UsageWait | None:
+def read_wait(paths: Paths, agent: str) -> AgentWait | None:
     """Return what the agent waits for, or None. Raises LizaError if the file cannot be read."""
-    return read_struct(paths.runs / agent / "waits.json", UsageWait)
+    return read_struct(paths.runs / agent / "waits.json", AgentWait)
 
 
 def list_runs(paths: Paths, agent: str) -> tuple[str, ...]:
