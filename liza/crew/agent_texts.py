@@ -8,6 +8,7 @@ from pathlib import Path
 
 from liza.rules.errors import Missing
 from liza.rules.paths import Paths
+from liza.system import installation
 
 _PACKAGED_TEXTS = Path(__file__).parent.parent / "_texts"
 _TOOL_RULES = {
@@ -39,8 +40,6 @@ def find_texts(name: str) -> Path:
 def _restore_command(name: str) -> str:
     if (_CHECKOUT_ROOT / ".git").exists():
         return shlex.join(["git", "-C", str(_CHECKOUT_ROOT), "restore", name])
-    from liza.system import installation  # reads package metadata, only for this error
-
     return installation.reinstall_command()
 
 

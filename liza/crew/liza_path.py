@@ -10,6 +10,7 @@ from pathlib import Path
 
 from liza.rules.errors import Missing
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.system import installation
 
 _COMMAND = lazy_pattern(r"(?:^|(?<=[;&|(:`] )|(?<=[(`]))liza(?= )")
 
@@ -23,8 +24,6 @@ def liza_path() -> Path:
 
     match = shutil.which("liza")
     if match is None:
-        from liza.system import installation  # reads package metadata, only for this error
-
         message = "the liza command is not beside the Python that runs it, nor on PATH"
         raise Missing(message, installation.reinstall_command())
     return Path(match).absolute()

@@ -1,24 +1,26 @@
-"""How this Liza was installed, and the commands that add packages to its environment, upgrade it or install it again.
-
-Imported only for an error: the package metadata takes 20 ms.
-"""
+"""How this Liza was installed, and the commands that add packages to it, upgrade it or install it again."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 NAME = "liza"
 
 
 def install_command(*requirements: str) -> str:
     """Return the command that installs packages into the environment of this process."""
+    import shutil  # 3 ms, for an error
+
     if _has_file("pipx_metadata.json"):
         options = [f"--pip-args={word}" for word in requirements if word.startswith("-")]
         packages = [word for word in requirements if not word.startswith("-")]
@@ -33,7 +35,9 @@ def extra_command(extra: str) -> str:
     """Return the command that installs the packages of an extra. They are named themselves: a package index need not
     have this project.
     """
-    rows = (re.fullmatch(rf"(.+?)\s*;.*\bextra == ['\"]{extra}['\"]", row) for row in distribution(NAME).requires or ())
+    package = _find_distribution()
+    required = [] if package is None else package.requires or []
+    rows = (re.fullmatch(rf"(.+?)\s*;.*\bextra == ['\"]{extra}['\"]", row) for row in required)
     return install_command(*(row[1] for row in rows if row))
 
 
@@ -57,6 +61,16 @@ def reinstall_command() -> str:
     return install_command("--force-reinstall", *(["-e"] if is_editable else []), source)
 
 
+def _find_distribution() -> Distribution | None:
+    """Return the metadata of this package; None if it was not installed."""
+    from importlib.metadata import PackageNotFoundError, distribution  # 20 ms, for an error
+
+    try:
+        return distribution(NAME)
+    except PackageNotFoundError:
+        return None
+
+
 def _has_file(name: str) -> bool:
     """Return whether the tool that created the environment left this file in it."""
     return (Path(sys.prefix) / name).is_file()
@@ -64,10 +78,8 @@ def _has_file(name: str) -> bool:
 
 def _read_source() -> tuple[str, bool]:
     """Return what this Liza was installed from, a path, a URL or its name, and whether it is a checkout in use."""
-    try:
-        record = json.loads(distribution(NAME).read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        return NAME, False
+    package = _find_distribution()
+    record = {} if package is None else msgspec.json.decode(package.read_text("direct_url.json") or "{}")
     url, vcs = str(record.get("url", NAME)), record.get("vcs_info", {}).get("vcs")
     source = f"{vcs}+{url}" if vcs else url.removeprefix("file://")
     return source, bool(record.get("dir_info", {}).get("editable"))

@@ -32,7 +32,7 @@ def install(
     monkeypatch.setattr(installation, "find_spec", lambda name: name in tools or None)
     text = None if source is None else json.dumps(source)
     distribution = SimpleNamespace(requires=REQUIRES, read_text=lambda name: text)
-    monkeypatch.setattr(installation, "distribution", lambda name: distribution)
+    monkeypatch.setattr(metadata, "distribution", lambda name: distribution)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from liza.rules import settings
 from liza.rules.errors import BoardTooNew, BoardUnreadable
 from liza.rules.model import SCHEMA_VERSION, State
 from liza.rules.value_classes import Mutable
+from liza.system import installation
 
 RESTORE_COMMAND: Final = "liza restore --last-good"
 REPAIR_HINT: Final = f"liza edit, or: {RESTORE_COMMAND}"
@@ -278,8 +279,6 @@ def _require_sections(values: dict[str, Any], name: str) -> None:
 
 
 def _too_new_error(version: object, name: str) -> BoardTooNew:
-    from liza.system import installation  # reads package metadata, only for this error
-
     message = f"{name} has version {version}; this Liza knows versions up to {SCHEMA_VERSION}"
     return BoardTooNew(message, installation.upgrade_command())
 

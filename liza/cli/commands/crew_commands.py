@@ -18,6 +18,7 @@ from liza.crew.crew import find_crew
 from liza.crew.serving import api_server
 from liza.rules.errors import HINT_LABEL, Missing, UsageError
 from liza.rules.paths import HISTORY_REF
+from liza.system import installation
 
 app = create_app()
 
@@ -426,8 +427,6 @@ def serve(
         from liza.server.serve import serve as run_server
     except ImportError as error:
         # Not installed, or installed for another Python: no bug of Liza.
-        from liza.system import installation  # reads package metadata, only for this failure
-
         step = installation.install_command("--force-reinstall", *api_server.PACKAGES)
         raise Missing(f"a package of the server cannot be imported: {error}", step) from error
 

@@ -20,7 +20,7 @@ from liza.rules.notices.target_names import (
     target_problem,
 )
 from liza.rules.value_classes import Value
-from liza.system import untrusted_files
+from liza.system import installation, untrusted_files
 
 
 class NoticeTarget(Value):
@@ -59,8 +59,6 @@ def require_target(target: NoticeTarget) -> None:
         return
     read_address(target.text)
     if find_spec("apprise") is None:
-        from liza.system import installation  # reads package metadata, only for this error
-
         message = f"{target.label} needs the extra notify, which is not installed"
         raise Missing(message, installation.extra_command("notify"))
 

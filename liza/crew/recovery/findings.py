@@ -33,6 +33,7 @@ from liza.rules.reports.up_command import up_command_for
 from liza.rules.tasks import picking
 from liza.rules.value_classes import Value
 from liza.rules.worker_api import address_checks
+from liza.system import installation
 
 ACTOR = "doctor"
 FIX_COMMAND = "liza doctor --fix"
@@ -259,8 +260,6 @@ def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
     server = api_server.describe(crew)
     if missing:
         text = f"the worker API cannot be served: {', '.join(missing)} is not installed; all else works"
-        from liza.system import installation  # reads package metadata, only for this finding
-
         yield Finding("api", text, True, installation.install_command(*missing))
     elif server["error"]:
         yield Finding("api", f"whether the worker API is served is not known: {server['error']}", True, "ls -l .liza")

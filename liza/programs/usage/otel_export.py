@@ -20,7 +20,7 @@ from liza.rules.reports.prometheus_text import Family, usage_families
 from liza.rules.reports.session_spans import SessionSpan, session_spans
 from liza.rules.sessions.spending import LedgerEntry
 from liza.rules.value_classes import decodable
-from liza.system import atomic, untrusted_files
+from liza.system import atomic, installation, untrusted_files
 from liza.system.flock import try_lock_path
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ def export_usage(
     this returns 0. Raises Missing if the extra is not installed or no collector is named or none accepts the data.
     """
     if not is_installed():
-        from liza.system import installation  # reads package metadata, only for this error
-
         raise Missing("the extra otel is not installed", installation.extra_command("otel"))
     if not any(environ.get(name) for name in ENDPOINT_VARIABLES):
         raise Missing(
