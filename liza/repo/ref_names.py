@@ -36,8 +36,9 @@ def list_branches(git: Git, *words: str) -> tuple[str, ...]:
 
 
 def suggest_branch(git: Git, integration: str, *words: str) -> str | None:
-    """Return a branch of the person for a command in a hint; None if there is none. ``words`` select as in
-    ``list_branches``. Raises GitFailed.
+    """Return one of the person's branches, for a command in a hint; None if the person has no branch.
+
+    ``words``: options as of ``list_branches``. Raises GitFailed.
     """
     branches = list_branches(git, "--sort=-committerdate", *words)
     own = [branch for branch in branches if branch != integration and targets.is_target_name(branch)]
@@ -45,7 +46,8 @@ def suggest_branch(git: Git, integration: str, *words: str) -> str | None:
 
 
 def branch_command(git: Git, command: str, integration: str) -> str:
-    """Return ``command`` with a branch of the person; without one all work is there already. Raises GitFailed."""
+    """Return ``command`` with one of the person's branches, or `liza status` if the person has no branch. Raises
+    GitFailed."""
     branch = suggest_branch(git, integration)
     return f"{command} {shlex.quote(branch)}" if branch else "liza status"
 

@@ -129,7 +129,9 @@ def test_any_variable_that_a_signing_program_needs_is_found(repo: Path, monkeypa
 def test_a_key_that_only_a_terminal_can_unlock_is_named_with_the_command_that_does(repo: Path) -> None:
     make_program(repo, TEAM_PROGRAM)
     (fact,) = init_crew(repo)
-    assert fact.endswith("; your terminal can ask for what is missing: git commit-tree -S -m trial 'HEAD^{tree}'")
+    assert fact.endswith(
+        "; in a terminal the signing program can ask you for it: git commit-tree -S -m trial 'HEAD^{tree}'"
+    )
     assert not find_signing(repo).ok
 
 

@@ -23,7 +23,7 @@ _COMMIT_HOOKS = (
 )  # fmt: skip
 _MAX_SIZE = 1 << 16  # bytes of a script that is read
 _MAX_SCRIPTS = 50
-# An expansion that stands for a directory becomes one character: the directory of the hook and the top are tried.
+# Each expansion that may name a directory is replaced by _MARK. The hook's directory and the top are tried for it.
 _EXPANSION = lazy_pattern(
     r"\$\(\s*(?:dirname|cd|pwd|realpath|readlink|git\s+rev-parse)\b(?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
     r"|`\s*(?:dirname|pwd|git\s+rev-parse)\b[^`]*`|\$\{[^}]*\}|\$\w+|\\\n"
@@ -38,7 +38,7 @@ _OTHER_DIRECTORY = lazy_pattern(r"""(?<!\S)(?:cd|--prefix|--cwd|--dir|-C)[\s=]+(
 _JAVASCRIPT_RUNNERS = ("npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx")
 _MODULES = "node_modules"
 _READ_NOTHING = ("[", "[[", "test", "rm", "mkdir", "touch", "cp", "mv", "ln", "echo", "printf", "grep", "git", "cd")
-# The files in which a hook manager finds its commands, by a word of the hooks that it writes.
+# Configuration files of managers of hooks. The key is a word in the hook scripts that the manager writes.
 _MANAGERS = {
     "lefthook": tuple(f"{dot}lefthook.{end}" for dot in ("", ".") for end in ("yml", "yaml", "toml", "json")),
     "pre-commit.com": (".pre-commit-config.yaml",),

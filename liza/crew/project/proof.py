@@ -186,7 +186,7 @@ def _run_tests(
     drops = False
     if tests.exit_status not in (0, None) and (may_drop or files):
         bare = run_again("without-variables" if may_drop else "without-brief", drop=may_drop)
-        # If neither is the cause: what a brief adds to the output is none of the project's failures.
+        # With another cause, report the output of the run without a brief: it shows only failures of the project.
         tests = bare if bare.passed or files else red
         if bare.passed:
             drops = may_drop and not (files and run_again("without-brief").passed)

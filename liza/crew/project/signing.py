@@ -61,7 +61,9 @@ def inspect_signing(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     others = [name for name in trial.left_out if name not in usual]
     names = next((names for names in (usual, [*usual, *others]) if names and trial.find_failure(names) is None), None)
     if names is None:
-        yield Finding("signing", f"{text}; your terminal can ask for what is missing", False, unlock_command(git))
+        yield Finding(
+            "signing", f"{text}; in a terminal the signing program can ask you for it", False, unlock_command(git)
+        )
         return
     needed = trial.find_needed((), names)
     hint = shlex.join(["liza", "config", "set", "env_allow", ",".join((*config.env_allow, *needed))])

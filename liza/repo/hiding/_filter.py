@@ -32,7 +32,7 @@ def _find_git_dir() -> str:
 
 
 def _read(path: str) -> bytes:
-    """Return the content of a file; empty if there is none."""
+    """Return the content of a file; empty if the file does not exist."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return file.read(_MAX_FILE_SIZE)

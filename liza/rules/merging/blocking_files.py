@@ -26,8 +26,8 @@ class BlockingKind(StrEnum):
 class BlockingFile(Value):
     """A path in a checkout that a move of its branch would change or delete.
 
-    ``flags`` are those of its index entry with which git hides its changes. ``free_name`` is a free name for what is at
-    the path, empty if nothing is there.
+    ``flags``: flags of its index entry that hide its changes from git. ``free_name``: an unused name, to which the
+    path can be renamed; empty if nothing is at the path.
     """
 
     name: str

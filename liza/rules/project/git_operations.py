@@ -81,7 +81,7 @@ def _join(names: Sequence[str]) -> str:
 
 def next_step_for_markers(files: Sequence[str]) -> str:
     """Return the commands after which the files have no conflict markers, or git takes these for their text."""
-    # The wildcard stands for each character that .gitattributes would need quoted.
+    # A wildcard replaces each character that must be quoted in .gitattributes.
     patterns = [
         "/" + "".join(char if char.isprintable() and char not in ' "*?[]\\' else "?" for char in file) for file in files
     ]
