@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from liza.repo.config_pins import Pins, git_dirs
 from liza.repo.ref_names import current_branch
 from liza.repo.runner import FALLBACK_IDENTITY, ConfigOverrides, Git
 from liza.rules.errors import GitFailed, Missing, Refused
+from liza.rules.project.git_operations import GitOperation
 from liza.rules.value_classes import Value, replace
-
-if TYPE_CHECKING:
-    from liza.rules.project.git_operations import GitOperation
+from liza.system import files
 
 IDENTITY_COMMAND = 'git config --global user.name "You" && git config --global user.email you@example.org'
 FIRST_COMMIT_COMMAND = 'git add -A && git commit --allow-empty -m "start"'
@@ -121,7 +118,7 @@ def begin_command(git: Git) -> str:
     """Return the command that makes a repository of the directory of ``git``, or of a new one in the home directory."""
     first = [] if git.identity() != FALLBACK_IDENTITY else [IDENTITY_COMMAND]
     if holds_home(git.directory):
-        project = find_free_path(git.directory / "project")
+        project = files.find_free_path(git.directory / "project")
         first = [shlex.join(["mkdir", project.name]), shlex.join(["cd", project.name]), *first]
     return " && ".join([*first, "git init", FIRST_COMMIT_COMMAND])
 
@@ -133,14 +130,8 @@ def clone_command(repository: Path) -> tuple[str, Path]:
     source = repository.parent if repository.name == ".git" else repository
     name = "crew" if source.name.startswith(".") else f"{source.name.removesuffix('.git')}-crew"
     is_near = os.access(source.parent, os.W_OK) and not holds_home(source)
-    clone = find_free_path((source.parent if is_near else _home()) / name)
+    clone = files.find_free_path((source.parent if is_near else _home()) / name)
     return f"{shlex.join(['git', 'clone', str(source), str(clone)])} && {shlex.join(['cd', str(clone)])}", clone
-
-
-def find_free_path(path: Path) -> Path:
-    """Return ``path``, with a number if something exists there."""
-    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
-    return next(free for free in itertools.chain([path], numbered) if not os.path.lexists(free))
 
 
 def holds_home(directory: Path) -> bool:
@@ -195,8 +186,6 @@ def _read_operation(git_dir: Path, file: str, name: str) -> GitOperation:
         name = "revert"
     words = [row[1] if row[0] in ("pick", "revert") and len(row) > 1 else row[0] for row in rows]
     commits = tuple(word for word in words if re.fullmatch("[0-9a-f]{4,64}", word))
-    from liza.rules.project.git_operations import GitOperation  # nearly always no operation is in progress
-
     return GitOperation(name, commits, file in _NEED_CHANGE)
 
 
@@ -229,8 +218,6 @@ def add_conflicts(operation: GitOperation | None, conflicts: tuple[str, ...]) ->
     """Return the operation with its conflicts; conflicts without an operation are one without a name."""
     if not conflicts:
         return operation
-    from liza.rules.project.git_operations import GitOperation  # as above
-
     return replace(operation or GitOperation(), conflicts=conflicts)
 
 

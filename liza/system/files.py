@@ -14,7 +14,7 @@ import os
 import shlex
 import signal
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
@@ -120,6 +120,12 @@ def preserve_file(path: Path, directory: Path, name: str) -> Path | None:
     except OSError:
         path.rename(copy)
     return copy
+
+
+def find_free_path(path: Path) -> Path:
+    """Return ``path``, with a number if something exists there."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(free for free in chain([path], numbered) if not os.path.lexists(free))
 
 
 def remove_tree(directory: Path) -> tuple[Path, ...]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -20,6 +17,7 @@ NAME = "liza"
 def install_command(*requirements: str) -> str:
     """Return the command that installs packages into the environment of this process."""
     import shutil  # 3 ms, for an error
+    from importlib.util import find_spec
 
     if _has_file("pipx_metadata.json"):
         options = [f"--pip-args={word}" for word in requirements if word.startswith("-")]
@@ -78,8 +76,10 @@ def _has_file(name: str) -> bool:
 
 def _read_source() -> tuple[str, bool]:
     """Return what this Liza was installed from, a path, a URL or its name, and whether it is a checkout in use."""
+    import json  # as above
+
     package = _find_distribution()
-    record = {} if package is None else msgspec.json.decode(package.read_text("direct_url.json") or "{}")
+    record = {} if package is None else json.loads(package.read_text("direct_url.json") or "{}")
     url, vcs = str(record.get("url", NAME)), record.get("vcs_info", {}).get("vcs")
     source = f"{vcs}+{url}" if vcs else url.removeprefix("file://")
     return source, bool(record.get("dir_info", {}).get("editable"))

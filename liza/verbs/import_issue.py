@@ -13,6 +13,7 @@ from liza.crew.landing.forge_program import run_forge
 from liza.crew.landing.remote_branches import find_project, find_remote
 from liza.crew.result import Result
 from liza.programs.brief.quoting import sanitize
+from liza.repo.ref_names import current_branch
 from liza.rules.errors import Missing, Refused
 from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.landing import issue_text
@@ -65,8 +66,7 @@ def _refuse_existing(crew: Crew, task_id: str) -> None:
 
 
 def _read_issue(crew: Crew, number: int) -> Issue:
-    head = crew.git.run("symbolic-ref", "-q", "HEAD", codes=(0, 1)).stdout.decode()
-    branch = head.strip().removeprefix("refs/heads/") or None
+    branch = current_branch(crew.git)
     project = find_project(find_remote(crew.git, branch), branch)
     repository = find_forge_repository(project.urls)
     if repository is None or repository.forge is not Forge.GITHUB:

@@ -343,9 +343,10 @@ def find_obstacles(crew: Crew, surveyed: Survey, options: InitOptions) -> list[L
     """Return the reasons, beside those of ``check_repository``, why the repository can have no crew yet."""
     if _is_interrupted_init(crew):
         return []
-    has_start = surveyed.head is not None
-    checks = [lambda: _refuse_foreign(crew), *([lambda: _integration_start(crew.git, options, surveyed)] * has_start)]
-    return _collect_errors(*checks)
+    errors = _collect_errors(lambda: _refuse_foreign(crew))
+    if surveyed.head is not None:
+        errors += _collect_errors(lambda: _integration_start(crew.git, options, surveyed))
+    return errors
 
 
 def _collect_errors(*checks: Callable[[], object]) -> list[LizaError]:
@@ -448,7 +449,7 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
 def _refuse_excluding_refs(git: Git) -> None:
     """Raise Refused if a ref excludes one of Liza's own."""
     refs = git.lines("for-each-ref", "--format=%(refname)", HISTORY_REF.rpartition("/")[0])
-    for own in (HISTORY_REF, drift.LAST_INTEGRATION_REF, *map(merges.candidate_ref, ("<id>",))):
+    for own in (HISTORY_REF, drift.LAST_INTEGRATION_REF, merges.candidate_ref("<id>")):
         ref = ref_names.find_excluding(own, refs)
         if ref is not None:
             renamed = ref.replace("refs/", "refs/renamed/", 1)

@@ -29,7 +29,7 @@ def install(
     monkeypatch.setattr(sys, "prefix", str(prefix))
     monkeypatch.setattr(sys, "executable", "/ve/bin/python")
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}" if name in tools else None)
-    monkeypatch.setattr(installation, "find_spec", lambda name: name in tools or None)
+    monkeypatch.setattr(util, "find_spec", lambda name: name in tools or None)
     text = None if source is None else json.dumps(source)
     distribution = SimpleNamespace(requires=REQUIRES, read_text=lambda name: text)
     monkeypatch.setattr(metadata, "distribution", lambda name: distribution)

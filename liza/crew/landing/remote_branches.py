@@ -220,9 +220,8 @@ def _read_remote(git: Git, name: str, *options: str) -> Remote:
 def _choose_command(project: Remote) -> str:
     """Return the command that says which remote is the project, as the forge's own program records it."""
     repository = find_forge_repository(project.urls)
-    is_gitlab = repository is not None and repository.forge is Forge.GITLAB
-    key = remote_choice.RESOLVED_KEYS[is_gitlab]
-    return shlex.join(["git", "config", f"remote.{project.name}.{key}", "base"])
+    forge = (repository and repository.forge) or Forge.GITHUB
+    return shlex.join(["git", "config", f"remote.{project.name}.{remote_choice.RESOLVED_KEYS[forge]}", "base"])
 
 
 def _land_command(project: Remote, push: Remote) -> str:

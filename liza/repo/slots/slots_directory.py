@@ -8,7 +8,6 @@ import shlex
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from liza.rules.paths import Paths
 from liza.rules.project import slots_location
 from liza.rules.project.slots_location import MARK_FILE, DirectoryFacts, SlotsMark, SlotsRecord
 from liza.rules.value_classes import replace
-from liza.system import atomic, crash_points, untrusted_files
+from liza.system import atomic, crash_points, files, untrusted_files
 
 _UNFINISHED = f".{MARK_FILE}.*"
 """Pattern of temporary names of a mark file. A killed process may have left one."""
@@ -208,10 +207,8 @@ def _entries(directory: Path) -> list[Path]:
 
 def move_away_command(path: Path) -> str:
     """Return the command that gives a path a free name beside it, with short names in the current directory."""
-    names = (f"{path}-old" + (f"-{number}" if number > 1 else "") for number in count(1))
-    free = next(name for name in names if not os.path.lexists(name))
-    is_here = path.parent == Path.cwd()
-    return shlex.join(["mv", *(Path(name).name if is_here else str(name) for name in (path, free))])
+    free, is_here = files.find_free_path(path.with_name(f"{path.name}-old")), path.parent == Path.cwd()
+    return shlex.join(["mv", *(name.name if is_here else str(name) for name in (path, free))])
 
 
 def write_mark(record: SlotsRecord) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from liza.rules.landing.remote_urls import parse_remote_url
+from liza.rules.landing.remote_urls import Forge, parse_remote_url
 
 ORIGIN = "origin"
-RESOLVED_KEYS = "gh-resolved", "glab-resolved"
-"""Settings of a remote with which ``gh`` and ``glab`` keep the project that a person chose."""
+RESOLVED_KEYS = {Forge.GITHUB: "gh-resolved", Forge.GITLAB: "glab-resolved"}
+"""The setting of a remote with which the program of a forge records the project that a person chose."""
 
 
 def list_remotes(config: Mapping[str, str]) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def find_projects(config: Mapping[str, str], base: str | None, push: str) -> tup
     chose and that no remote has is returned as a URL.
     """
     remotes = list_remotes(config)
-    resolved = [name for name in remotes if any(config.get(f"remote.{name}.{key}") for key in RESOLVED_KEYS)]
+    resolved = [name for name in remotes if any(config.get(f"remote.{name}.{key}") for key in RESOLVED_KEYS.values())]
     tracked = config.get(f"branch.{base}.remote")
     if resolved:
         names = [_follow_choice(config, name) for name in resolved]
@@ -62,7 +62,7 @@ def _follow_choice(config: Mapping[str, str], name: str) -> str:
     """
     url = config[f"remote.{name}.url"]
     repository = parse_remote_url(url)
-    choice = next(value for key in RESOLVED_KEYS if (value := config.get(f"remote.{name}.{key}")))
+    choice = next(value for key in RESOLVED_KEYS.values() if (value := config.get(f"remote.{name}.{key}")))
     if repository is None or "/" not in choice:
         return name
     chosen = url.replace(repository.path, choice)
