@@ -7,11 +7,12 @@ from datetime import datetime
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.left_work import describe_left_work
 from liza.crew.recovery.orphan_slots import release_orphan_slot
 from liza.crew.result import Result
 from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.times import format_time
-from liza.rules.model import State, Status, Task
+from liza.rules.model import State, Status
 from liza.rules.paths import check_task_id as checked_task_id
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.tasks import claims, picking
@@ -46,7 +47,7 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
 
         return claim_review(crew, agent, task_id)
     claimed = claim_task(crew, agent, task_id, give_back=True)
-    unfinished = _left_work(crew, claims.get_task(crew.board.read(), claimed.task), claimed.run)
+    unfinished = describe_left_work(crew, claims.get_task(crew.board.read(), claimed.task), claimed.run)
     until = f"{claimed.lease:%H:%M:%SZ}" if claimed.lease else "its end"
     step = "; ".join([*_first_commands(crew, claimed), "liza submit when it is committed"])
     details = {
@@ -62,15 +63,6 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     return Result(
         "changed", claimed.task, "CLAIMED", f"{step} (lease until {until}; liza heartbeat renews it)", details, message
     )
-
-
-def _left_work(crew: Crew, task: Task, run: str) -> str:
-    """Return what an earlier session left; empty for the first session of a task."""
-    if all(event.run in (None, run) for event in task.history):
-        return ""
-    from liza.crew.left_work import describe_left_work
-
-    return describe_left_work(crew, task, run)
 
 
 def _first_commands(crew: Crew, done: TaskClaim) -> tuple[str, ...]:

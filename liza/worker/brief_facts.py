@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.crew import Crew
+from liza.crew.left_work import describe_left_work
 from liza.crew.liza_path import liza_path
 from liza.programs.brief.brief_context import BriefContext
 from liza.programs.messages import inbox
@@ -70,8 +71,6 @@ def _unfinished(crew: Crew, state: State, work: CurrentWork, worktree: Path, is_
     operation = survey.read_unfinished(crew.worktrees.slot_git(worktree.name))
     if operation is not None:
         return f"{operation.describe(task.id)}. {operation.next_step(has_changes=True)}"
-    from liza.crew.left_work import describe_left_work  # a reviewer does not need it
-
     return describe_left_work(crew, task, work.run)
 
 

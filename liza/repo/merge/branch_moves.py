@@ -15,18 +15,15 @@ import time
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from liza.repo import stale_locks
 from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git, find_remedy, summarize_error
 from liza.rules.errors import GitFailed, Refused
+from liza.rules.merging.blocking_files import BlockingFile
 from liza.rules.value_classes import Value, asdict
 from liza.system import crash_points, untrusted_files
-
-if TYPE_CHECKING:
-    from liza.rules.merging.blocking_files import BlockingFile
 
 _INTENT_FILE, _INDEX_COPY, _INDEX_LOCK = "liza-move", "liza-move.index", "index.lock"
 _TIME_LIMIT = 1800.0

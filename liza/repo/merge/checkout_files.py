@@ -12,14 +12,12 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from liza.repo.runner import Git
 from liza.repo.survey import copy_index
+from liza.rules.merging.blocking_files import BlockingFile, BlockingKind
 from liza.rules.value_classes import Value
-
-if TYPE_CHECKING:
-    from liza.rules.merging.blocking_files import BlockingFile, BlockingKind
+from liza.system import files
 
 _FLAGS = {"skip-worktree": "Ss", "assume-unchanged": "hs"}
 """Flags with which git hides changes of a file, and the letters of such an entry in ``git ls-files -v``."""
@@ -71,8 +69,6 @@ def find_blocking_files(git: Git, state: CheckoutState, old: str, new: str) -> t
     That is each file that the move changes and the person changed, and each path of the person, ignored or not, where
     the move writes. Raises GitFailed.
     """
-    from liza.rules.merging.blocking_files import BlockingKind  # few commands move a branch
-
     changes = _diff_commits(git, old, new)
     written = {change.path for change in changes if change.new_entry[0] != _ABSENT_MODE}
     blocking: dict[str, BlockingKind] = {}
@@ -121,17 +117,12 @@ def _list_inside(git: Git, state: CheckoutState, directories: list[str]) -> Iter
 
 
 def _describe(top: Path, state: CheckoutState, written: Collection[str], name: str, kind: BlockingKind) -> BlockingFile:
-    from liza.rules.merging.blocking_files import BlockingFile  # few commands move a branch
-
     free_name, path = "", name.rstrip("/")
     if os.path.lexists(top / path):
         # Beside the first directory that becomes a file: inside of it would be in the way again.
         is_inside = any(path.startswith(f"{other}/") for other in written)
-        base, number = f"{path.replace('/', '-') if is_inside else path}.saved", 1
-        free_name = base
-        while os.path.lexists(top / free_name):
-            number += 1
-            free_name = f"{base}{number}"
+        wanted = top / f"{path.replace('/', '-') if is_inside else path}.saved"
+        free_name = str(files.find_free_path(wanted).relative_to(top))
     return BlockingFile(name, kind, name in state.tags, _hiding_flags(state.tags.get(name)), free_name)
 
 
@@ -150,9 +141,9 @@ def _is_directory(path: Path) -> bool:
 
 def _list_files(top: Path, directory: str) -> Iterator[str]:
     """Yield the paths of everything in a directory but directories."""
-    for folder, directories, files in os.walk(top / directory):
+    for folder, directories, names in os.walk(top / directory):
         links = [name for name in directories if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118
-        yield from (str(Path(folder, name).relative_to(top)) for name in (*files, *links))
+        yield from (str(Path(folder, name).relative_to(top)) for name in (*names, *links))
 
 
 class _Disk:

@@ -20,6 +20,7 @@ from liza.repo.worktree_records import list_worktrees
 from liza.rules.errors import GitFailed, MergeConflict, Missing, NotRegularFile, Refused
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.lazy_pattern import lazy_pattern
+from liza.rules.merging.blocking_files import put_away_command, show_command
 from liza.rules.model import MergeInProgress
 from liza.rules.value_classes import Value
 from liza.system import untrusted_files
@@ -236,8 +237,6 @@ def _find_blocking(checkout_git: Git, base: str, old: str, new: str) -> AdvanceR
 def describe_blocking(advance: AdvanceResult, again: str = "") -> tuple[str, str]:
     """Return what is in the way, with the command that shows it; and the command that puts it away, followed by the
     command ``again``."""
-    from liza.rules.merging.blocking_files import put_away_command, show_command  # few commands move a branch
-
     names = f"{list_names(advance.files)} {'is' if len(advance.files) == 1 else 'are'} in the way"
     checkout = advance.checkout
     directory = "" if checkout is None or checkout == Path.cwd() else str(checkout)

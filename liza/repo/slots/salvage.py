@@ -12,17 +12,14 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from liza.repo import stale_locks
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git, find_remedy, summarize_error
 from liza.repo.survey import copy_index, find_operation, read_unfinished, read_work_tree
 from liza.rules.errors import GitFailed
+from liza.rules.project.git_operations import GitOperation
 from liza.rules.value_classes import Value
-
-if TYPE_CHECKING:
-    from liza.rules.project.git_operations import GitOperation
 
 MAX_IGNORED_SIZE = 10 * 1024 * 1024  # bytes of ignored files in one salvage
 BUNDLE_DIRECTORY = ".liza-nested"

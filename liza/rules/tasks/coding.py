@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.formatting.times import format_time
@@ -14,15 +13,14 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.merge_failures import is_last_return_cleared
 from liza.rules.model import FailedCheck, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
+from liza.rules.project import git_operations, submitted_files
+from liza.rules.project.git_operations import GitOperation
+from liza.rules.project.submitted_files import NoWork
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
 from liza.rules.tasks.claims import get_owned_task, get_task, is_held_by, release
 from liza.rules.tasks.picking import CRASHES_BEFORE_OTHERS, Evidence, crashes_in_a_row, has_untried
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 from liza.rules.value_classes import Value, replace
-
-if TYPE_CHECKING:
-    from liza.rules.project.git_operations import GitOperation
-    from liza.rules.project.submitted_files import NoWork
 
 S = Status
 E = HistoryEvent
@@ -123,15 +121,11 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
         names = list_names(work.dirty, 5)
         raise Refused(f"the worktree has changes that are not committed: {names}", _commit_step(work))
     if work.markers:
-        from liza.rules.project import git_operations  # few submissions have any
-
         raise Refused(
             f"the commits have conflict markers (<<<<<<<, =======, >>>>>>>) at {list_names(work.markers, 5)}",
             git_operations.next_step_for_markers([marker.rpartition(":")[0] for marker in work.markers[:5]]),
         )
     if work.briefs:
-        from liza.rules.project import git_operations  # as above
-
         raise Refused(
             f"the commits have the brief of a session in {list_names(work.briefs, 5)}",
             git_operations.next_step_for_briefs(work.briefs[:5]),
@@ -155,8 +149,6 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
 
 def _commit_step(work: SubmittedWork) -> str:
     """Return the command that commits all files."""
-    from liza.rules.project import submitted_files  # this module is loaded by most verbs
-
     environment = submitted_files.find_untracked_environment(work.dirty)
     # `git add -A` would commit an environment, too.
     ignore = f"{submitted_files.ignore_command(environment)} && " if environment else ""
