@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from liza.verbs.init import InitOptions, init
 from liza.verbs.land_request import land_pr
 from liza.verbs.push import push_tasks
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
     """A crew whose origin is good.git, which a person has accepted; evil.git is an agent's."""
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    crew = copied(made, tmp_path)
     for name in ("good.git", "evil.git"):
         git(tmp_path, "init", "-q", "--bare", "-b", "main", name)
     git(crew.root, "remote", "add", "origin", str(tmp_path / "good.git"))

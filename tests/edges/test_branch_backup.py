@@ -21,7 +21,7 @@ from liza.verbs.push import push_tasks
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, until, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 HANGS = "#!/bin/sh\nexec sleep 600\n"
 
@@ -35,9 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
     """A crew that pushes to an accepted bare origin; task a is submitted."""
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    crew = copied(made, tmp_path)
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
     git(crew.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
     accept_origin(crew.crew, f"{tmp_path}/origin.git")

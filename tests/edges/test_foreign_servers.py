@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from liza.verbs.land import land_merge
 from liza.verbs.merge import merge
 from liza.verbs.sync import sync
 from tests.conftest import git
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 from tests.servers import SERVE, Servers, choose_port, copy_python
 from tests.servers import servers as servers
 
@@ -37,9 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    crew = copied(made, tmp_path)
     (crew.root / "serve.py").write_text(SERVE)
     (tmp_path / "serve.py").write_text(SERVE)
     (crew.root / "data").mkdir()

@@ -19,7 +19,7 @@ from liza.verbs.sync import sync
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    crew = copied(made, tmp_path)
     crew.approved("a", "b")
     assert crew.merge() == ""
     return crew

@@ -23,7 +23,7 @@ from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn
 from tests.edges.gitlab_stand_in import GitLabStandIn
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
     """A crew with two merged tasks, and a bare origin that has main."""
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    crew = copied(made, tmp_path)
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
     git(crew.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
     git(crew.root, "push", "-q", "origin", "main")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from liza.verbs.diff import diff
 from liza.verbs.land import describe_landing, land_merge
 from liza.verbs.sync import sync
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges, copied, prepared
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
     """A crew in a repository where tags, a ref, files and a remote have the names of its branches."""
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    crew = Merges(tmp_path / "repo", tmp_path / "notes")
+    crew = copied(made, tmp_path)
     for name in ("main", "integration", "task/a"):
         git(crew.root, "tag", name, git(crew.root, "commit-tree", "-m", "elsewhere", "HEAD^{tree}"))
     git(crew.root, "update-ref", "refs/main", "HEAD")
