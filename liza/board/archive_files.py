@@ -25,7 +25,6 @@ from liza.board.text.document import Document, Part
 from liza.board.text.parse import NeedsSlowPath, Unparsable
 from liza.board.text.splitter import Piece, PieceKind, entry_indent
 from liza.rules.errors import BoardInconsistent, NotRegularFile, Refused
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
 from liza.rules.value_classes import decodable
@@ -41,7 +40,7 @@ HEAD: Final = (
     "# The file may be edited; it is read again then. `liza validate` checks it.\n"
     "tasks:\n"
 )
-_NAME: Final = lazy_pattern(r"(\d{4}-\d\d)(?:\.([1-9]\d{0,5}))?\.yaml")
+_NAME: Final = re.compile(r"(\d{4}-\d\d)(?:\.([1-9]\d{0,5}))?\.yaml")
 
 
 class ArchiveMove(msgspec.Struct, frozen=True):
@@ -279,9 +278,9 @@ class ArchivedEntry(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-_ENTRY: Final = lazy_pattern(rf"^ {{{INDENT}}}-(?=[ \n]|$)", re.MULTILINE)
-_ID: Final = lazy_pattern(r"^[ -]*id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
-_BODY: Final = lazy_pattern(r"^tasks:[ \t]*(?:#.*)?$", re.MULTILINE)
+_ENTRY: Final = re.compile(rf"^ {{{INDENT}}}-(?=[ \n]|$)", re.MULTILINE)
+_ID: Final = re.compile(r"^[ -]*id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
+_BODY: Final = re.compile(r"^tasks:[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
 def split_file(data: bytes, start: int = 0) -> list[ArchivedEntry]:

@@ -6,6 +6,7 @@ index by inode, size and mtime, and reads only what changed: after a move only t
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import sqlite3
 import stat
@@ -21,7 +22,6 @@ import msgspec
 from liza.board import archive_files, archive_tables
 from liza.board.archive_files import ArchivedEntry, ArchiveIntent
 from liza.board.text.parse import NeedsSlowPath
-from liza.rules.digests import sha256_hex
 from liza.rules.errors import BoardInconsistent, LockTimeout, UnknownId
 from liza.rules.model import Status, Task
 from liza.rules.paths import Paths
@@ -328,4 +328,4 @@ def _indexed_task(row: tuple[str, str, str, str | None, str | None, str]) -> Ind
 
 
 def _sha(data: bytes) -> str:
-    return sha256_hex(data)
+    return hashlib.sha256(data).hexdigest()

@@ -9,19 +9,18 @@ import msgspec
 
 from liza.board.text import parse
 from liza.board.text.document import Document
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Agent, FrozenStruct, State, Task
 
-_VOLATILE_LINE: Final = lazy_pattern(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
+_VOLATILE_LINE: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
 _MAX_DIFF: Final = 64 << 10  # characters
 _HUMAN_FIELDS: Final = frozenset(
     ("description", "priority", "created", "spec_ref", "done_when", "scope", "depends_on", "max_iterations")
 ) | {"rescope_reason", "review"}
 """Fields of a task that people write. In all others the later value of the crew wins."""
 
-_SECTION: Final = lazy_pattern(r"^[\"']?([a-z_]+)[\"']?[ \t]*:", re.MULTILINE)
-_FLOW_ROOT: Final = lazy_pattern(r"(?:\s|#.*\n|%.*\n|---)*\{")
-_FLOW_SECTION: Final = lazy_pattern(r"[^:]*:[ \t]*[\[{]")
+_SECTION: Final = re.compile(r"^[\"']?([a-z_]+)[\"']?[ \t]*:", re.MULTILINE)
+_FLOW_ROOT: Final = re.compile(r"(?:\s|#.*\n|%.*\n|---)*\{")
+_FLOW_SECTION: Final = re.compile(r"[^:]*:[ \t]*[\[{]")
 _OPTIONAL_SECTIONS: Final = frozenset(
     ("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes", "archived", "pull_request")
 )

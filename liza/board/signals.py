@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from liza.rules.errors import LockTimeout, NotRegularFile, UsageError
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
 from liza.system.flock import lock_path
@@ -18,7 +18,7 @@ SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
 _LOCK_LIMIT: Final = 2.0  # seconds: a holder reads and writes a few small files
 
 _MAX_REASON: Final = 1 << 16  # bytes
-_HEADER: Final = lazy_pattern(r"\A\d{4}-\d\d-\d\dT\S+ \S+\n")
+_HEADER: Final = re.compile(r"\A\d{4}-\d\d-\d\dT\S+ \S+\n")
 """First line of a signal file: time and author. A file that a person made by hand may lack it."""
 
 

@@ -6,13 +6,13 @@ not, or whether the board was edited from outside.
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from liza.board.text.values import Revision
-from liza.rules.digests import sha256_hex
 from liza.rules.errors import NotRegularFile
 from liza.rules.value_classes import decodable
 from liza.system import files, untrusted_files
@@ -51,7 +51,7 @@ def file_stamp(path: Path) -> tuple[int, int] | None:
 
 def sha(data: bytes) -> str:
     """Return the sha256 of ``data`` in hexadecimal."""
-    return sha256_hex(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 def read_intent(path: Path) -> WriteIntent | None:

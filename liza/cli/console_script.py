@@ -7,10 +7,7 @@ import atexit
 import gc
 import os
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
+from typing import NoReturn
 
 EXIT_PIPE_CLOSED = 141
 """Exit code after the reader of stdout has exited: 128 + SIGPIPE, as a shell reports it."""

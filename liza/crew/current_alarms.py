@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,6 @@ from liza.rules.formatting.redaction import redact
 from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.governance.sprint_alarms import is_checkpoint_due
 from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_TOML
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import branch_of
@@ -33,7 +33,7 @@ from liza.system import files
 RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
 MAX_NEWS_AGE = timedelta(days=1)
 """Maximum age of a reported edit. A second limit: while no crew runs, no newer revisions push it out."""
-_DELETED_ENTRY = lazy_pattern(r"changed outside liza: (\S+): id is gone\b")
+_DELETED_ENTRY = re.compile(r"changed outside liza: (\S+): id is gone\b")
 
 
 def find_missing_parts(crew: Crew, state: State) -> dict[str, MissingParts]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from liza.rules.errors import Missing
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.system import installation
 
-_COMMAND = lazy_pattern(r"(?:^|(?<=[;&|(:`] )|(?<=[(`]))liza(?= )")
+_COMMAND = re.compile(r"(?:^|(?<=[;&|(:`] )|(?<=[(`]))liza(?= )")
 
 
 def liza_path() -> Path:

@@ -17,7 +17,6 @@ from liza.repo import history_packs, symbolic_refs
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Refused
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import HISTORY_REF
 from liza.rules.value_classes import Value, field
 from liza.system import files, untrusted_files
@@ -27,7 +26,7 @@ GOAL_FILE = "goal.md"
 SETTINGS_FILE = "settings.json"
 ARCHIVE_DIRECTORY = "archive"
 _TRAILER = "Liza-Revision"
-_REVISION = lazy_pattern(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
+_REVISION = re.compile(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
 _FAST_IMPORT = ("fast-import", "--quiet", "--done", "--date-format=raw")
 _INPUT_FILE = "liza-history-input"

@@ -7,6 +7,7 @@ one and reported; if git has no harmless value for the key, git is not run.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from liza.repo.runner import Git
-from liza.rules.digests import sha256_hex
 from liza.rules.errors import GitFailed, Missing
 from liza.rules.paths import Paths
 from liza.rules.settings import are_valid
@@ -412,4 +412,4 @@ def _hash_substitutes(git: Git) -> dict[str, str]:
 def _hash_file(path: Path) -> str:
     if path.is_symlink() or not path.is_file() or path.stat().st_size > _MAX_FILE_SIZE:
         return "no plain file"  # stored in the pins: changing it would report every such file as changed
-    return sha256_hex(path.read_bytes())
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -8,6 +8,7 @@ defects are left to git, which reports them itself.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,6 @@ from pathlib import Path
 
 from liza.repo.worktree_records import records_directory
 from liza.rules.errors import GitFailed, NotRegularFile
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.system import untrusted_files
 
 # Files that git reads completely, or waits for, whatever the command: those of all worktrees, and of this worktree.
@@ -33,7 +33,7 @@ RECORD_FREE = {
 """Commands that do not read the records of other worktrees, without the arguments below. They go on: one bad record
 stops no merge. Every other command counts as one that reads them."""
 _RECORD_OPTIONS = {"--all", "--indexed-objects", "--reflog"}
-_REF = lazy_pattern(r"refs/[^\0^~:]+")
+_REF = re.compile(r"refs/[^\0^~:]+")
 _MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
 
 

@@ -8,6 +8,7 @@ that it replaces, whether a ref needs it or not: nothing is pruned. Decision 019
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,12 +16,11 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.system import crash_points, files
 
 MAX_PACKS = 8
 """Number of packs from which they are joined."""
-_NAME = lazy_pattern(r"pack-[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_NAME = re.compile(r"pack-[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _ONE_PACK = {"GIT_CONFIG_PARAMETERS": "'pack.packSizeLimit=0'"}
 """The person's limit would make several packs; ``--max-pack-size=0`` does not override it."""
 _SUFFIXES = (".idx", ".pack", ".rev")

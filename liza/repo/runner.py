@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from liza.repo import git_start
 from liza.repo.git_dir_check import check_git_dir
 from liza.rules.errors import GitFailed, Missing
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value, field, replace
 from liza.system import crash_points, program_path
 
@@ -69,12 +68,12 @@ _FIXED_ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
 
-COMMIT = lazy_pattern(r"[0-9a-f]{40}([0-9a-f]{24})?")
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """A full commit id. Records that agents can write must contain nothing else where a commit is expected."""
-_LOCK_ERROR = lazy_pattern(r"Unable to create '(.+\.lock)': File exists")
-_FILTER_ERROR = lazy_pattern(r"(?m)^fatal: .*: (?:smudge|clean) filter '?(.+?)'? failed$")
-_MISSING_FILTER = lazy_pattern(r"(?m)^\S.*\bfilter\S*: .*\bnot found$")
-_OWNER_REMEDY = lazy_pattern(r"(?m)^\s+(git config --global --add safe\.directory .+)$")
+_LOCK_ERROR = re.compile(r"Unable to create '(.+\.lock)': File exists")
+_FILTER_ERROR = re.compile(r"(?m)^fatal: .*: (?:smudge|clean) filter '?(.+?)'? failed$")
+_MISSING_FILTER = re.compile(r"(?m)^\S.*\bfilter\S*: .*\bnot found$")
+_OWNER_REMEDY = re.compile(r"(?m)^\s+(git config --global --add safe\.directory .+)$")
 _WRITING = ("--output", "--index-output")
 _DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 

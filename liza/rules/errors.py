@@ -1,14 +1,11 @@
 """Error classes, each with an exit code and a hint, and the text of an error.
 
-Nothing here prints. Only ``cli/entry_points.py`` turns an error into a message and an exit status. Hooks load this
-module, so it imports nothing that is slow to load.
+Nothing here prints. Only ``cli/entry_points.py`` turns an error into a message and an exit status.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ClassVar
+from typing import ClassVar
 
 
 class LizaError(Exception):

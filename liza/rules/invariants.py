@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from liza.rules.derived import work_by_agent
 from liza.rules.errors import UsageError
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging import targets
 from liza.rules.model import (
     FINAL_STATUSES,
@@ -29,8 +29,8 @@ from liza.rules.project import setting_limits
 from liza.rules.statuses import SEVERITIES, AgentStatus, GoalStatus, Pattern, SprintStatus
 
 S = Status
-_RUN_NUMBER = lazy_pattern("[0-9]{1,9}")
-_SURROGATE = lazy_pattern("[\ud800-\udfff]")
+_RUN_NUMBER = re.compile("[0-9]{1,9}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 GOAL_STATUSES = tuple(GoalStatus)
 SPRINT_STATUSES = tuple(SprintStatus)
 AGENT_STATUSES = tuple(AgentStatus)

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from liza.rules.errors import UsageError
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 ROLES = ("planner", "coder", "code-reviewer")
-_AGENT = lazy_pattern(r"(planner|coder|code-reviewer)-([0-9]{1,9})")
-_TASK = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_RUN = lazy_pattern(r"((?:planner|coder|code-reviewer)-[0-9]{1,9})\.([0-9]{1,9})")
+_AGENT = re.compile(r"(planner|coder|code-reviewer)-([0-9]{1,9})")
+_TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_RUN = re.compile(r"((?:planner|coder|code-reviewer)-[0-9]{1,9})\.([0-9]{1,9})")
 
 _PERSON_PREFIX = "human:"
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 from liza.server.peers import Peer, PeerSession
 from liza.server.problems import RequestProblem
 
-_LOCAL_HOST = lazy_pattern(r"(?i:localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
+_LOCAL_HOST = re.compile(r"(?i:localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
 CHALLENGE: Final = 'Bearer realm="liza"'
 _IDENTITY_HINT: Final = "POST /v1/identity with the LIZA_TOKEN of the session's environment"
 

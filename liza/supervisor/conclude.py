@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
@@ -24,7 +25,6 @@ from liza.programs.usage import ledger, otel_export
 from liza.programs.usage.meter import Meter
 from liza.repo import commit_signing
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
@@ -42,7 +42,7 @@ MAX_EXPORT_LOG = 1 << 20  # bytes
 SCREEN_HISTORY_LINES = 2000  # lines of scroll-back that are saved besides the screen
 OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much text after the reason of their end
 _UNWRITTEN_COMMIT = "fatal: failed to write commit object"
-_BRIEF_END = lazy_pattern(r"<!-- liza:end run=\S+ -->")
+_BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 
 
 def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> SessionEnd:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from liza.system import proc_stat
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SHIM_PREFIX = "LIZA_SHIM_"
 """A shim has its run in variables with this prefix: processes with the usual names are killed when the run ends."""

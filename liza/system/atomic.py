@@ -16,13 +16,10 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
 
 from liza.system import crash_points
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import BinaryIO
 
 _MAX_PREFIX = 50  # characters of the file's name in the temporary name; a character has up to 4 of the 255 bytes
 

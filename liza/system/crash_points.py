@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
+from typing import Final
 
 _FAULT: Final = os.environ.get("LIZA_FAULT", "")
 _TRACE: Final = os.environ.get("LIZA_FAULT_TRACE", "")

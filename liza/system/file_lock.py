@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +18,6 @@ from pathlib import Path, PurePath
 from typing import Final, Protocol
 
 from liza.rules.errors import LockTimeout, NotRegularFile, Refused
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.system import files, proc_stat, untrusted_files
 from liza.system.flock import take_flock
 
@@ -164,7 +164,7 @@ def unlock_file(descriptor: int) -> None:
     os.close(descriptor)
 
 
-_COMMAND_NAME: Final = lazy_pattern(r"[a-z][a-z0-9-]{0,30}")
+_COMMAND_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
 """A command of liza, or an agent."""
 MAX_LINE: Final = 400
 """Bytes of the line in a lock file."""

@@ -16,13 +16,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
 
 from liza.rules.errors import NotRegularFile
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import BinaryIO, Final
 
 MAX_SIZE: Final = 64 << 20
 """Maximum size of a file by default, in bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,12 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_path
 from liza.rules.errors import UsageError
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import ROLES, parse_agent_id, role_of
 from liza.rules.reports import up_command
 from liza.rules.value_classes import Value, field
 
-_NAME = lazy_pattern(r"[\w-]*")
-_AUTO = lazy_pattern(r"auto:([0-9]{1,4})-([0-9]{1,4})")
+_NAME = re.compile(r"[\w-]*")
+_AUTO = re.compile(r"auto:([0-9]{1,4})-([0-9]{1,4})")
 _AUTO_LIMITS = "1-4"
 """Limits of `--coders auto`."""
 

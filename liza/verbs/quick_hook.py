@@ -13,14 +13,11 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from liza.programs.usage.call_digest import digest, summarize_call
 from liza.rules.errors import NotRegularFile
 from liza.system import ancestors, atomic, untrusted_files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MAX_PAYLOAD = 32 << 20  # bytes of one event
 MOST_CALLS = 4 << 20  # size in bytes at which the list of calls is truncated

@@ -200,20 +200,6 @@ def test_guards_that_are_a_pipe_deny_and_do_not_wait(run: RunDir, home: Path) ->
     assert not ask(run, "Read", {"file_path": "a.py"}).allowed
 
 
-def test_a_library_that_is_missing_denies(run: RunDir, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from liza.programs.guards import bash_grammar
-
-    def fail(package: str) -> Any:
-        raise ImportError(f"the package {package} is not installed")
-
-    monkeypatch.setattr(bash_grammar, "_parser", None)
-    monkeypatch.setattr(bash_grammar, "_load_binding", fail)
-    install(run, home)
-    answer = ask(run, "Bash", {"command": "ls"})
-    assert (answer.allowed, answer.rule) == (False, "cannot-be-judged")
-    assert "tree_sitter is not installed" in (answer.reason or "")
-
-
 OWN_RULES = """
 [[rule]]
 name = "no-push"

@@ -8,17 +8,16 @@ collections, and for the ends of flow collections.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
 
-from liza.rules.lazy_pattern import lazy_pattern
-
-_KEY: Final = lazy_pattern(r'([A-Za-z_][A-Za-z0-9_-]{0,99}|"[A-Za-z0-9_-]{1,99}"):(?: |$)')
-_QUOTED: Final = lazy_pattern(r'"((?:[^"\\]|\\.)*)"')
-_PLAIN: Final = lazy_pattern(r"-?[A-Za-z0-9./(][A-Za-z0-9_.,/()+-]*(?: [A-Za-z0-9_.,/()+-]+)*")
-_FLOW_PLAIN: Final = lazy_pattern(r"-?[A-Za-z0-9.][A-Za-z0-9_./+-]*")
-_ESCAPE: Final = lazy_pattern(r'\\(?:([nrt"\\])|u([0-9a-f]{4})|U([0-9a-f]{8})|.)')
+_KEY: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_-]{0,99}|"[A-Za-z0-9_-]{1,99}"):(?: |$)')
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_PLAIN: Final = re.compile(r"-?[A-Za-z0-9./(][A-Za-z0-9_.,/()+-]*(?: [A-Za-z0-9_.,/()+-]+)*")
+_FLOW_PLAIN: Final = re.compile(r"-?[A-Za-z0-9.][A-Za-z0-9_./+-]*")
+_ESCAPE: Final = re.compile(r'\\(?:([nrt"\\])|u([0-9a-f]{4})|U([0-9a-f]{8})|.)')
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 _CLOSING: Final = {"[": "]", "{": "}"}
 

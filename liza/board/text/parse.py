@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from liza.board.text import machine_form, plain_form
 from liza.board.text.values import FREE_FORM_KEYS, NULLS, normalize_scalar, parse_plain_scalar
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Mutable, field
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ def _to_unparsable(error: YAMLError) -> Unparsable:
     return Unparsable(error.problem or error.context or "not YAML", line, column)
 
 
-_SURROGATES: Final = lazy_pattern(r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
+_SURROGATES: Final = re.compile(r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
 
 
 def join_surrogates(text: str) -> str:

@@ -7,12 +7,12 @@ comments or nulls.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Any, Final
 
 from liza.board.text.machine_form import NotMachineForm, unescape
 from liza.board.text.values import FREE_FORM_KEYS, NORMALIZED_KEYS, NULLS, normalize_scalar, parse_plain_scalar
-from liza.rules.lazy_pattern import lazy_pattern
 
 # The scalars of `machine_form`.
 _NAME: Final = "[A-Za-z_][A-Za-z0-9_-]{0,99}"
@@ -25,10 +25,10 @@ _FLOW: Final = (
     rf"|\[(?:{_FLOW_SCALAR}(?:, {_FLOW_SCALAR})*)?\]"
 )  # fmt: skip
 _VALUE: Final = f"{_QUOTED}|{_PLAIN}|{_FLOW}"
-_LINES: Final = lazy_pattern(rf"(?m)^( *)(?:(- )?({_NAME}):(?: ({_VALUE}|\|-?))?|(- )({_VALUE}))$|^.*$")
+_LINES: Final = re.compile(rf"(?m)^( *)(?:(- )?({_NAME}):(?: ({_VALUE}|\|-?))?|(- )({_VALUE}))$|^.*$")
 """Finds each line: indentation, dash, key and value; or dash and value without a key; or nothing of another line."""
-_PAIRS: Final = lazy_pattern(f"({_NAME}): ({_FLOW_SCALAR})")
-_SCALARS: Final = lazy_pattern(_FLOW_SCALAR)
+_PAIRS: Final = re.compile(f"({_NAME}): ({_FLOW_SCALAR})")
+_SCALARS: Final = re.compile(_FLOW_SCALAR)
 _MAX_INDENT: Final = 32
 
 

@@ -15,13 +15,12 @@ from liza.board.text import yaml_lines
 from liza.board.text.parse import NeedsSlowPath, Node, NodeKind, parse_outline
 from liza.board.text.values import ABSENT, find_struct, struct_fields
 from liza.board.text.yaml_lines import Style
-from liza.rules.lazy_pattern import lazy_pattern
 
-_COMMENT: Final = lazy_pattern(r"(?:^|(?<=\s))#.*")
-_HEADER_COMMENT: Final = lazy_pattern(r"[|>][-+0-9]*\s+(#.*)")
+_COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*")
+_HEADER_COMMENT: Final = re.compile(r"[|>][-+0-9]*\s+(#.*)")
 _BREAKS: Final = "\n\r\x85\u2028\u2029"
 """Characters that the parsers count as the end of a line, also inside comments and quotes."""
-_LINES: Final = lazy_pattern(rf"[^{_BREAKS}]*(?:\r\n|[{_BREAKS}])|[^{_BREAKS}]+")
+_LINES: Final = re.compile(rf"[^{_BREAKS}]*(?:\r\n|[{_BREAKS}])|[^{_BREAKS}]+")
 
 
 def iter_scalars(node: Node) -> Iterable[Node]:

@@ -13,19 +13,18 @@ from itertools import pairwise
 from typing import Final
 
 from liza.board.text.parse import NeedsSlowPath
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 LIST_SECTIONS: Final = frozenset(("tasks", "discovered", "anomalies", "human_notes", "spec_changes"))
 TABLE_SECTIONS: Final = frozenset(("agents", "handoff"))
 
-_COLUMN_0: Final = lazy_pattern(r"^[^\s#].*", re.MULTILINE)
-_KEY: Final = lazy_pattern(r"(?:\"([\w-]+)\"|'([\w-]+)'|([A-Za-z_][\w-]*))[ \t]*:(?=\s|$)")
-_MARKER: Final = lazy_pattern(r"---[ \t]*(?:#.*)?\r?")
-_CONTENT: Final = lazy_pattern(r"^[ \t]+[^\s#]", re.MULTILINE)
-_ODD_BREAK: Final = lazy_pattern(r"[\x85\u2028\u2029]|\r(?!\n)")
-_EMPTY_REST: Final = lazy_pattern(r"[ \t]*(?:#.*)?\r?")
-_FIRST_CONTENT: Final = lazy_pattern(r"^( *)([^\s#].*)", re.MULTILINE)
+_COLUMN_0: Final = re.compile(r"^[^\s#].*", re.MULTILINE)
+_KEY: Final = re.compile(r"(?:\"([\w-]+)\"|'([\w-]+)'|([A-Za-z_][\w-]*))[ \t]*:(?=\s|$)")
+_MARKER: Final = re.compile(r"---[ \t]*(?:#.*)?\r?")
+_CONTENT: Final = re.compile(r"^[ \t]+[^\s#]", re.MULTILINE)
+_ODD_BREAK: Final = re.compile(r"[\x85\u2028\u2029]|\r(?!\n)")
+_EMPTY_REST: Final = re.compile(r"[ \t]*(?:#.*)?\r?")
+_FIRST_CONTENT: Final = re.compile(r"^( *)([^\s#].*)", re.MULTILINE)
 
 
 class PieceKind(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
@@ -14,14 +15,13 @@ from liza.rules import model
 from liza.rules.errors import BoardUnreadable
 from liza.rules.formatting.times import format_time
 from liza.rules.formatting.undecoded import escape_undecoded
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import decodable
 
 ABSENT: Final = object()
 """Marks a missing key; None is a value."""
 
-_ZONELESS_TIME: Final = lazy_pattern(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d+)?)?")
-_OLD_REVIEWER_ID: Final = lazy_pattern(r"(?:code_)?reviewer-([0-9]+(?:\.[0-9]+)?)")
+_ZONELESS_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d+)?)?")
+_OLD_REVIEWER_ID: Final = re.compile(r"(?:code_)?reviewer-([0-9]+(?:\.[0-9]+)?)")
 _AGENT_KEYS: Final = frozenset(("agent", "run", "review_run", "previous_run", "assigned_to", "reviewing_by")) | {
     "approved_by",
     "failed_by",
@@ -30,8 +30,8 @@ _AGENT_KEYS: Final = frozenset(("agent", "run", "review_run", "previous_run", "a
     "for",
 }
 
-_INT: Final = lazy_pattern(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT: Final = lazy_pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INT: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _CONSTANTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),

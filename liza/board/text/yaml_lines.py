@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
-_WORD: Final = lazy_pattern(r"[A-Za-z][A-Za-z0-9_-]*")
-_PROSE: Final = lazy_pattern(r"[A-Za-z][A-Za-z0-9,._/()+-]*(?: [A-Za-z0-9(/][A-Za-z0-9,._/()+-]*)+")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_PROSE: Final = re.compile(r"[A-Za-z][A-Za-z0-9,._/()+-]*(?: [A-Za-z0-9(/][A-Za-z0-9,._/()+-]*)+")
 _WORD_KEYS: Final = frozenset(("status", "role", "type", "severity", "urgency", "event", "permissions", "outcome")) | {
     "trigger",
     "integration_branch",

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from liza.rules.formatting.undecoded import escape_undecoded
-from liza.rules.lazy_pattern import lazy_pattern
 
 _COLOUR_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
-_ESCAPES: Final = lazy_pattern(r"\x1b\[[0-9;]*m")
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _PAINT_CODES: Final = "|".join(("0", *_COLOUR_CODES.values()))
 _CONTROL_CHARACTERS: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _ESCAPE_BODY: Final = r"(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\))"
-_SEQUENCES: Final = lazy_pattern(rf"\x1b{_ESCAPE_BODY}")
-_FOREIGN_SEQUENCES: Final = lazy_pattern(rf"\x1b(?!\[(?:{_PAINT_CODES})m){_ESCAPE_BODY}")
-_ANY_CONTROL: Final = lazy_pattern(rf"[{_CONTROL_CHARACTERS}\x1b]")
-_CONTROLS: Final = lazy_pattern(rf"[{_CONTROL_CHARACTERS}]|\x1b(?!\[(?:{_PAINT_CODES})m)")
+_SEQUENCES: Final = re.compile(rf"\x1b{_ESCAPE_BODY}")
+_FOREIGN_SEQUENCES: Final = re.compile(rf"\x1b(?!\[(?:{_PAINT_CODES})m){_ESCAPE_BODY}")
+_ANY_CONTROL: Final = re.compile(rf"[{_CONTROL_CHARACTERS}\x1b]")
+_CONTROLS: Final = re.compile(rf"[{_CONTROL_CHARACTERS}]|\x1b(?!\[(?:{_PAINT_CODES})m)")
 """Control characters of a terminal and marks that change the text direction, except the colours of ``paint``."""
 
 
@@ -68,9 +67,9 @@ def wrap_text(text: str, most: int, hang: int | None = None) -> str:
     return "\n".join(part for line in text.split("\n") for part in _wrap_line(line, most, hang))
 
 
-_COMMAND_LINE: Final = lazy_pattern(r" {4}\S|\s*next: ")
-_TRAILING_COMMAND: Final = lazy_pattern(r".*: ((?:liza|git) .+)$")
-_COLUMN_GAP: Final = lazy_pattern(r"(?<=\S) {2,}(?=\S)")
+_COMMAND_LINE: Final = re.compile(r" {4}\S|\s*next: ")
+_TRAILING_COMMAND: Final = re.compile(r".*: ((?:liza|git) .+)$")
+_COLUMN_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
 def _wrap_line(line: str, most: int, hang: int | None) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from liza.cli.render.columns import align_columns
-from liza.rules.lazy_pattern import lazy_pattern
 
-_LONG_PATH = lazy_pattern(r"/\S*/([^/\s]+)")
+_LONG_PATH = re.compile(r"/\S*/([^/\s]+)")
 MAX_PROGRAM_LENGTH = 32  # characters: a longer program is shown with shortened paths
 
 

@@ -13,14 +13,13 @@ from msgspec.structs import replace
 from liza.board import archive_files
 from liza.board.text.parse import NeedsSlowPath
 from liza.rules.formatting.counts import count_noun
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES
 
 MAX_NAMES: Final = 5
 """Lost entries that a message names."""
-_COMMENTED_ID: Final = lazy_pattern(r"^[ ]*#[# -]*id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
+_COMMENTED_ID: Final = re.compile(r"^[ ]*#[# -]*id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
 
-_FORMER_COPY: Final = lazy_pattern(r"^# A former copy of ([\w.-]+);", re.MULTILINE)
+_FORMER_COPY: Final = re.compile(r"^# A former copy of ([\w.-]+);", re.MULTILINE)
 
 
 class ArchiveLoss(msgspec.Struct, frozen=True):

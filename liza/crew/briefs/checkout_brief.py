@@ -9,6 +9,7 @@ ignored, and one that fails is left to the person without stopping a command.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -24,7 +25,6 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
 from liza.repo.hiding import brief_filter
 from liza.rules.errors import LizaError
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
@@ -32,7 +32,7 @@ from liza.system.file_lock import Lock
 
 _AGENT = "by-hand-1"
 """The block's name has the form of a run, or git's filter would keep it. It is the run of no agent."""
-_RUN_NAME = lazy_pattern(rf"{_AGENT}\.[1-9][0-9]{{0,9}}")
+_RUN_NAME = re.compile(rf"{_AGENT}\.[1-9][0-9]{{0,9}}")
 _LOCK_FILE = "lock"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -11,14 +12,13 @@ from liza.programs.brief.quoting import sanitize
 from liza.rules.errors import Missing
 from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.landing.remote_urls import Forge, hide_credentials
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import decodable
 
 PAGE_SIZE = 100
 MAX_PAGES = 20
 """Pages of one list. A longer list is an error, never a part of the list."""
 _MAX_ADDRESS = 500
-_ESCAPES = lazy_pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 T = TypeVar("T")
 
 

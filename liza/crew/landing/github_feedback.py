@@ -6,6 +6,7 @@ commented files. All texts come from outside: control characters and secrets are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -16,11 +17,10 @@ from liza.rules.errors import ForgeSlow, LoginMissing, Missing
 from liza.rules.landing.feedback_text import MAX_OUTPUT
 from liza.rules.landing.remote_urls import Forge, RemoteRepository
 from liza.rules.landing.request_feedback import CheckResult, RequestComment, RequestFeedback
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 _VIEW_FIELDS = "number,state,headRefOid,isCrossRepository,statusCheckRollup"
-_JOB_URL = lazy_pattern(r"https://([^/]+)/([^/]+/[^/]+)/actions/runs/(\d+)/job/(\d+)")
+_JOB_URL = re.compile(r"https://([^/]+)/([^/]+/[^/]+)/actions/runs/(\d+)/job/(\d+)")
 _ANCHORS = {"issues": "issuecomment-", "comments": "discussion_r", "reviews": "pullrequestreview-"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,6 @@ from typing import Any
 
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.project import project_kinds
 from liza.rules.project.project_kinds import REQUIREMENT_FILES, Project, ProjectFiles
 
@@ -25,7 +25,7 @@ _MONOREPO_GROUPS = ("packages", "apps", "services", "libs")
 """Directories of a monorepo whose subdirectories are its parts."""
 _MAX_PARTS = 8  # parts that are read
 _MAX_TEST_FILES = 20  # files of tests that are read
-_FOR_PYTEST = lazy_pattern(r"(?m)^(?:async )?def test_|^\s*(?:import|from) pytest\b")
+_FOR_PYTEST = re.compile(r"(?m)^(?:async )?def test_|^\s*(?:import|from) pytest\b")
 """A test that unittest does not find, or that needs pytest."""
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from liza.crew.project import local_files
 from liza.repo.config_pins import git_dirs, read_config
 from liza.repo.runner import Git
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 _COMMIT_HOOKS = (
@@ -24,17 +23,17 @@ _COMMIT_HOOKS = (
 _MAX_SIZE = 1 << 16  # bytes of a script that is read
 _MAX_SCRIPTS = 50
 # Each expansion that may name a directory is replaced by _MARK. The hook's directory and the top are tried for it.
-_EXPANSION = lazy_pattern(
+_EXPANSION = re.compile(
     r"\$\(\s*(?:dirname|cd|pwd|realpath|readlink|git\s+rev-parse)\b(?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
     r"|`\s*(?:dirname|pwd|git\s+rev-parse)\b[^`]*`|\$\{[^}]*\}|\$\w+|\\\n"
 )
 _MARK = "\x01"
-_TOKEN = lazy_pattern(r"""(?<!\S)#[^\n]*|\$\(|[;&|(){}!`\n]|(?:"[^"]*"|'[^']*'|[^\s;&|(){}`"'])+""")
-_BEFORE_COMMAND = lazy_pattern(
+_TOKEN = re.compile(r"""(?<!\S)#[^\n]*|\$\(|[;&|(){}!`\n]|(?:"[^"]*"|'[^']*'|[^\s;&|(){}`"'])+""")
+_BEFORE_COMMAND = re.compile(
     r"then|do|else|elif|if|while|until|exec|command|time|env|eval|sudo|source|\.|-\S*|\w+=.*"
     r"|(?:ba|z|da|k)?sh|(?:\S*/)?(?:bash|sh|env|node|deno|ruby|perl|php|python[\d.]*)"
 )
-_OTHER_DIRECTORY = lazy_pattern(r"""(?<!\S)(?:cd|--prefix|--cwd|--dir|-C)[\s=]+(?:["']?\x01["']?/)?["']?([\w./-]+)""")
+_OTHER_DIRECTORY = re.compile(r"""(?<!\S)(?:cd|--prefix|--cwd|--dir|-C)[\s=]+(?:["']?\x01["']?/)?["']?([\w./-]+)""")
 _JAVASCRIPT_RUNNERS = ("npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx")
 _MODULES = "node_modules"
 _READ_NOTHING = ("[", "[[", "test", "rm", "mkdir", "touch", "cp", "mv", "ln", "echo", "printf", "grep", "git", "cd")

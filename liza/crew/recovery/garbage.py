@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -22,7 +23,6 @@ import msgspec
 from liza.crew.crew import Crew
 from liza.crew.recovery import run_cleanup
 from liza.programs.session import run_archive
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES, State
 from liza.system import atomic, crash_points, processes, untrusted_files
 
@@ -32,8 +32,8 @@ its process cannot be seen."""
 _MIN_LOG_SIZE = 4096  # bytes; a file system stores less in one block, so that compressing it would free nothing
 _BLOCK_SIZE = 1 << 20  # bytes that are compared at once
 _LOG_ARCHIVE = "archive"
-_TASK_LOG = lazy_pattern(r"merge-(?P<task>.+)\.log")
-_TEMPORARY = lazy_pattern(r"\..+\.[a-z0-9_]{8}\.([0-9]{1,9})")
+_TASK_LOG = re.compile(r"merge-(?P<task>.+)\.log")
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.([0-9]{1,9})")
 
 
 class GarbageKind(StrEnum):

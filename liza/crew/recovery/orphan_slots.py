@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.repo.slots import slot_records
 from liza.rules.errors import GitFailed
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Task
 from liza.system.file_lock import Lock
 
-_TASK_SLOT = lazy_pattern(r"s[0-9]+")
+_TASK_SLOT = re.compile(r"s[0-9]+")
 
 
 def release_orphan_slot(crew: Crew, slot: str) -> str | None:

@@ -7,6 +7,7 @@ holds no secret itself, unless the person writes one into a command.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import tomllib
@@ -18,7 +19,6 @@ import msgspec
 
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import UsageError
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FrozenStruct
 from liza.rules.value_classes import Value, decodable
 from liza.rules.worker_api.account_rules import AccountOrder
@@ -27,7 +27,7 @@ from liza.system import untrusted_files
 ACCOUNTS_COMMAND = "liza programs accounts"
 _MAX_SIZE = 1 << 20  # bytes
 _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
-_NAME = lazy_pattern(r"[a-z0-9][a-z0-9_.-]{0,39}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
 VariableName = Annotated[str, msgspec.Meta(pattern=_VARIABLE)]
 CredentialKind = Literal["api_key", "oauth", "token"]
 

@@ -8,7 +8,6 @@ from codecs import BOM_UTF8
 
 from liza.rules.brief_marks import begin_mark, end_mark
 from liza.rules.formatting.redaction import redact
-from liza.rules.lazy_pattern import lazy_pattern
 
 MESSAGE_PREFIX = "MESSAGE from "
 """The start of each message to an agent."""
@@ -17,8 +16,8 @@ NOTE_PREFIX = "NOTE from the person: "
 BLOCK_BEGIN = "<!-- liza:begin run={run} -->"
 BLOCK_END = "<!-- liza:end run={run} -->"
 TRUNCATED = " […] (cut: see MORE)"
-_MARK_START = lazy_pattern(r"<!--(?=\s*liza\s*:)", re.IGNORECASE)
-_CONTROL = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_MARK_START = re.compile(r"<!--(?=\s*liza\s*:)", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def sanitize(text: str) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from liza.programs.guards.shell_parser import parse_script
 from liza.rules.errors import NotRegularFile
@@ -19,11 +21,6 @@ from liza.rules.guards.prepared_rules import PreparedRules
 from liza.rules.guards.shell_syntax import CannotJudge
 from liza.rules.guards.tool_judgment import ToolJudge
 from liza.system import untrusted_files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 MAX_DENIALS = 1 << 20  # size in bytes at which no further denials are recorded
 ON_ERROR_ALLOW = "allow"

@@ -5,14 +5,11 @@ The source is sliced by the positions in the syntax tree, because the grammar dr
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from liza.programs.guards import bash_grammar
+from liza.programs.guards.bash_grammar import TreeNode
 from liza.rules.guards.shell_syntax import CannotJudge, Redirect, ShellNode, Word, WordPart
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from liza.programs.guards.bash_grammar import TreeNode
 
 MAX_SIZE = 1 << 19  # bytes of a script
 MAX_NODES = 20_000

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from liza.programs.guards import bash_grammar
+from liza.programs.guards.bash_grammar import TreeNode
 from liza.rules.project.command_parts import Connector, Statement
-
-if TYPE_CHECKING:
-    from liza.programs.guards.bash_grammar import TreeNode
 
 _SIMPLE = frozenset(
     (
@@ -27,7 +24,7 @@ _SIMPLE = frozenset(
 def split_statements(text: str) -> tuple[Statement, ...]:
     """Return the statements that ``&&``, ``;`` and newlines separate; ``||``, pipes and compound commands stay whole.
 
-    A text with a syntax error is one statement. Raises ImportError if the parser is not installed.
+    A text with a syntax error is one statement.
     """
     source = text.encode("utf-8", "surrogateescape")
     root = bash_grammar.parse(source).root_node

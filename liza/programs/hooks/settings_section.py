@@ -18,12 +18,11 @@ import msgspec
 from liza.programs.hooks.hook_templates import HookFile, list_worktree_files
 from liza.programs.session.run_directory import RunDir, read_struct
 from liza.rules.brief_marks import begin_mark, end_mark, strip_blocks
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FrozenStruct
 from liza.system import atomic, crash_points
 
 MAX_FILE_SIZE = 1 << 20  # bytes
-_COMMENT = lazy_pattern(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 class SectionNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from liza.programs.presets.preset import FailurePattern
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.value_classes import Value
 
 MAX_RESET_DELAY = timedelta(days=8)
 """Maximum time until a usage limit resets. A later time is a misread number: no known limit is longer than a week."""
 _MAX_LINE = 4000
-_MESSAGE = lazy_pattern(r'"message": ?"(?P<text>[^"\\]+)')
-_CODE = lazy_pattern(r'"(?:code|status)": ?"?(?P<code>[1-5]\d\d)\b')
-_CLOCK = lazy_pattern(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
+_MESSAGE = re.compile(r'"message": ?"(?P<text>[^"\\]+)')
+_CODE = re.compile(r'"(?:code|status)": ?"?(?P<code>[1-5]\d\d)\b')
+_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
 
 
 class ModelFailure(Value):

@@ -13,7 +13,6 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, update_failure
 from liza.programs.usage import usage_report
 from liza.rules.errors import NotRegularFile
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.sessions.model_silence import MAX_REFUSALS, MAX_RETRIES
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.system.file_growth import Tail
@@ -22,7 +21,7 @@ INITIAL_BYTES = 64 << 10
 """Bytes before the end at which reading begins, for a supervisor that adopts a session and has read nothing yet."""
 MAX_BYTES = 1 << 20
 """Maximum new bytes of a file per read; of more, only the end is read."""
-_VARIABLE = lazy_pattern(r"\$\{(?P<name>\w+):-(?P<default>[^{}]*)\}")
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+):-(?P<default>[^{}]*)\}")
 
 
 class FailureWatch:

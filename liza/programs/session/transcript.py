@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
-
-from liza.rules.lazy_pattern import lazy_pattern
 
 SPOKEN_KEYS = ("text", "message", "result", "content", "error", "detail")
 """Keys under which programs put the model's or their own text."""
 
 
-_NOISE = lazy_pattern(r"^at .*(?:[:(]\d+:\d+\)?|\(native.*|<anonymous>.*)$|^[\W_]+$|^'?(?:data|event): |\":.*\":")
+_NOISE = re.compile(r"^at .*(?:[:(]\d+:\d+\)?|\(native.*|<anonymous>.*)$|^[\W_]+$|^'?(?:data|event): |\":.*\":")
 """Lines that explain nothing to a person: a stack frame, punctuation only, a part of an event."""
 
 

@@ -21,7 +21,6 @@ from liza.programs.terminal.input_line import InputLine
 from liza.programs.terminal.readiness import STEADY_SECONDS
 from liza.programs.terminal.screens import Screen
 from liza.rules.errors import LockTimeout
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value, replace
 from liza.system.flock import lock_path
 
@@ -33,7 +32,7 @@ PERSON_IDLE_AFTER = 10.0  # seconds without a key after which an attached person
 ENTER_WAITS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to have an effect
 FIRST_INTERVAL, MAX_INTERVAL = 0.05, 0.5  # seconds between two reads of a screen that does not change
 MIN_REST, REST_STEP, MAX_REST = 0.02, 0.002, 0.1  # seconds between two reads of a changing screen, growing by a step
-_CONTROL = lazy_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Sent(Value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -20,12 +21,11 @@ from liza.programs.terminal import idle_detection, shells, tmux_client, tmux_soc
 from liza.programs.terminal.screens import Screen
 from liza.programs.terminal.tmux_socket import TmuxNotAnswering, TmuxServerGone
 from liza.rules.errors import Missing, NotRegularFile, Refused
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FrozenStruct
 from liza.rules.paths import Paths, agent_of
 from liza.system import file_growth, processes, untrusted_files
 
-_BRACKETED = lazy_pattern(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
+_BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
 _MAX_SEQUENCE = 64  # maximum bytes of such an escape sequence
 _END_OF_CLIENTS = "= clients"
 _SWITCHED_OPTION = "@liza_taken_along"

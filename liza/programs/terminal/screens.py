@@ -9,24 +9,23 @@ import re
 from collections.abc import Sequence
 
 from liza.programs.presets.preset import Dialog
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 MAX_LINES_BELOW_PROMPT = 12  # maximum non-empty lines below the prompt's row
 MARK_LENGTH = 20  # characters at the end of a text by which it is recognised
 CURSOR_SLACK = 3  # characters that a program may put before the cursor in a wrapped line
-_BLANKS = lazy_pattern("[\\s\u00a0\u200b|\u2500-\u259f]+")
-_PASTE_NOTE = lazy_pattern(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
-_CHOICE = lazy_pattern(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
-_MARKED_OPTION = lazy_pattern("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
+_BLANKS = re.compile("[\\s\u00a0\u200b|\u2500-\u259f]+")
+_PASTE_NOTE = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
+_CHOICE = re.compile(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
+_MARKED_OPTION = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
 _OPTION_DISTANCE = 4  # maximum lines between two options of a menu
 _MAX_QUESTION = 400  # characters at a line's end that are examined
-_ASKS = lazy_pattern(r"[?:]\s*$")
-_LABEL = lazy_pattern(r":\s*$")
-_CHOICES = lazy_pattern(  # "Overwrite? (Y/n/a)", "Go on [y/N] "
+_ASKS = re.compile(r"[?:]\s*$")
+_LABEL = re.compile(r":\s*$")
+_CHOICES = re.compile(  # "Overwrite? (Y/n/a)", "Go on [y/N] "
     r"([?:]\s*[\[({<][^\])}>]{1,60}|[\[({<]\s*(y|n|yes|no)\s*([/|,][^\])}>]{0,60})?)[\])}>]+[\s?:>.!]*$", re.IGNORECASE
 )
-_KEY_OR_PAGER = lazy_pattern(
+_KEY_OR_PAGER = re.compile(
     r"\b(press|hit)\W.{0,20}\b(enter|return|key|space)\b(?!\W*to (send|submit))"
     r"|\(END\)\s*$|--\s*more\s*--.{0,20}$|^lines \d",
     re.IGNORECASE,

@@ -1,25 +1,18 @@
-"""Short forms of a tool call: a digest to compare it, and a summary for a person. Pure.
-
-Hooks load this module, so it imports nothing that is slow to load.
-"""
+"""Short forms of a tool call: a digest to compare it, and a summary for a person. Pure."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
-
-from liza.rules.digests import sha1_hex
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 _MAX_SUMMARY = 100
 
 
 def digest(value: Any) -> str:
     """Return a short digest of a value, to compare values."""
-    return sha1_hex(json.dumps(value, sort_keys=True, default=str).encode())[:16]
+    return hashlib.sha1(json.dumps(value, sort_keys=True, default=str).encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 def summarize_call(values: Any) -> str:

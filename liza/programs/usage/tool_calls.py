@@ -11,12 +11,11 @@ from liza.programs.brief.quoting import MESSAGE_PREFIX
 from liza.programs.presets.preset import ToolCallFormat
 from liza.programs.usage.call_digest import digest, summarize_call
 from liza.programs.usage.usage_report import value_at
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 MAX_OPEN_CALLS = 256
 """Maximum number of calls without an end that are kept, to limit memory: a program may never report the ends."""
-_TIMES = lazy_pattern(
+_TIMES = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?\S*|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
     r"|\d+(?:\.\d+)? ?(?:ms|µs|s|sec|secs|seconds?|min|minutes?)\b|0x[0-9a-f]{6,}"
 )

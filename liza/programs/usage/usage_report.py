@@ -10,11 +10,10 @@ from typing import Any
 
 from liza.programs.presets.preset import UsageFormat
 from liza.rules.errors import NotRegularFile
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.sessions.spending import TokenUsage
 from liza.system import untrusted_files
 
-_ID = lazy_pattern(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
+_ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
 _LARGEST = 1 << 62
 _MAX_BYTES = 64 << 20
 """Maximum bytes of output that are read; the shim cuts the log at that size."""

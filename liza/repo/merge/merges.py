@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,13 +20,12 @@ from liza.repo.survey import describe_operation, find_operation
 from liza.repo.worktree_records import list_worktrees
 from liza.rules.errors import GitFailed, MergeConflict, Missing, NotRegularFile, Refused
 from liza.rules.formatting.undecoded import list_names
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging.blocking_files import put_away_command, show_command
 from liza.rules.model import MergeInProgress
 from liza.rules.value_classes import Value
 from liza.system import untrusted_files
 
-_REVISION_SYNTAX = lazy_pattern(r"[~^:]|@\{|\.\.")
+_REVISION_SYNTAX = re.compile(r"[~^:]|@\{|\.\.")
 LAST_INTEGRATION_REF = "refs/liza/integration"
 """Ref at the commit to which Liza last moved integration."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,13 +13,12 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
 from liza.rules.errors import LockTimeout
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
 from liza.rules.project.slots_location import MARK_FILE
 from liza.system.flock import lock_path
 
 _LOCK_TIMEOUT = 30.0  # seconds
-_TEMPORARY_NAME = lazy_pattern(r"\.?.+\.([0-9]{1,9})")
+_TEMPORARY_NAME = re.compile(r"\.?.+\.([0-9]{1,9})")
 
 
 def remove_half_made_slots(paths: Paths, git: Git) -> tuple[str, ...]:

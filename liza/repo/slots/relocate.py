@@ -7,6 +7,7 @@ are.
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,13 +20,12 @@ from liza.repo.runner import Git
 from liza.repo.slots import slot_records
 from liza.repo.worktree_records import list_worktrees
 from liza.rules.errors import GitFailed, NotRegularFile
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
 from liza.system import atomic, untrusted_files
 
 # The last two parts of a slots directory inside the repository.
 _INSIDE_REPOSITORY = (".worktrees", ".slots")
-_SUBMODULE_WORKTREE = lazy_pattern(r'(?m)^(\s*worktree\s*=\s*)([^"\\#;\n]*[^"\\#;\s])\s*$')
+_SUBMODULE_WORKTREE = re.compile(r'(?m)^(\s*worktree\s*=\s*)([^"\\#;\n]*[^"\\#;\s])\s*$')
 _MAX_CONFIG = 64 * 1024  # bytes of a submodule's configuration
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -17,7 +18,6 @@ from liza.repo import git_dir_check, stale_locks
 from liza.repo.runner import Git
 from liza.repo.worktree_records import list_worktrees, recorded_path, records_directory
 from liza.rules.errors import GitFailed, NotRegularFile, SharedPathBlocked
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import TASK_LINKS, Paths
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
@@ -29,7 +29,7 @@ _COMMON_DIR = b"../.."
 _TASK_HEAD = "ref: refs/heads/task/"
 # Lock files that a killed git leaves in the git directory of a worktree.
 _LOCK_FILES = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
-_WORKTREE_SETTING = lazy_pattern(rb"(?im)(?:^|\])[ \t]*worktree(?:config)?[ \t]*(?:=|$)")
+_WORKTREE_SETTING = re.compile(rb"(?im)(?:^|\])[ \t]*worktree(?:config)?[ \t]*(?:=|$)")
 
 
 class SlotOwner(Value):

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.value_classes import Value
 
@@ -17,12 +16,12 @@ AUTHENTICATION_REQUIRED = -32000
 """Error code of the protocol: the program is not logged in."""
 MAX_MESSAGE = 400
 _KINDS = (
-    (SilenceKind.QUOTA, lazy_pattern(r"\b429\b|rate.?limit|quota|usage limit|too many requests", re.IGNORECASE)),
+    (SilenceKind.QUOTA, re.compile(r"\b429\b|rate.?limit|quota|usage limit|too many requests", re.IGNORECASE)),
     (
         SilenceKind.LOGIN,
-        lazy_pattern(r"\b40[13]\b|authenticat|unauthori[sz]ed|api[ _]?key|log ?in\b|credential", re.IGNORECASE),
+        re.compile(r"\b40[13]\b|authenticat|unauthori[sz]ed|api[ _]?key|log ?in\b|credential", re.IGNORECASE),
     ),
-    (SilenceKind.SERVER, lazy_pattern(r"\b5\d\d\b|overloaded|server error|high demand|unavailable", re.IGNORECASE)),
+    (SilenceKind.SERVER, re.compile(r"\b5\d\d\b|overloaded|server error|high demand|unavailable", re.IGNORECASE)),
 )
 
 

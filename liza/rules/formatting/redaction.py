@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-from liza.rules.lazy_pattern import lazy_pattern
-
 _NOT_INSIDE = r"(?<![A-Za-z0-9_+/-])"
 _KEYS = (
     ("API key", r"sk-(?:ant-|proj-|or-|svcacct-|live-|test-)?[A-Za-z0-9_-]{20,}"),
@@ -46,7 +44,7 @@ _BEARER = r"(?P<bearer>\bBearer\s+)(?P<what>[A-Za-z0-9_.~+/=-]{20,})"
 
 # Compiled by `re` on first use: most commands redact nothing, and compiling takes 4 ms.
 _PATTERN = "|".join([_PEM, _HEADER, _BEARER, *(f"{_NOT_INSIDE}(?P<k{n}>{key})" for n, (_, key) in enumerate(_KEYS))])
-_HINT = lazy_pattern(
+_HINT = re.compile(
     r"sk-|[srp]k_|gh[opusr]_|github_pat|glpat-|AKIA|ASIA|xox|AIza|ya29|npm_|pypi-|hf_|eyJ|PRIVATE KEY|Bearer|://"
     r"|(?i:authorization|passw|passphrase|secret|key|token)"
 )

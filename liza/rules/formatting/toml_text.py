@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from liza.rules.lazy_pattern import lazy_pattern
-
-_BARE = lazy_pattern(r"[A-Za-z0-9_-]+")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def format_value(value: Any) -> str:

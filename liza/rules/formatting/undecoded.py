@@ -7,16 +7,15 @@ at the terminal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from liza.rules.lazy_pattern import lazy_pattern
-
 MAX_NAMES = 20
 """How many names of files a message lists."""
-_SURROGATE = lazy_pattern("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FIRST_BYTE, _BYTES = 0xDC00, range(0xDC80, 0xDD00)
 
 

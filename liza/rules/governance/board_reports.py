@@ -6,11 +6,11 @@ with the work itself. Its id, such as ``a-2``, is its position in the list: entr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from liza.rules.errors import Refused, UnknownId, UsageError
 from liza.rules.governance.anomaly_kinds import check_anomaly
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import URGENCIES, Anomaly, Discovery, Resolution, State, Urgency
 from liza.rules.paths import is_person
 from liza.rules.value_classes import replace
@@ -28,8 +28,8 @@ MAX_REPORTS = 20
 _DETAILS = ("urgency", "severity", "recommendation")
 _TEXT = "text"
 """Name under which an anomaly keeps its text, beside its details."""
-_DISCOVERY_ID = lazy_pattern(r"d-([0-9]{1,9})")
-_ANOMALY_ID = lazy_pattern(r"a-([0-9]{1,9})")
+_DISCOVERY_ID = re.compile(r"d-([0-9]{1,9})")
+_ANOMALY_ID = re.compile(r"a-([0-9]{1,9})")
 _DISCOVERY_HINT = 'liza report discovery "what is wrong, and where" --urgency deferred'
 
 

@@ -6,6 +6,7 @@ finding has at least as many events as the threshold of its pattern in ``config.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -15,7 +16,6 @@ from liza.rules.formatting.counts import count_noun
 from liza.rules.governance.text_similarity import find_largest_group
 from liza.rules.governance.watched_events import FAILURES, MERGES, REJECTIONS, REPORT, SESSIONS, WatchedEvent
 from liza.rules.history_events import HistoryEvent
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging.merge_failures import is_conflict
 from liza.rules.model import BreakerSettings, State
 from liza.rules.statuses import Pattern
@@ -28,7 +28,7 @@ MIN_TEXT = 12
 """Number of characters below which a text, such as `stopped`, does not tell one error from another."""
 MAX_EVIDENCE = 20
 MAX_QUOTED = 160
-_ABOUT_SPEC = lazy_pattern(r"(?i)\b(?:specs?|specification|ambigu\w*|unclear|contradict\w*)\b")
+_ABOUT_SPEC = re.compile(r"(?i)\b(?:specs?|specification|ambigu\w*|unclear|contradict\w*)\b")
 
 
 SEVERITY_OF_PATTERN: Final = {

@@ -5,14 +5,13 @@ See specs/decisions/033-similar-texts-by-rapidfuzz.md.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
-from liza.rules.lazy_pattern import lazy_pattern
-
 MAX_COMPARED = 400
 """Number of characters of a text that are compared. A failure tells its kind at its start."""
-_NUMBER = lazy_pattern(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{7,64}\b|\d+")
+_NUMBER = re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{7,64}\b|\d+")
 
 
 def normalize_text(text: str) -> str:

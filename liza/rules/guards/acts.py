@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from liza.rules.guards.word_matching import ANY, FILES, MANY, MARK, is_known
+from collections.abc import Callable, Mapping, Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from liza.rules.guards.word_matching import ANY, FILES, MANY, MARK, is_known
 
 SHELL, READ, WRITE, FETCH, OTHER = "shell", "read", "write", "fetch", "other"
 OWN, CREW, ELSEWHERE, UNKNOWN = "own", "crew", "elsewhere", "unknown"

@@ -9,12 +9,10 @@ or by HEAD.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 from liza.rules.guards.shell_table import split_options
 from liza.rules.guards.word_matching import MANY, MARK, MAYBE, NO, YES, is_known, is_unknown, match_any, match_glob
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 MAX_PATTERN = 1000  # characters
 BRANCH, COMMIT, END = "<branch>", "<commit>", "$"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from liza.rules.guards.acts import AREAS
 from liza.rules.guards.command_pattern import MAX_PATTERN, CommandPattern
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
 
 ROLES = ("planner", "coder", "code-reviewer")
 ROLE_NAMES = {"reviewer": "code-reviewer", "code_reviewer": "code-reviewer"}

@@ -6,17 +6,13 @@ the command is not known before it runs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from liza.rules.guards.acts import OTHER, SHELL, UNKNOWN, Act, GuardFacts
-from liza.rules.guards.command_pattern import Command, match_command
+from liza.rules.guards.command_pattern import Command, CommandPattern, match_command
+from liza.rules.guards.guard_rules import GuardRule
+from liza.rules.guards.prepared_rules import ConcernedRule, PreparedRules
 from liza.rules.guards.word_matching import FILES, MARK, MAYBE, NO, YES, is_known, is_unknown, match_glob
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from liza.rules.guards.command_pattern import CommandPattern
-    from liza.rules.guards.guard_rules import GuardRule
-    from liza.rules.guards.prepared_rules import ConcernedRule, PreparedRules
 
 UNJUDGED_RULE = "cannot-be-judged"
 BELOW = "**"

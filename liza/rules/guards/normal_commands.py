@@ -5,17 +5,13 @@ Options of git before its subcommand are marked, because a rule must not take th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from liza.rules.guards.acts import CREW, ELSEWHERE, OWN, UNKNOWN, is_below
-from liza.rules.guards.shell_table import option_values, positionals
+from liza.rules.guards.shell_scope import Scope
+from liza.rules.guards.shell_table import ShellTable, option_values, positionals
 from liza.rules.guards.word_matching import ANY, MANY, MARK, YES, is_known, is_unknown, match_glob
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from liza.rules.guards.shell_scope import Scope
-    from liza.rules.guards.shell_table import ShellTable
 
 _WITH_VALUE = (
     "-C",

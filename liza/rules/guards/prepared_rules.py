@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from liza.rules.guards.command_pattern import CommandPattern
 from liza.rules.guards.guard_rules import GuardRule
 from liza.rules.guards.shell_table import ShellTable
 from liza.rules.guards.word_matching import NO, match_any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    ConcernedRule = tuple[GuardRule, Sequence[CommandPattern]]
-
+ConcernedRule = tuple[GuardRule, Sequence[CommandPattern]]
 MAX_COMMANDS = 1000
 """Programs with their first arguments whose rules are remembered. An agent chooses these, so the number is limited."""
 

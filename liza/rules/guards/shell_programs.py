@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from liza.rules.guards.acts import FETCH, OWN, READ, SHELL, WRITE, Act, join_path
 from liza.rules.guards.normal_commands import git_scope, normalize_call, normalize_git, split_groups
+from liza.rules.guards.shell_scope import Scope
 from liza.rules.guards.shell_table import (
     ShellTable,
     abbreviations,
@@ -15,13 +19,8 @@ from liza.rules.guards.shell_table import (
     split_wrapper,
 )
 from liza.rules.guards.word_matching import ANY, MANY, MARK, YES, is_known, is_unknown, match_glob
-from liza.rules.lazy_pattern import lazy_pattern
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from liza.rules.guards.shell_scope import Scope
     from liza.rules.guards.shell_walk import ShellWalk
 
 FROM_FILE = "\uf8f3"
@@ -29,19 +28,19 @@ FROM_FILE = "\uf8f3"
 UNKNOWN_FILE = (
     "the file that a shell would run is not known before it runs. Write the file first, read it, and run it: bash FILE"
 )
-_CODE_WORD = lazy_pattern(r"[\w@%+=:./~-]+")
-_CODE_WRITES = lazy_pattern(
+_CODE_WORD = re.compile(r"[\w@%+=:./~-]+")
+_CODE_WRITES = re.compile(
     r"write|unlink|remove|rename|rmtree|truncate|symlink|chmod|mkdir|touch|copy|move|['\"][wax]\+?b?['\"]"
     r"|>\s*['\"]|['\"]\s*>"
 )
-_CODE_RUNS = lazy_pattern(
+_CODE_RUNS = re.compile(
     r"(?i)(?:\b(?:\w*system|popen\w*|spawn\w*|exec\w*|run|\w*call|check_output|get\w*output|create_subprocess_\w+|sh"
     r"|shell\w*|passthru|command|qx))\s*\(|\b(?:system|exec|spawn|popen)\s+(?=['\"\[])|\|\s*(?=['\"])|%x",
 )
 """Where a program runs a command: a call with its arguments in parentheses or behind a space, or a pipe of awk."""
-_CODE_TICKS = lazy_pattern(r"`([^`]*)`")
-_LITERAL = lazy_pattern(r"[\s(\[{]*[fFrRbBuU]{0,2}['\"`]")
-_RECIPE_MARKS = lazy_pattern(r"(?m)(?:^\t|;)\s*[@+-]+")
+_CODE_TICKS = re.compile(r"`([^`]*)`")
+_LITERAL = re.compile(r"[\s(\[{]*[fFrRbBuU]{0,2}['\"`]")
+_RECIPE_MARKS = re.compile(r"(?m)(?:^\t|;)\s*[@+-]+")
 _EDITORS = ("vim", "ed", "osascript")
 _MAKES = ("make", "gmake")
 _RUNS_TEXT = ("eval", "trap")

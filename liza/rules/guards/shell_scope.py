@@ -6,17 +6,12 @@ assign, and the session's facts do not have, is unknown.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import product
 
 from liza.rules.guards.acts import GuardFacts, join_path
-from liza.rules.guards.shell_syntax import WordPart
+from liza.rules.guards.shell_syntax import ShellNode, Word, WordPart
 from liza.rules.guards.word_matching import ANY, FILES, MANY, is_known
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from liza.rules.guards.shell_syntax import ShellNode, Word
 
 MAX_VALUES = 8  # of a variable
 MAX_VALUE = 1 << 16  # characters of a variable; a longer value is unknown

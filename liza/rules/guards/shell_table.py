@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from liza.rules.guards.word_matching import match_glob
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+from liza.rules.guards.word_matching import match_glob
 
 
 class ShellTable:

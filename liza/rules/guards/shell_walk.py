@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from itertools import product
 
 from liza.rules.guards.acts import READ, SHELL, WRITE, Act, GuardFacts
@@ -11,10 +12,6 @@ from liza.rules.guards.shell_scope import MAX_COMBINATIONS, Scope, expand
 from liza.rules.guards.shell_syntax import CannotJudge, Redirect, ShellNode, WordPart
 from liza.rules.guards.shell_table import ShellTable, positionals, program_name
 from liza.rules.guards.word_matching import ANY, MANY, MARK, is_known, is_unknown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
 
 MAX_COMMANDS = 5_000
 MAX_STEPS = 50_000  # parts of scripts that are walked through, each as often as it runs

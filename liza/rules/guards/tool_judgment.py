@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE, Act, GuardFacts, join_path
 from liza.rules.guards.judgment import GuardSet, Verdict
+from liza.rules.guards.prepared_rules import PreparedRules
 from liza.rules.guards.shell_programs import patched_paths, scan_code
 from liza.rules.guards.shell_scope import Scope
 from liza.rules.guards.shell_syntax import CannotJudge, ShellNode
 from liza.rules.guards.shell_walk import ShellWalk
 from liza.rules.guards.tool_vocabulary import TYPED, NamedTool, read_tool
 from liza.rules.guards.word_matching import ANY, MARK
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from liza.rules.guards.prepared_rules import PreparedRules
 
 _CANNOT = "Liza cannot judge this command: {}. Write it in a simpler way"
 TESTS_RULE = "tests"

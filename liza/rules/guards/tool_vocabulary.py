@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from liza.rules.guards.acts import FETCH, READ, SHELL, WRITE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
 
 RAW_INPUT = "_input"
 """Key of an input that is no object."""

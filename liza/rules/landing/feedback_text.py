@@ -6,11 +6,11 @@ The caller has removed control characters and secrets.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
 
 from liza.rules.formatting.ascii_form import to_ascii
 from liza.rules.landing.request_feedback import RedCheck, RequestComment
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import TrackedRequest
 from liza.rules.tasks.backlog import LIZA_SPECS, TaskFields
 from liza.rules.value_classes import Value
@@ -26,7 +26,7 @@ MAX_EXCERPT = 100
 """Characters of a comment in a list."""
 _MAX_NAME = 100
 _MAX_SLUG = 28
-_NOT_IN_IDS = lazy_pattern(r"[^a-z0-9]+")
+_NOT_IN_IDS = re.compile(r"[^a-z0-9]+")
 _COMMENT_NOTICE = "It says what its author wants of the product."
 _OUTPUT_NOTICE = "It is the end of what the check printed, and may show the cause."
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from liza.rules.errors import UsageError
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.tasks.backlog import LIZA_SPECS, TaskFields
 from liza.rules.value_classes import Value, replace
 
-_SOURCE = lazy_pattern(r"gh:([1-9][0-9]{0,8})")
+_SOURCE = re.compile(r"gh:([1-9][0-9]{0,8})")
 _TITLE = 200
 
 

@@ -5,6 +5,7 @@ Agents can write the repository's git configuration. So nothing is sent to an ad
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,6 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import field
 
-from liza.rules.digests import sha256_hex
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import FrozenStruct
 from liza.rules.value_classes import decodable
@@ -51,7 +51,10 @@ def make_address(urls: Iterable[str], settings: Iterable[tuple[str, str]], proje
     for key, value in settings:
         if re.fullmatch(_WAY_KEYS, key):
             values.setdefault(key, []).append(value)
-    digests = {key: sha256_hex("\0".join(rows).encode("utf-8", "surrogateescape")) for key, rows in values.items()}
+    digests = {
+        key: hashlib.sha256("\0".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
+        for key, rows in values.items()
+    }
     return PushAddress(urls=tuple(map(strip_login, urls)), settings=digests, project=tuple(map(strip_login, project)))
 
 

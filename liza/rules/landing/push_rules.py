@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 
@@ -46,12 +46,12 @@ class PushFailure(StrEnum):
     UNREACHABLE = "it cannot be reached"
 
 
-_LOGIN = lazy_pattern(
+_LOGIN = re.compile(
     r"(?i)could not read (username|password)|authentication failed|permission denied|terminal prompts disabled"
     r"|invalid (username|credentials)|host key verification failed|access denied|\b40[13]\b"
 )
-_MOVED = lazy_pattern(r"\((stale info|fetch first|non-fast-forward)\)")
-_REJECTED = lazy_pattern(r"\[remote rejected\]|pre-receive hook declined|remote: error|\[rejected\]")
+_MOVED = re.compile(r"\((stale info|fetch first|non-fast-forward)\)")
+_REJECTED = re.compile(r"\[remote rejected\]|pre-receive hook declined|remote: error|\[rejected\]")
 
 
 def parse_ref_results(output: str) -> dict[str, str | None]:

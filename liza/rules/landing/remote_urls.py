@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
-_WITH_SCHEME = lazy_pattern(r"(?:https?|ssh|git)://(?:[^/@]*@)?([A-Za-z0-9.-]+)(?::\d+)?/+(.+)")
-_SCP_FORM = lazy_pattern(r"(?:[^/@:]+@)?([A-Za-z0-9.-]+):(?!//)/*(.+)")
-_PATH = lazy_pattern(r"[A-Za-z0-9][\w.-]*(?:/[\w.-]+)+")
-_NUMBER = lazy_pattern(r"/(?:pull|merge_requests)/([1-9][0-9]{0,8})/?$")
+_WITH_SCHEME = re.compile(r"(?:https?|ssh|git)://(?:[^/@]*@)?([A-Za-z0-9.-]+)(?::\d+)?/+(.+)")
+_SCP_FORM = re.compile(r"(?:[^/@:]+@)?([A-Za-z0-9.-]+):(?!//)/*(.+)")
+_PATH = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.-]+)+")
+_NUMBER = re.compile(r"/(?:pull|merge_requests)/([1-9][0-9]{0,8})/?$")
 _CREDENTIALS = r"(?<=://)[^/@\s]+@"
-_WEB_ADDRESS = lazy_pattern(r"https?://[^\s\x00-\x1f\"'<>]+")
+_WEB_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\"'<>]+")
 
 
 class Forge(StrEnum):

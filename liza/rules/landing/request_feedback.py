@@ -6,11 +6,11 @@ with the tasks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 
 from liza.rules.errors import UnknownId
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES, State, Status, TakenFeedback, TrackedRequest
 from liza.rules.value_classes import Value, replace
 
@@ -126,7 +126,7 @@ def check_key(commit: str, check: CheckResult) -> str:
     return f"check {check.commit or commit} {run} {_one_line(check.name)}"
 
 
-_SPACE = lazy_pattern(r"\s+")
+_SPACE = re.compile(r"\s+")
 _MAX_RUN = 200
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import TESTS_GATE, AwareDatetime, Config, FrozenStruct, Gate
 
 FLAKY_RETRIES = 3
 """Repetitions of a gate that was flaky before. At 5 % false failures, one candidate in 160,000 is wrongly red."""
 RECENT_RUNS = 200
 """Number of last runs of a gate from which its time is estimated, and in which it counts as flaky."""
-_WILDCARD = lazy_pattern(r"[*?[]")
-NAME_FORM = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,39}")
+_WILDCARD = re.compile(r"[*?[]")
+NAME_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
 class GateOutcome(StrEnum):

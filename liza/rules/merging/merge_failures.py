@@ -5,15 +5,15 @@ A text has one line with the reason and the log file, then the end of the output
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.history_events import HistoryEvent
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Event, Task
 
 _CONFLICT = "conflict with "
-_LOG = lazy_pattern(r" \(log: (\S+)\)")
+_LOG = re.compile(r" \(log: (\S+)\)")
 
 
 def format_failure(what: str, log: str, end: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES, Epic, State, Status, Task
 from liza.rules.value_classes import replace
 
 S = Status
 EPIC_PREFIX = "epic/"
-_NO_BRANCH = lazy_pattern(r"^-|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(^|/)\.|\.lock(/|\Z)|\.\Z")
+_NO_BRANCH = re.compile(r"^-|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(^|/)\.|\.lock(/|\Z)|\.\Z")
 
 
 def epic_branch(epic: str) -> str:

@@ -5,6 +5,7 @@ Each alarm is sent once until it clears. An alarm is identified by its kind and 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -14,7 +15,6 @@ import msgspec
 
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.formatting.redaction import redact
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.notices.target_names import EXEC_LABEL
 from liza.rules.reports import alarms as alarm_rules
 from liza.rules.value_classes import Value, replace
@@ -34,7 +34,7 @@ MAX_ROWS: Final = 20
 MAX_ROW: Final = 240
 MAX_COMMAND: Final = 300
 DIGEST_KIND: Final = "digest"
-_MENTION = lazy_pattern(r"@(?=(?:everyone|here|channel)\b)|<(?=[@!#])")
+_MENTION = re.compile(r"@(?=(?:everyone|here|channel)\b)|<(?=[@!#])")
 
 
 class NoticedAlarm(msgspec.Struct, frozen=True):

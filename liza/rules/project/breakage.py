@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 BREAKAGE_MARK = "liza: this source was made to fail, to see whether the tests notice"
@@ -38,11 +37,11 @@ _BY_PROGRAM = {
 _TEST_DIRECTORIES = frozenset(
     ("test", "tests", "__tests__", "spec", "specs", "testing", "e2e", "testdata", "fixtures", "__mocks__")
 )
-_TEST = lazy_pattern(
+_TEST = re.compile(
     r"tests?\.\w+|conftest\.py|test[_-].*|run[_-]?tests?.*|.*_(test|tests|spec)\.\w+|.*\.(test|spec|tests|cy|stories)\.\w+"
     r"|.*Tests?\.(java|kt|cs|swift|php|scala)"
 )
-_TOOL = lazy_pattern(
+_TOOL = re.compile(
     r"setup\.py|noxfile\.py|fabfile\.py|manage\.py|build\.rs|(Gruntfile|gulpfile|Jakefile|webpack.*)\.\w+"
     r"|.*\.(config|conf|setup|d)\.[cm]?[jt]s|.*rc\.[cm]?js"
 )

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value, replace
 
 _NO_TESTS = frozenset(
@@ -28,7 +27,7 @@ _STATEFUL = frozenset(
     )
 )  # fmt: skip
 """Commands that change the shell in which the next ones run."""
-_INSTALLS = lazy_pattern(
+_INSTALLS = re.compile(
     r"((npm|pnpm|yarn|bun)(\s+(-\S+|ci|i|install|add|dedupe)(\s+\S+)*)?"
     r"|(\S*/)?(python[\d.]*\s+-m\s+)?pip[\d.]*\s+(install|uninstall|download)\b.*|(\S*/)?python[\d.]*\s+-m\s+venv\b.*"
     r"|uv\s+(sync|lock|venv|pip\s+(install|sync)|python\s+install|tool\s+install)\b.*"
@@ -38,23 +37,23 @@ _INSTALLS = lazy_pattern(
     r"|docker(-|\s+)compose\s+(.*\s)?(up|down|pull|start|stop|wait)\b.*|docker\s+(run\s+-d|pull|start|stop|rm|network)\b.*"
     r"|\S+\s+(--version|-V))"
 )
-_GENERATES = lazy_pattern(
+_GENERATES = re.compile(
     r"(go|buf|sqlc|templ|((npx|pnpm|yarn)\s+)?prisma)\s+generate\b.*|(protoc|mockgen|mockery|stringer|wire)\b.*"
     r"|(\S*/)?(python[\d.]*\s+)?(\S*/)?manage\.py\s+(migrate|collectstatic|flush|loaddata|compilemessages)\b.*"
     r"|(alembic|flask\s+db)\s+upgrade\b.*|((npx|pnpm|yarn)\s+)?prisma\s+(migrate|db)\b.*"
     r"|(\S*/)?(rails|rake)\s+db:\S+.*|(diesel|sqlx)\s+(migration|migrate|database)\b.*|mix\s+ecto\.\S+.*|createdb\b.*"
 )
 """Generators of sources and migrations of databases. They do not read the sources; what they write is compared."""
-_ENVIRONMENT_FILE = lazy_pattern(r"(?:\.|source)\s+\S*(?:activate|env|rc|profile|nvm\.sh)\S*")
-_FILE_CHECK = lazy_pattern(r"(\[\[?|test)\s+(!\s+)?-[defhLrswx]\s+[^$`]+")
-_RUNS_TESTS = lazy_pattern(
+_ENVIRONMENT_FILE = re.compile(r"(?:\.|source)\s+\S*(?:activate|env|rc|profile|nvm\.sh)\S*")
+_FILE_CHECK = re.compile(r"(\[\[?|test)\s+(!\s+)?-[defhLrswx]\s+[^$`]+")
+_RUNS_TESTS = re.compile(
     r"(?:^|[\s/;&|(])(?:[\w.+-]*(?:tests?|specs?|check|verify|lint)[\w.+-]*|jest|vitest|mocha|tox|nox|playwright|cypress)"
     r"(?:[\s;&|)]|$)"
 )
-_ENDS_SHELL = lazy_pattern(r"\b(exit|exec|return)\b")
-_FAILS_COMMAND = lazy_pattern(r"\bexit\b(?!\s*0\b)")
-_ERREXIT = lazy_pattern(r"set\s+(?:-\w*\s+)*-(?:\w*e\w*|o\s+errexit)\b")
-_NO_ERREXIT = lazy_pattern(r"set\s+\+(?:\w*e\w*|o\s+errexit)\b")
+_ENDS_SHELL = re.compile(r"\b(exit|exec|return)\b")
+_FAILS_COMMAND = re.compile(r"\bexit\b(?!\s*0\b)")
+_ERREXIT = re.compile(r"set\s+(?:-\w*\s+)*-(?:\w*e\w*|o\s+errexit)\b")
+_NO_ERREXIT = re.compile(r"set\s+\+(?:\w*e\w*|o\s+errexit)\b")
 PART_MARK = "liza: part "
 """Start of the line before the output of a part: its number follows."""
 
@@ -217,20 +216,20 @@ _LOST_STATUS: Mapping[str, str] = {
     r"(?<!\|)\|&?\s*(?P<word>[\w./-]+)[^|&;]*$": "its exit status is that of `{word}`",
     r"(?P<word>&)\s*$": "it runs in the background: its exit status is lost",
 }
-_UNCOMMITTED = lazy_pattern(
+_UNCOMMITTED = re.compile(
     r"(?P<word>lint-staged|--onlyChanged|pytest[^\n;&|]*--picked|jest[^\n;&|]*\s-o\b"
     r"|vitest[^\n;&|]*--changed(?![=\s]+[\w$~^@{.])|git\s+(?:status|diff)\b(?![^\n;&|)]*(?:~|\^|\.\.|\$|@|[0-9a-f]{7}))[^\n;&|)]*)"
 )
-_NONE_RUN = lazy_pattern(
+_NONE_RUN = re.compile(
     r"(?mi)^.*(?P<word>no tests? (?:files? )?found|no tests ran|no test files|collected 0 items|0 passing"
     r"|ran 0 tests|running 0 tests|(?:# |. )tests 0\b|no tests? to run).*$"
 )
-_CACHED = lazy_pattern(
+_CACHED = re.compile(
     r"(?i)(?P<word>FULL TURBO|cache hit|\[local cache\]|\[remote cache\]|existing outputs match the cache"
     r"|read the output from the cache|\(cached\)|from cache|FROM-CACHE|cached result)"
 )
-_UP_TO_DATE = lazy_pattern(r"make(?:\[\d+\])?: '?(?P<word>[^'\n]+?)'? is up to date")
-_IGNORED = lazy_pattern(r"make(?:\[\d+\])?: .*Error \d+ \(ignored\)")
+_UP_TO_DATE = re.compile(r"make(?:\[\d+\])?: '?(?P<word>[^'\n]+?)'? is up to date")
+_IGNORED = re.compile(r"make(?:\[\d+\])?: .*Error \d+ \(ignored\)")
 
 
 def find_shape(context: PartContext) -> str:

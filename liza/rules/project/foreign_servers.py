@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from liza.rules.formatting.redaction import redact
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.project.slot_states import slot_ports
 from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value
@@ -25,8 +24,8 @@ RUNTIMES = frozenset(
     )
 )
 """Names of programs that run or serve the sources that they are given or that are where they work, without versions."""
-_VERSION = lazy_pattern(r"[-.]?\d[\d.]*[a-z]?$")
-_FRESHLY_BUILT = lazy_pattern(r"/(go-build[^/]*|debug|release)/")
+_VERSION = re.compile(r"[-.]?\d[\d.]*[a-z]?$")
+_FRESHLY_BUILT = re.compile(r"/(go-build[^/]*|debug|release)/")
 """Directories of programs that `go run` and `cargo run` have just built from the sources where they work."""
 _DELETED = " (deleted)"  # the kernel adds it to the path of a program or directory that was removed
 _NO_SOURCES = frozenset((".git", ".liza"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.project.clean_environment import REMOVED_VARIABLES
 
-_ENTRY = lazy_pattern(r"([A-Za-z_][A-Za-z0-9_]*)=[^\0\r\n]*")
+_ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=[^\0\r\n]*")
 _REFUSED_NAMES = ("PATH", "HOME", *REMOVED_VARIABLES)
 _REFUSED_PREFIXES = ("LIZA_", "GIT_")
 EXPECTED = "NAME=VALUE, without a name that Liza, git or the choice of an environment needs"

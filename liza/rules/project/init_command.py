@@ -6,14 +6,13 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.project import project_kinds
 from liza.rules.project.project_kinds import Project
 
 INIT = 'liza init "…"'
-_COMMAND = lazy_pattern(r'liza init (?:"…"|…)(?P<words>[^;]*)')
-_INIT_COMMAND = lazy_pattern(r'liza init (?:"[^"]*"|…)(?P<words>.*)')
-_ALTERNATIVE = lazy_pattern(r"[;,] or\b")
+_COMMAND = re.compile(r'liza init (?:"…"|…)(?P<words>[^;]*)')
+_INIT_COMMAND = re.compile(r'liza init (?:"[^"]*"|…)(?P<words>.*)')
+_ALTERNATIVE = re.compile(r"[;,] or\b")
 
 
 def setup_hint(example: str = "make deps", test: str = "") -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
-_REFUSED_FILE_URL = lazy_pattern(r"(?m)^fatal: transport 'file' not allowed$")
+_REFUSED_FILE_URL = re.compile(r"(?m)^fatal: transport 'file' not allowed$")
 # These tools trust a configuration file by its path: in each new worktree it is not trusted.
 _TRUST_COMMANDS = (
-    (lazy_pattern(r"\bConfig files? .*\bnot trusted\b"), "mise trust"),
-    (lazy_pattern(r"\.envrc is blocked\b"), "direnv allow"),
+    (re.compile(r"\bConfig files? .*\bnot trusted\b"), "mise trust"),
+    (re.compile(r"\.envrc is blocked\b"), "direnv allow"),
 )
-_MISSING_COMMIT = lazy_pattern(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
+_MISSING_COMMIT = re.compile(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
 
 
 class UnpushedSubmodule(Value):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.value_classes import Value
 
 FIRST_PORT, PORTS_PER_SLOT = 21000, 20
 """Ports of slots: 20 for each, from 21000 to below 32768, where Linux begins to give out ports by itself."""
-_SLOT_NAME = lazy_pattern(r"(?P<kind>s|code-reviewer|planner|merge|proof|coder)-?(?P<number>[0-9]*)")
+_SLOT_NAME = re.compile(r"(?P<kind>s|code-reviewer|planner|merge|proof|coder)-?(?P<number>[0-9]*)")
 _FIRST_NUMBERS = {"s": 0, "coder": 200, "code-reviewer": 300, "planner": 400, "merge": 450, "proof": 499}
 _NUMBERS = 500
 COPY_VARIABLES = {

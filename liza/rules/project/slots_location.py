@@ -5,11 +5,11 @@ Pure. `liza/repo/slots/slots_directory.py` gathers the facts.
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from liza.rules.digests import sha256_hex
 from liza.rules.errors import Refused
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
@@ -72,7 +72,7 @@ def propose_directories(root: Path, state_home: Path) -> Iterator[Path]:
     """
     for number in range(1, _PROPOSED + 1) if root.name else ():
         yield root.with_name(f"{root.name}.worktrees" + (f"-{number}" if number > 1 else ""))
-    digest = sha256_hex(str(root).encode("utf-8", "surrogateescape"))[:12]
+    digest = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     yield state_home / "liza" / "worktrees" / f"{root.name}-{digest}"
 
 

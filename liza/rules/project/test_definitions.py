@@ -7,32 +7,31 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.project import breakage
 
-_RUNNER_FILES = lazy_pattern(
+_RUNNER_FILES = re.compile(
     r"(?:GNU)?[Mm]akefile|.*\.mk|[Jj]ustfile|\.justfile|Taskfile\.ya?ml|Rakefile|tox\.ini|noxfile\.py|pytest\.ini|\.pytest\.ini"
     r"|conftest\.py|package\.json|pyproject\.toml|setup\.cfg|turbo\.json|nx\.json|project\.json|lerna\.json"
     r"|(?:jest|vitest|vite|karma|playwright|cypress|wdio|ava|mocha)[\w.]*\.config\.[cm]?[jt]s(?:on)?|vitest\.workspace\.[jt]s"
     r"|\.mocharc\.\w+|\.lintstagedrc(?:\.\w+)?|lint-staged\.config\.[cm]?js|phpunit\.xml(?:\.dist)?|\.rspec|pom\.xml"
     r"|build\.gradle(?:\.kts)?|settings\.gradle(?:\.kts)?|Cargo\.toml|CMakeLists\.txt|mix\.exs|deno\.jsonc?|bunfig\.toml"
 )
-_TEXT_THAT_NAMES = lazy_pattern(
+_TEXT_THAT_NAMES = re.compile(
     r"(?:GNU)?[Mm]akefile|.*\.mk|[Jj]ustfile|\.justfile|Taskfile\.ya?ml|tox\.ini|package\.json|.*\.(?:sh|bash)|[^.]+"
 )
 """Names of files whose text names other files that define the tests: scripts, and files of task runners."""
-_TESTS = lazy_pattern(r"test_.*\.\w+|.*_(?:test|tests|spec)\.\w+|.*\.(?:test|spec|tests|cy)\.\w+")
-_SECTIONS = lazy_pattern(
+_TESTS = re.compile(r"test_.*\.\w+|.*_(?:test|tests|spec)\.\w+|.*\.(?:test|spec|tests|cy)\.\w+")
+_SECTIONS = re.compile(
     r"\[+\s*(?:tool[.:]\"?(?:pytest|tox|nox|hatch|poe|pdm\.scripts|taskipy|coverage|uv\.scripts)|aliases|pytest)"
 )
 _MAX_ROUNDS = 4
 """How often the files that files name are read: a script that names a script, and so on."""
 
-_LAST_COMMIT = lazy_pattern(r"(?:HEAD|(?<![\w/.-])@)(?:~1?|\^1?)(?![\w~^]|\.\d)")
-_CHANGED_ONLY = lazy_pattern(r"(?:HEAD|@)[~^]|\b(?:changed|affected)|git\s+diff|--since\b|merge-base|\[HEAD", re.I)
+_LAST_COMMIT = re.compile(r"(?:HEAD|(?<![\w/.-])@)(?:~1?|\^1?)(?![\w~^]|\.\d)")
+_CHANGED_ONLY = re.compile(r"(?:HEAD|@)[~^]|\b(?:changed|affected)|git\s+diff|--since\b|merge-base|\[HEAD", re.I)
 
 
-_CACHES = lazy_pattern(r"\b(?:turbo|nx|lage|wireit|moon|bazel|cache\w*)\b", re.I)
+_CACHES = re.compile(r"\b(?:turbo|nx|lage|wireit|moon|bazel|cache\w*)\b", re.I)
 
 
 def find_definitions(

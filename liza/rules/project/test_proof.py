@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, assert_never
 
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Config, TestProof
 from liza.rules.value_classes import Value, replace
 
@@ -29,16 +28,16 @@ LAST_COMMIT_TEXT = (
 )
 NO_TEST = "the command only prepares a test, and runs none"
 _FOREIGN = ("vendor", "third_party", "scripts", "docs", "examples")
-_DOCUMENTS = lazy_pattern(
+_DOCUMENTS = re.compile(
     r".*\.(md|markdown|rst|adoc|org|tex)|(?!(.*/)?(requirements|constraints|CMakeLists)[^/]*$)(?!(.*/)?requirements/).*\.txt"
     r"|(.*/)?(LICENSE|COPYING|README|CHANGELOG|CHANGES|AUTHORS|NEWS)"
 )
 _NAMESAKES_ARE = "have names of modules of the project and are"
-_UNTRACED = lazy_pattern(
+_UNTRACED = re.compile(
     r"python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-[A-Za-z]*[IE]|\benv\s+(?:-\w*i\w*|-|--ignore-environment)\s"
 )
-_LOG = lazy_pattern(r"\(see (\S*/\S+)\)")
-_NAME = lazy_pattern(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
+_LOG = re.compile(r"\(see (\S*/\S+)\)")
+_NAME = re.compile(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 
 
 class ProofVerdict(StrEnum):

@@ -7,22 +7,21 @@ session that removes the name from its environment leaves no evidence.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from liza.rules.lazy_pattern import lazy_pattern
-
 HEADS_PREFIX, REMOTES_PREFIX, HEAD = "refs/heads/", "refs/remotes/", "HEAD"
-_RUN = lazy_pattern(r" \(((?:planner|coder|code-reviewer)-[0-9]{1,9}\.[0-9]{1,9})\)$")
-_ENTRY = lazy_pattern(r"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) (.*) <[^>]*> ([0-9]+) [+-][0-9]{4}(?:\t(.*))?")
-_SWITCH = lazy_pattern(r"checkout: moving from (\S+) to (\S+)")
-_RENAMED = lazy_pattern(r"[Bb]ranch: renamed (refs/heads/\S+) to refs/heads/\S+")
-_COPIED = lazy_pattern(r"[Bb]ranch: copied refs/heads/\S+ to refs/heads/\S+")
+_RUN = re.compile(r" \(((?:planner|coder|code-reviewer)-[0-9]{1,9}\.[0-9]{1,9})\)$")
+_ENTRY = re.compile(r"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) (.*) <[^>]*> ([0-9]+) [+-][0-9]{4}(?:\t(.*))?")
+_SWITCH = re.compile(r"checkout: moving from (\S+) to (\S+)")
+_RENAMED = re.compile(r"[Bb]ranch: renamed (refs/heads/\S+) to refs/heads/\S+")
+_COPIED = re.compile(r"[Bb]ranch: copied refs/heads/\S+ to refs/heads/\S+")
 MOST_BRANCHES = 1000
 """Maximum number of branch tips that are remembered, including those of deleted branches."""
-_COMMIT = lazy_pattern(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 PUSH_MESSAGE = "update by push"
 
 Contains = Callable[[str, str], bool]

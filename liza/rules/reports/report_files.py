@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from typing import Final
 
 from liza.rules.formatting.redaction import MAX_KEY, redact
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 MAX_FILE_SIZE: Final = 256 << 10  # bytes of a file of the report; of a longer one the end is kept
@@ -17,7 +17,7 @@ MAX_LOGS: Final = 12  # other logs, the newest first
 READ_SIZE: Final = MAX_FILE_SIZE + MAX_KEY
 """Bytes that are read from the end of a file. A key that begins in the part that is kept is read as a whole."""
 _KEY_BEGIN, _KEY_END = "-----BEGIN ", "-----END "
-_ADDRESS = lazy_pattern(
+_ADDRESS = re.compile(
     r"\b(?!(?:https?|git|ssh|file)://)([a-z][a-z0-9+.-]{1,20}://)[^\s\"'<>…]+"
     r"|\b(https?://)[^\s\"'<>]*(?:hook|/services/|/bot[0-9]+:)[^\s\"'<>]*"
 )

@@ -8,13 +8,12 @@ from typing import Final
 
 from liza.rules.errors import UnknownId
 from liza.rules.formatting.suggestions import did_you_mean
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
 PAGE: Final = "troubleshooting.md"
 """Name of the page below ``specs``."""
-_GROUP: Final = lazy_pattern(r"## (.+)")
-_ROW: Final = lazy_pattern(r"\| `([^`]+)` \| (.+?) \| (.+?) \| (.+) \|")
+_GROUP: Final = re.compile(r"## (.+)")
+_ROW: Final = re.compile(r"\| `([^`]+)` \| (.+?) \| (.+?) \| (.+) \|")
 
 
 class Explanation(Value):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from liza.rules import invariants
 from liza.rules.history_events import HistoryEvent
-from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.merging import targets
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
@@ -39,7 +39,7 @@ _CRASH_ROW_ENDS = frozenset(
     }
 )
 """Events that show a session which did not crash, or a person's decision to try again."""
-_TASK_SLOT = lazy_pattern(r"s[1-9][0-9]*")
+_TASK_SLOT = re.compile(r"s[1-9][0-9]*")
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for a time that the board does not have."""
 
