@@ -382,8 +382,22 @@ class ReferenceModel:
         task["idle"] = task["idle"] if event not in TRIES else 0 if moved else task["idle"] + 1
         if (event == "crash" and task["crashes"] >= 5) or (event in TRIES and task["idle"] >= 2):
             self.block_by_supervisor(name)
-        elif event == "crash" and task["row"] >= 2:
+        elif event == "crash" and (task["row"] >= 2 or self.has_untried(agent_of(run))):
             self.write(name, "release", status="UNCLAIMED", coder=None, run=None, lease=None)
+
+    def has_untried(self, agent: str) -> bool:
+        """Whether a coder holds or may take a task whose last session did not crash; nobody is known to be offline."""
+        asked = self.copy()
+        asked.offline = asked.living = frozenset()
+        return self.goal == "IN_PROGRESS" and any(
+            task["row"] == 0
+            and (
+                not asked.claim_obstacle(name, agent)
+                or (task["status"] == "CLAIMED" and not task["reserved"] and task["coder"] == agent)
+                or (task["status"] in CLAIMABLE and task["reserved"] and agent_of(task["reserved"][0]) == agent)
+            )
+            for name, task in self.tasks.items()
+        )
 
     def renew(self, run: str) -> None:
         for task in self.tasks.values():
