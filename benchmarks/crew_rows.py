@@ -19,8 +19,8 @@ from benchmarks.running_crews import JournalWatch, RunningCrew
 from benchmarks.timing import wait_for
 from liza.rules.model import FINAL_STATUSES, State
 from liza.rules.statuses import AgentStatus
-from tests.journeys.command_probe import PROBE, name_process, read_probe
 from tests.journeys.crews import Crew
+from tests.journeys.process_probe import PROBE, read_starts
 
 AGENTS = (*(f"coder-{number}" for number in range(1, 5)), "code-reviewer-1", "code-reviewer-2")
 TASK = ("--desc", "Write", "--done", "it is there", "--scope", "other.txt", "--spec", "README.md")
@@ -54,7 +54,7 @@ def count_processes(options: Options, tasks: int) -> Counter[str]:
     """Have a crew merge ``tasks`` tasks, and count every process that a Python process of it started, by name."""
     log, env = probe_environment(options)
     run_tasks(options, tasks, env)
-    return Counter(name_process(line.words) for line in read_probe(log) if line.kind == "start")
+    return Counter(start.name for start in read_starts(log))
 
 
 def probe_environment(options: Options) -> tuple[Path, dict[str, str]]:

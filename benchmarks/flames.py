@@ -18,8 +18,8 @@ from benchmarks.crew_rows import run_tasks
 from benchmarks.options import Options
 from benchmarks.projects import commit_work, project, recorded_elsewhere
 from benchmarks.timing import run_process
-from tests.journeys.command_probe import name_process
 from tests.journeys.crews import BIN
+from tests.journeys.process_probe import name_process
 
 SAMPLER = '''\
 """Write the stack of the main thread every SAMPLE_SECONDS to a file of this process in SAMPLE_DIRECTORY."""

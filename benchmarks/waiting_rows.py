@@ -15,7 +15,7 @@ from benchmarks.rows import Row, Samples, summarize
 from benchmarks.running_crews import JournalWatch, RunningCrew
 from benchmarks.timing import wait_for
 from liza.rules.model import FINAL_STATUSES
-from tests.journeys.command_probe import name_process, read_probe
+from tests.journeys.process_probe import read_starts
 
 POLLING: dict[str, Samples] = {f"polling every {POLL_SECONDS:g} s (computed)": summarize([POLL_SECONDS * 500])}
 """The expected value of a uniform wait."""
@@ -46,9 +46,9 @@ def measure_steps(options: Options) -> Iterator[Row]:
                 claims.append((watch.wait(lambda record, task=task: _is(record, task, "reserve")) - added) * 1000)
                 wait_for(lambda task=task: crew.task(task).status in FINAL_STATUSES, f"the merge of {task}", pause=0.02)
             reviewer, records = running.pids[-1], list(watch.records)
-    starts = [line for line in read_probe(log) if line.kind == "start"]
-    reviews = [line.time for line in starts if line.pid == reviewer]
-    merges = [line.time for line in starts if name_process(line.words).startswith("python -m liza merge")]
+    starts = read_starts(log)
+    reviews = [start.time for start in starts if start.pid == reviewer]
+    merges = [start.time for start in starts if start.name.startswith("python -m liza merge")]
     yield Row("waiting", "task claimable → claim begins, p95", "ms", summarize(claims), POLLING, 50.0)
     for name, event, moments in (
         ("submit → the reviewer's supervisor acts, p95", "submit", reviews),
