@@ -9,9 +9,10 @@ from typing import Final
 
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew
+from liza.rules.errors import Refused
 from liza.rules.value_classes import Value
-from liza.server.peers import Peer, PeerSession
 from liza.server.problems import RequestProblem
+from liza.system.peers import Peer, PeerSession
 
 _LOCAL_HOST = re.compile(r"(?i:localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
 CHALLENGE: Final = 'Bearer realm="liza"'
@@ -93,7 +94,10 @@ def require_own_session(crew: Crew, connection: Connection, run: str) -> str | N
 
     Raises RequestProblem if it is another run than that of the token: agents can write the digests of tokens.
     """
-    session = connection.session.find_run(crew.paths.root)
+    try:
+        session = connection.session.find_run(crew.paths.root)
+    except Refused as error:
+        raise RequestProblem(403, error.code, error.message, hint=error.hint) from error
     if session is not None and session != run:
         raise RequestProblem(403, "not-yours", f"the token is that of {run}, and the request comes from {session}")
     return session

@@ -18,8 +18,8 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from liza.server import peers
 from liza.server.problems import PROBLEM_TYPE, make_problem
+from liza.system import peers
 from liza.system.socket_tables import TcpEnds
 
 MAX_HEAD: Final = 64 << 10

@@ -1,9 +1,9 @@
-"""Read the environments that the ancestors of this process were started with. A process cannot change its own."""
+"""Read the environments that this process and its ancestors were started with. A process cannot change its own."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,35 +17,69 @@ PROJECT_COMMAND_RUN = "merge"
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
+_CALLER_PREFIX = "_LIZA_CALLER_"
+"""Variables of the processes that a command of the command server starts: each has the outermost run of the caller in a
+crew, a blank, and the crew's root.
+
+Their names do not begin with LIZA_: some programs are started without those.
+"""
+_callers_environments: list[dict[str, str]] | None = None  # in a process that acts for another
+
+
+def act_for_process(pid: int) -> None:
+    """Let another process be the caller of this one, and of the processes that it starts, instead of its own parent.
+
+    The environments of that process and of its ancestors are read at once. The caller makes sure that it lives
+    afterwards. Raises OSError if its environment cannot be read.
+    """
+    global _callers_environments
+    _callers_environments = [*_read_environments(pid), *process_environments(_parent_pid(pid) or 0)]
+    for name in [name for name in os.environ if name.startswith(_CALLER_PREFIX)]:
+        del os.environ[name]  # the client sent it
+    for number, root in enumerate({environ.get("LIZA_ROOT") for environ in _callers_environments}):
+        if root and (run := find_outermost_run(root)):
+            os.environ[f"{_CALLER_PREFIX}{number}"] = f"{run} {root}"
+
+
 def ancestor_environments() -> Iterator[dict[str, str]]:
-    """Yield the start environment of each readable ancestor, nearest first. Yields nothing without /proc."""
-    yield from _environments_from(_parent_pid("self"))
+    """Yield the start environments of this process and of its readable ancestors, nearest first. Nothing without /proc.
+
+    In a process that acts for another: of that process and of its ancestors.
+    """
+    yield from process_environments(os.getpid()) if _callers_environments is None else _callers_environments
 
 
 def process_environments(pid: int) -> Iterator[dict[str, str]]:
     """Yield the start environments of another process and of its ancestors, as ``ancestor_environments`` does."""
-    yield from _environments_from(pid)
-
-
-def _environments_from(pid: int | None) -> Iterator[dict[str, str]]:
-    while pid is not None and pid > 0:
+    process: int | None = pid
+    while process is not None and process > 0:
         with suppress(OSError):
             # The environment of another user's process (sudo, for example) is not readable, but its parent's may be.
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
-                block = file.read()
-            pairs = (pair.partition("=") for pair in block.decode(errors="replace").split("\0") if "=" in pair)
-            yield {name.replace(SHIM_PREFIX, "LIZA_", 1): value for name, _, value in pairs}
-        pid = _parent_pid(pid)
+            yield from _read_environments(process)
+        process = _parent_pid(process)
 
 
-def find_outermost_run(root: Path | str) -> str | None:
+def _read_environments(pid: int) -> Iterator[dict[str, str]]:
+    """Yield the start environment of one process, and what it says of the caller of a command. Raises OSError."""
+    with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+        block = file.read()
+    pairs = (pair.partition("=") for pair in os.fsdecode(block).split("\0") if "=" in pair)
+    environ = {name.replace(SHIM_PREFIX, "LIZA_", 1): value for name, _, value in pairs}
+    yield environ
+    for name, value in environ.items():
+        if name.startswith(_CALLER_PREFIX):
+            run, _, root = value.partition(" ")
+            yield {"LIZA_RUN": run, "LIZA_ROOT": root}
+
+
+def find_outermost_run(root: Path | str, environments: Iterable[Mapping[str, str]] | None = None) -> str | None:
     """Return the run of the crew at ``root`` whose session this process descends from.
 
     The outermost ancestor counts: a session can give its children any environment, but cannot change its own.
-    Return None outside of every session, or if no ancestor can be read.
+    ``environments`` of another process, nearest first. Return None outside of every session, or if none can be read.
     """
     run = None
-    for environ in ancestor_environments():
+    for environ in ancestor_environments() if environments is None else environments:
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root):
             run = environ["LIZA_RUN"]
     return run

@@ -397,7 +397,7 @@ def _all_signs(was: Callable[..., Any]) -> Any:
 
 def _of_no_session(was: Callable[..., Any]) -> Any:
     def find_tcp_peer(ends: Any) -> Any:
-        from liza.server.peers import Peer
+        from liza.system.peers import Peer
 
         return Peer(0, os.getuid())
 
@@ -1857,17 +1857,17 @@ TABLE: dict[str, Defence] = {
     ),
     "sessions at the socket": Defence(
         "a process of a session is no person at the socket of the worker API",
-        {"liza.server.peers:PeerSession.is_outside_sessions": gives(True)},
+        {"liza.system.peers:PeerSession.is_outside_sessions": gives(True)},
         (f"{SERVER}test_a_person_needs_no_token_at_the_socket_and_a_session_does",),
     ),
     "sessions of tokens": Defence(
         "a session that writes the digest of a token itself does not become another run, at the socket or over TCP",
-        {"liza.server.peers:PeerSession.find_run": gives(None)},
+        {"liza.system.peers:PeerSession.find_run": gives(None)},
         (f"{SERVER}test_a_session_does_not_become_another_run_by_the_digest_of_a_token",),
     ),
     "processes at the port": Defence(
         "over TCP too, the session that a request comes from is compared with the run of its token",
-        {"liza.server.peers:find_tcp_peer": _of_no_session},
+        {"liza.system.peers:find_tcp_peer": _of_no_session},
         (f"{SERVER}test_a_session_does_not_become_another_run_by_the_digest_of_a_token[True]",),
     ),
     "place of an account record": Defence(

@@ -14,8 +14,8 @@ CONNECT = """
 import os, signal, sys
 from pathlib import Path
 from liza.rules.errors import LizaError
-from liza.server.peers import Peer, PeerSession
-from liza.server.problems import RequestProblem
+from liza.system.peers import Peer, PeerSession
+from liza.rules.errors import Refused
 from liza.system.processes import identify_process
 
 def start():
@@ -43,7 +43,7 @@ while True:
     end(second)
 try:
     print(session.find_run(root))
-except RequestProblem as problem:
+except Refused as problem:
     print(problem)
 print(person.is_outside_sessions(root))
 end(second)

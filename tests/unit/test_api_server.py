@@ -16,8 +16,8 @@ from liza.server.callers import Access, Connection, refuse_web_pages
 from liza.server.operations import openapi
 from liza.server.operations.calls import Operation
 from liza.server.operations.operation_table import OPERATIONS
-from liza.server.peers import PeerSession
 from liza.server.problems import STATUSES, RequestProblem, invalid_body, problem_of
+from liza.system.peers import PeerSession
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
 

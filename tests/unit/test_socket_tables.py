@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.server.peers import Peer, PeerSession, find_tcp_peer
-from liza.server.problems import RequestProblem
+from liza.rules.errors import Refused
 from liza.system import socket_tables
+from liza.system.peers import Peer, PeerSession, find_tcp_peer
 from liza.system.socket_tables import TcpEnds
 
 
@@ -36,7 +36,7 @@ def test_the_process_of_a_connection_is_found_while_it_is_open(client: socket.so
             assert opened == (str(os.fstat(client.fileno()).st_ino), os.getuid())
             assert find_tcp_peer(ends) == Peer(os.getpid(), os.getuid())
             client.close()
-            with pytest.raises(RequestProblem, match="not in /proc"):
+            with pytest.raises(Refused, match="not in /proc"):
                 find_tcp_peer(ends)
 
 
@@ -48,7 +48,7 @@ def test_a_connection_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch
         ends = TcpEnds(client.getsockname(), listener.getsockname())
         uid = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: uid + 1)
-        with pytest.raises(RequestProblem, match=f"user {uid}"):
+        with pytest.raises(Refused, match=f"user {uid}"):
             find_tcp_peer(ends)
 
 
@@ -57,5 +57,5 @@ def test_the_session_of_a_process_that_has_ended_is_not_known(tmp_path: Path) ->
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    with pytest.raises(RequestProblem, match="has ended"):
+    with pytest.raises(Refused, match="has ended"):
         PeerSession(Peer(pid, os.getuid())).find_run(tmp_path)

@@ -1,20 +1,24 @@
-"""Who is at the other end of a connection: its process, and whether a person started it."""
+"""Who is at the other end of a connection: its process, the run whose session it is in, and how to act for it."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
 from pathlib import Path
 from typing import Final
 
+from liza.rules.errors import Refused
 from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import Value
-from liza.server.problems import RequestProblem
 from liza.system import ancestors, processes, socket_tables
 from liza.system.socket_tables import TcpEnds
 
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of the kernel: pid, uid, gid
+_PEER_PIDFD: Final = 77  # SO_PEERPIDFD of the kernel's asm-generic/socket.h, since Linux 6.5
+_NAMESPACES: Final = ("pid", "mnt", "user", "net")
+_DIRECTLY: Final = "export LIZA_COMMAND_SERVER=0"
 
 
 class Peer(Value):
@@ -33,8 +37,12 @@ def read_peer(connection: socket.socket) -> Peer | None:
     return Peer(pid, uid)
 
 
+def is_same_user(peer: Peer) -> bool:
+    return peer.uid == os.getuid()
+
+
 def find_tcp_peer(ends: TcpEnds) -> Peer:
-    """Return the peer of a TCP connection. Raises RequestProblem if it cannot be found, or is of another user.
+    """Return the peer of a TCP connection. Raises Refused if it cannot be found, or is of another user.
 
     Fails closed: without the process a token digest that a session writes itself would speak for another run.
     """
@@ -47,8 +55,8 @@ def find_tcp_peer(ends: TcpEnds) -> Peer:
     return Peer(pid, opened.uid)
 
 
-def _refused(detail: str) -> RequestProblem:
-    return RequestProblem(403, "refused", detail, hint="use the Unix socket .liza/run/api.sock")
+def _refused(detail: str) -> Refused:
+    return Refused(detail, "use the Unix socket .liza/run/api.sock")
 
 
 class PeerSession:
@@ -70,9 +78,9 @@ class PeerSession:
         return self._found is not None
 
     def find_run(self, root: Path) -> str | None:
-        """Return the run; None outside of every session, or at a Unix socket whose peer is not known.
+        """Return the run, of the outermost ancestor; None outside of every session, or if the peer is not known.
 
-        Raises RequestProblem for a peer that has ended, or over TCP cannot be found. Call it in a thread.
+        Raises Refused for a peer that has ended, or over TCP cannot be found. Call it in a thread.
         """
         if self._found is None:
             self._found = (self._find_run(root),)
@@ -83,12 +91,12 @@ class PeerSession:
         if self._ends is not None:
             peer = find_tcp_peer(self._ends)
             process = processes.identify_process(peer.pid)
-        if peer is None:
+        if peer is None or peer.pid <= 0:
             return None
-        run = find_run(peer, root)
+        run = ancestors.find_outermost_run(root, ancestors.process_environments(peer.pid))
         # A process of a session could connect, pass the socket on and end: nothing shows its session any more. The
         # process is looked up again afterwards, so that it existed while its ancestors were read.
-        if peer.pid > 0 and not _is_running(peer.pid, process):
+        if not _is_running(peer.pid, process):
             raise _refused("the process that connected has ended, so its session is not known")
         return run
 
@@ -102,7 +110,7 @@ class PeerSession:
         environments = list(ancestors.process_environments(self._peer.pid))
         if not environments or not _is_running(self._peer.pid, self._process):
             return False
-        return not any(environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root) for environ in environments)
+        return ancestors.find_outermost_run(root, environments) is None
 
 
 def _is_running(pid: int, process: ProcessIdentity | None) -> bool:
@@ -110,17 +118,45 @@ def _is_running(pid: int, process: ProcessIdentity | None) -> bool:
     return process is not None and processes.identify_process(pid) == process
 
 
-def is_same_user(peer: Peer) -> bool:
-    return peer.uid == os.getuid()
+def act_for(connection: socket.socket) -> None:
+    """Let this process, a child of the command server, act for the process at the other end of a Unix socket.
 
-
-def find_run(peer: Peer, root: Path) -> str | None:
-    """Return the run of the crew whose session the peer belongs to; None outside of every session, or if it is unknown.
-
-    The outermost ancestor counts, as for a command.
+    Call it once, after the environment of the command is set: the processes that the command starts get variables with
+    the sessions of the peer, which is none of their ancestors. Raises Refused if the peer has ended, is of another
+    user, is in another pid, mount, user or network namespace, or hides its environment.
     """
-    run = None
-    for environ in ancestors.process_environments(peer.pid) if peer.pid > 0 else ():
-        if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root):
-            run = environ["LIZA_RUN"]
-    return run
+    try:
+        peer = read_peer(connection)
+        if peer is None or peer.pid <= 0 or not is_same_user(peer):
+            raise Refused("the process that called is of another user, or in another pid namespace", _DIRECTLY)
+        handle = _open_pidfd(connection, peer.pid)
+        try:
+            _require_same_namespaces(peer.pid)
+            ancestors.act_for_process(peer.pid)
+            # The pid is that of the peer only as long as it lives: it lived while its ancestors were read.
+            if processes.wait_readable(handle, 0):
+                raise Refused("the process that called has ended, so its session is not known", _DIRECTLY)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise Refused(f"the process that called has ended, or cannot be read: {error.strerror}", _DIRECTLY) from error
+
+
+def _open_pidfd(connection: socket.socket, pid: int) -> int:
+    """Return a pidfd of the peer. Raises OSError, also if it has ended.
+
+    Before Linux 6.5 a process that got its pid since it connected is not told from it.
+    """
+    try:
+        return connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
+    return os.pidfd_open(pid)
+
+
+def _require_same_namespaces(pid: int) -> None:
+    """Raise Refused if a process is in other namespaces than this one: its /proc or its files are others. OSError."""
+    for name in _NAMESPACES:
+        if not os.path.samestat(os.stat(f"/proc/{pid}/ns/{name}"), os.stat(f"/proc/self/ns/{name}")):  # noqa: PTH116
+            raise Refused(f"the process that called is in another {name} namespace", _DIRECTLY)
