@@ -1,4 +1,4 @@
-"""What a trip of the circuit breaker tells a person, the bounds of comments, and the texts of a sprint."""
+"""What the circuit breaker counts, compares and keeps of its trips."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import Refused, UsageError
-from liza.rules.governance import board_reports, line_comments, retrospective, sprint_alarms, text_similarity
-from liza.rules.governance.anomaly_kinds import check_anomaly, missing_details
+from liza.rules.governance import text_similarity
 from liza.rules.governance.breaker_patterns import (
     MAX_EVIDENCE,
     BreakerFinding,
@@ -22,21 +21,15 @@ from liza.rules.governance.breaker_patterns import (
 )
 from liza.rules.governance.breaker_trips import record_findings, resolve_trips
 from liza.rules.governance.open_trips import breaker_alarms, is_worth_a_check, signal_hint, signals_of_trips
-from liza.rules.governance.watched_events import WatchedEvent, collect_events, fingerprint
+from liza.rules.governance.watched_events import WatchedEvent, collect_events
 from liza.rules.model import (
     Anomaly,
-    ArchiveSummary,
     BreakerSettings,
     BreakerTrip,
     CircuitBreaker,
-    Discovery,
     Event,
-    LineComment,
-    Resolution,
     Sprint,
     State,
-    Status,
-    Task,
     Timeline,
 )
 from liza.rules.statuses import Pattern
@@ -321,216 +314,5 @@ def test_a_text_of_twelve_characters_tells_one_error_from_another() -> None:
     assert findings(*SAME, last, repeated_error=4)[0].detail.endswith("KeyError 'tax'")
 
 
-def test_a_fingerprint_has_the_first_and_the_last_event() -> None:
-    settings = BreakerSettings()
-    prints = {
-        fingerprint(events, settings)
-        for events in (
-            (),
-            (event("merge"),),
-            (event("merge", 1),),
-            (event("merge"), event("merge", 1)),
-            (event("merge"), event("land", 2)),
-        )
-    }
-    assert len(prints) == 5
-    assert fingerprint((), settings).startswith("0 none ")
-    one = event("merge")
-    assert fingerprint((one,), settings).startswith(f"1 {one.evidence} {one.evidence} ")
-
-
-@pytest.mark.parametrize(
-    ("text", "location"),
-    [
-        ("a.py:1", ("a.py", 1)),
-        (" ./a/b.py:12 ", ("a/b.py", 12)),
-        ("a:b:3", ("a:b", 3)),
-        ("a:999999999", ("a", 999999999)),
-    ],
-)
-def test_a_location_is_read(text: str, location: tuple[str, int]) -> None:
-    assert line_comments.parse_location(text) == location
-
-
-EXAMPLE = 'liza verdict reject "…" --task ID --comment src/tax.py:12 "rounds down"'
-
-
-@pytest.mark.parametrize("text", ["a.py", "a.py:0", ":3", "a.py:x", "a.py:1234567890", "a.py:²", "./:3"])
-def test_what_is_no_location_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError) as refusal:
-        line_comments.parse_location(text)
-    assert str(refusal.value) == f"{text!r} is not a line of a file: expected FILE:LINE, such as src/tax.py:12"
-    assert refusal.value.hint == EXAMPLE
-
-
-@pytest.mark.parametrize(
-    ("comments", "message"),
-    [
-        ([("a:1", "x")] * 50, None),
-        ([("a:1", "x")] * 51, "there are 51 comments; a rejection has at most 50"),
-        ([("a:1", "x" * 1000)], None),
-        ([("a:1", "x" * 1001)], "the comment on a:1 has 1001 characters; it can have 1000"),
-        ([("a:1", "x"), ("b:2", " ")], "the comment on b:2 has no text"),
-    ],
-)
-def test_comments_have_bounds(comments: list[tuple[str, str]], message: str | None) -> None:
-    if message is None:
-        line_comments.check_comments(comments)
-        return
-    with pytest.raises(UsageError) as refusal:
-        line_comments.check_comments(comments)
-    assert (str(refusal.value), refusal.value.hint) == (message, EXAMPLE)
-
-
-COMMIT = "abcdef0123456789"
-
-
-@pytest.mark.parametrize(
-    ("location", "data", "message"),
-    [
-        ("a.py:1", None, "a.py is not a file of the reviewed commit abcdef012345"),
-        ("a.py:1", b"\0", "a.py is not a text at abcdef012345: it has no line 1"),
-        ("a.py:3", b"one\ntwo\n", "a.py has 2 lines at the reviewed commit abcdef012345, and no line 3"),
-        ("a.py:1", b"", "a.py has 0 lines at the reviewed commit abcdef012345, and no line 1"),
-    ],
-)
-def test_a_line_that_is_not_there_is_refused(location: str, data: bytes | None, message: str) -> None:
-    with pytest.raises(UsageError) as refusal:
-        line_comments.quote_comment(location, "x", COMMIT, data)
-    assert (str(refusal.value), refusal.value.hint) == (message, "git show --stat abcdef012345")
-
-
-@pytest.mark.parametrize(
-    ("line", "quote"),
-    [(1, "  one"), (2, "two"), (3, "x" * 200), (4, f"{'y' * 200}…"), (5, "last")],
-)
-def test_a_comment_has_its_line_as_it_is_up_to_200_characters(line: int, quote: str) -> None:
-    data = f"  one  \ntwo\r\n{'x' * 200}\n{'y' * 201}\nlast".encode()
-    comment = line_comments.quote_comment(f"a.py:{line}", " wrong ", COMMIT, data)
-    assert comment == LineComment(path="a.py", line=line, text="wrong", quote=quote, commit=COMMIT)
-    assert line_comments.format_comment(comment) == f"a.py:{line}: wrong\n> {quote.strip()}"
-    assert line_comments.format_comment(replace(comment, quote=" ")) == f"a.py:{line}: wrong"
-
-
 def sprint(**times: Any) -> Sprint:
     return Sprint(id="s-1", status="IN_PROGRESS", timeline=Timeline(**times))
-
-
-def test_the_alarms_of_a_sprint_name_its_tasks_and_its_cost() -> None:
-    tasks: list[Task] = [task(f"m{number}", Status.MERGED) for number in range(9)]
-    tasks += [task("b", Status.BLOCKED), task("o"), task("x", Status.ABANDONED)]
-    state = board(*tasks, archived=ArchiveSummary(counts={"MERGED": 2}), sprint=sprint(checkpoint_at=NOW, deadline=NOW))
-    checkpoint, deadline = sprint_alarms.sprint_alarms(state, NOW, "$3")
-    assert checkpoint == Alarm(
-        "checkpoint_due", "s-1 2026-01-01T12:00Z",
-        "checkpoint of s-1, due 2026-01-01 12:00Z: 11 merged (m0, m1, m2, m3, m4, m5, m6, m7 and 1 more), 1 open (o), "
-        "1 blocked (b); $3", "liza edit",
-    )  # fmt: skip
-    assert deadline == Alarm(
-        "deadline_passed", "s-1",
-        "the deadline of s-1 was 2026-01-01 12:00Z, and 2 tasks of it not closed: b, o", "liza edit",
-    )  # fmt: skip
-    assert list(sprint_alarms.sprint_alarms(replace(state, sprint=sprint()), NOW, "")) == []
-    paused = replace(state, sprint=replace(state.sprint, status="CHECKPOINT"))
-    assert len(list(sprint_alarms.sprint_alarms(paused, NOW, ""))) == 2
-    bare = replace(paused, tasks=(), archived=ArchiveSummary(), sprint=sprint(checkpoint_at=NOW))
-    assert "0 merged, 0 open, 0 blocked; " in next(iter(sprint_alarms.sprint_alarms(bare, NOW, ""))).message
-
-
-def test_the_shortest_retrospective_has_only_what_there_is() -> None:
-    end = retrospective.SprintEnd(time=NOW)
-    assert retrospective.describe_sprint_end(board(task(iteration=1)), end).splitlines() == [
-        "tasks: 1 UNCLAIMED", "tries: 1", "rejections: 0", "failed merges: 0", "crashed sessions: 0",
-    ]  # fmt: skip
-    reported = board(discovered=(Discovery(id="d-1"),))
-    assert "reports: 1 discovery, 0 of them tasks" in retrospective.describe_sprint_end(reported, end).splitlines()
-
-
-WHO = Resolution(by="human:ann", timestamp=NOW, why="done")
-
-
-@pytest.mark.parametrize(
-    ("details", "message"),
-    [
-        ({"colour": "red"}, "a discovery has no detail colour, only urgency, severity, recommendation"),
-        ({}, "a discovery has an urgency, immediate or deferred; it is missing"),
-        ({"urgency": "now"}, "a discovery has an urgency, immediate or deferred; it is 'now'"),
-        (
-            {"urgency": "deferred", "severity": "bad"},
-            "the severity of a discovery is 'bad', expected one of low, medium, high, critical",
-        ),
-    ],
-)
-def test_a_discovery_is_refused_with_what_it_needs(details: dict[str, str], message: str) -> None:
-    with pytest.raises(UsageError) as refusal:
-        board_reports.add_discovery(board(), Discovery(id="", description="x"), details)
-    example = 'liza report discovery "what is wrong, and where" --urgency deferred'
-    hint = "liza report --help" if "colour" in details else example
-    assert (str(refusal.value), refusal.value.hint) == (message, hint)
-
-
-def test_a_discovery_gets_the_next_number_and_its_details() -> None:
-    state = board(discovered=(Discovery(id="d-4"), Discovery(id="other")))
-    details = {"urgency": "immediate", "severity": "high", "recommendation": "stop"}
-    after, name = board_reports.add_discovery(state, Discovery(id="", by="coder-1", description="x"), details)
-    assert (name, after.discovered[:2]) == ("d-5", state.discovered)
-    assert after.discovered[2] == Discovery(
-        id="d-5", by="coder-1", description="x", urgency="immediate", severity="high", recommendation="stop"
-    )
-    assert [one.id for one in board_reports.open_discoveries(after)] == ["d-5", "d-4", "other"]
-    assert board_reports.add_discovery(board(), Discovery(id="", description="x"), {"urgency": "deferred"})[1] == "d-1"
-
-
-def test_reports_are_resolved_by_their_number_and_only_once() -> None:
-    anomalies = (Anomaly(timestamp=NOW, type="workaround"), Anomaly(timestamp=NOW, type="spec_gap"))
-    state = board(anomalies=anomalies, discovered=(Discovery(id="d-1"), Discovery(id="d-2", converted_to_task="t")))
-    after = board_reports.resolve_report(state, "a-2", WHO)
-    assert after.anomalies == (anomalies[0], replace(anomalies[1], resolved=WHO))
-    assert board_reports.open_anomalies(after) == {"a-1": anomalies[0]}
-    found = board_reports.resolve_report(state, "d-1", WHO)
-    assert found.discovered == (replace(state.discovered[0], resolved=WHO), state.discovered[1])
-    for board_, name, message, hint in (
-        (state, "a-3", "there is no discovery or anomaly a-3", "liza status"),
-        (state, "a-0", "there is no discovery or anomaly a-0", "liza status"),
-        (state, "d-9", "there is no discovery or anomaly d-9", "liza status"),
-        (state, "d-2", "d-2 is the task t already", "liza task show t"),
-        (after, "a-2", "a-2 was resolved by human:ann: done", "liza status"),
-        (found, "d-1", "d-1 was resolved by human:ann: done", "liza status"),
-    ):
-        with pytest.raises(Exception) as refusal:  # noqa: PT011
-            board_reports.resolve_report(board_, name, WHO)
-        assert (str(refusal.value), getattr(refusal.value, "hint", "")) == (message, hint)
-    with pytest.raises(UsageError) as refusal:
-        board_reports.resolve_report(state, "a-1", replace(WHO, why=" "))
-    assert (str(refusal.value), refusal.value.hint) == (
-        "a-1 is resolved with a reason",
-        'liza report resolve a-1 "why"',
-    )
-
-
-def test_an_anomaly_names_the_details_that_it_lacks() -> None:
-    lacking = Anomaly(timestamp=NOW, type="trade_off", details={"why": "time", "what": " "})
-    with pytest.raises(UsageError) as refusal:
-        check_anomaly(lacking)
-    assert str(refusal.value) == "a report of trade_off needs the details what, debt_created"
-    assert refusal.value.hint == "liza report trade_off TEXT --detail what=… --detail debt_created=…"
-    with pytest.raises(
-        UsageError, match="'x' is not a kind of report; the kinds are: discovery, retry_loop, "
-    ) as unknown:
-        check_anomaly(Anomaly(timestamp=NOW, type="x"))
-    assert unknown.value.hint == "liza report --help"
-
-
-@pytest.mark.parametrize(
-    ("kind", "details"),
-    [
-        ("retry_loop", ("count", "error_pattern")),
-        ("trade_off", ("what", "why", "debt_created")),
-        ("external_blocker", ("blocker_service",)),
-        ("assumption_violated", ("assumption", "reality")),
-        ("system_ambiguity", ("protocol_section", "question")),
-        ("workaround", ()),
-    ],
-)
-def test_some_kinds_of_anomalies_need_details(kind: str, details: tuple[str, ...]) -> None:
-    assert missing_details(Anomaly(timestamp=NOW, type=kind)) == details

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from liza.rules.merging import merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import Delivery, Event, LoopLimits, Reservation, State, Status
-from liza.rules.sessions import actions, decide, loop_detection, message_rules, model_silence, rests, retention
+from liza.rules.model import Delivery, Event, Reservation, State, Status
+from liza.rules.sessions import actions, decide, loop_detection, message_rules, model_silence, retention
 from liza.rules.sessions.actions import (
     AskHandoff,
     BlockTask,
@@ -43,13 +43,11 @@ from liza.rules.sessions.message_rules import (
 )
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.run_events import RunEvents
-from liza.rules.sessions.session_ends import SessionOutcome, SilenceKind, StopReason
+from liza.rules.sessions.session_ends import SilenceKind, StopReason
 from liza.rules.sessions.session_facts import SessionFacts, SessionState, SupervisorFacts
-from liza.rules.sessions.session_watch import ActivityWatch, ModelAnswers, SessionTimes
 from liza.rules.tasks import claims
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.planning import claim_planning
-from liza.rules.worker_api.prompt_rules import PromptPriority
 from tests.unit.boards import HEAD, NOW, OTHER, agents, board, claimed, later, task, under_review, with_config
 from tests.unit.situations import living, situation
 from tests.unit.test_merging import BY, approved
@@ -309,79 +307,6 @@ def test_a_message_takes_the_way_that_its_session_has(
     assert message_rules.next_step([message], channels, later(seconds), DELIVERY) == step
 
 
-def test_a_message_that_was_tried_waits_and_then_goes_into_the_brief() -> None:
-    tried = replace(MESSAGE, attempts=1, tried=NOW)
-    first = DELIVERY.retry_backoffs[0]
-    why = "the last try failed; waits for the next one"
-    assert message_rules.next_step([tried], TERMINAL, later(first - 0.5), DELIVERY) == TryLater(why, 0.5)
-    assert message_rules.next_step([tried], TERMINAL, later(first), DELIVERY) == TypeMessage(tried)
-    most = replace(tried, attempts=DELIVERY.file_fallback_after_attempts)
-    step = message_rules.next_step([most], TERMINAL, later(10_000), DELIVERY)
-    assert isinstance(step, PutInBrief)
-    assert step.messages == (most,)
-    arrived = replace(tried, carried=True)
-    timeout = max(first, DELIVERY.acknowledgment_timeout)
-    assert message_rules.next_step([arrived], TERMINAL, NOW, DELIVERY) == TryLater("waits for an answer", timeout)
-    step = message_rules.next_step([arrived], TERMINAL, later(timeout), DELIVERY)
-    assert isinstance(step, PutInBrief)
-    assert step.messages == (arrived,)
-    offered = replace(MESSAGE, offered=NOW)
-    assert message_rules.next_step([offered], TERMINAL, later(5), DELIVERY) == TryLater(
-        "a hook has just taken it", 15.0
-    )
-    assert message_rules.next_step([offered], TERMINAL, later(20), DELIVERY) == TypeMessage(offered)
-    quiet = replace(DELIVERY, send_notification_on_failure=False)
-    assert message_rules.next_step([FILED], TERMINAL, later(LAST_PAUSE), quiet) == TryLater("it is in the brief")
-
-
-def test_a_person_is_told_of_all_that_is_due_and_not_again_at_once() -> None:
-    second = replace(FILED, id="n", created=later(1))
-    told = replace(FILED, id="o", stage=MessageStage.TOLD, tried=later(LAST_PAUSE - 10))
-    assert message_rules.next_step([second, FILED], TERMINAL, later(LAST_PAUSE), DELIVERY) == TellPerson(
-        (FILED, second)
-    )
-    assert message_rules.next_step([FILED, told], TERMINAL, later(LAST_PAUSE), DELIVERY) == TryLater(
-        "a person was told of others a moment ago", LAST_PAUSE - 10.0
-    )
-    due = later(2 * LAST_PAUSE)
-    assert message_rules.next_step([FILED, told], TERMINAL, due, DELIVERY) == TellPerson((FILED,))
-
-
-@pytest.mark.parametrize(
-    ("priority", "channels", "text"),
-    [
-        (PromptPriority.SYSTEM, STREAM, f"{RUN} gets it at the next edge of its turn"),
-        (PromptPriority.URGENT, STREAM, f"{RUN} gets it now; that interrupts its turn"),
-        (PromptPriority.NORMAL, STREAM, f"{RUN} gets it when its turn is over"),
-        (PromptPriority.NORMAL, HOOKS, f"a hook of {RUN} takes it at the end of its turn"),
-        (
-            PromptPriority.SYSTEM, BOTH,
-            f"a hook of {RUN} takes it at its next tool call or the end of its turn, or it is typed in its terminal",
-        ),
-        (
-            PromptPriority.URGENT, TERMINAL,
-            f"it is typed in the terminal of {RUN} when its program waits for input; its turn cannot be interrupted",
-        ),
-        (
-            PromptPriority.NORMAL, DeliveryChannels(run=RUN),
-            f"{RUN} has no terminal and no hook of its program has run, so its brief contains it",
-        ),
-    ],
-)  # fmt: skip
-def test_a_sender_is_told_when_and_how_its_message_arrives(
-    priority: PromptPriority, channels: DeliveryChannels, text: str
-) -> None:
-    assert message_rules.describe_delivery(priority, channels) == text
-
-
-@pytest.mark.parametrize(
-    ("message", "started"),
-    [(MESSAGE, False), (replace(MESSAGE, attempts=1), True), (replace(MESSAGE, stage=MessageStage.FILED), True)],
-)
-def test_a_delivery_has_begun_with_its_first_try_or_in_the_brief(message: Message, started: bool) -> None:
-    assert message.is_started is started
-
-
 def test_ids_of_one_second_are_sorted_by_their_number_without_the_mark_of_their_sender() -> None:
     names = ["20260101-120000-1000", "20260101-120000-999", "20260101-120000-abcd-0998", "20260101-120000-001"]
     assert sorted(names, key=message_rules.age_key)[0] == "20260101-120000-001"
@@ -425,80 +350,11 @@ def call(number: int, result: str = "r", seconds: float = 0.0) -> ToolCall:
     return ToolCall(call=f"c{number}", result=result, description=f"call {number}", at=seconds)
 
 
-def test_repetitions_are_counted_until_a_new_call() -> None:
-    progress = Progress()
-    for seconds in range(3):
-        progress = loop_detection.add_call(progress, call(1, seconds=float(seconds)), 10.0)
-    assert progress == Progress(
-        calls=3, seen_pairs=(("c1", "r"),), counts=(2,), last_call=call(1, seconds=2.0), calls_since_change=3,
-        changed_at=0.0,
-    )  # fmt: skip
-    polled = loop_detection.add_call(progress, call(1, seconds=13.0), 10.0)
-    assert (polled.counts, polled.calls, polled.calls_since_change) == ((2,), 4, 4)
-    quick = loop_detection.add_call(progress, call(1, seconds=12.0), 10.0)
-    assert quick.counts == (3,)
-    fresh = loop_detection.add_call(progress, call(1, "other", 3.0), 10.0)
-    assert (fresh.seen_pairs, fresh.counts) == ((("c1", "r"), ("c1", "other")), ())
-    changed = loop_detection.record_worktree_change(progress, 5.0)
-    assert changed == replace(progress, calls_since_change=0, changed_at=5.0)
-    assert loop_detection.forget_untimed_calls(progress) == replace(
-        progress, counts=(), calls_since_change=0, changed_at=None
-    )
-
-
 def test_32_calls_are_remembered() -> None:
     progress = Progress()
     for number in range(33):
         progress = loop_detection.add_call(progress, call(number), 10.0)
     assert progress.seen_pairs == tuple((f"c{number}", "r") for number in range(1, 33))
-
-
-LIMITS = LoopLimits(same_calls=3, unchanged_calls=5, unchanged_seconds=60)
-
-
-@pytest.mark.parametrize(
-    ("limits", "progress", "seconds", "stuck"),
-    [
-        (LIMITS, Progress(), 99.0, None),
-        (LIMITS, Progress(last_call=call(1), counts=(1,)), 0.0, None),
-        (
-            LIMITS, Progress(last_call=call(1), counts=(0, 2)), 0.0,
-            Stuck("no progress: the same call with the same result 3 times (call 1)", False),
-        ),
-        (
-            LIMITS, Progress(last_call=call(1), counts=(5,)), 0.0,
-            Stuck("no progress: the same call with the same result 6 times (call 1)", True),
-        ),
-        (replace(LIMITS, same_calls=0), Progress(last_call=call(1), counts=(50,)), 0.0, None),
-        (LIMITS, Progress(last_call=call(1), calls_since_change=5, changed_at=0.0), 59.0, None),
-        (LIMITS, Progress(last_call=call(1), calls_since_change=4, changed_at=0.0), 90.0, None),
-        (LIMITS, Progress(last_call=call(1), calls_since_change=5), 90.0, None),
-        (
-            LIMITS, Progress(last_call=call(1), calls_since_change=5, changed_at=30.0), 90.0,
-            Stuck("no progress: 5 tool calls in 1 min without a change in the worktree", False),
-        ),
-        (
-            LIMITS, Progress(last_call=call(1), calls_since_change=10, changed_at=0.0), 119.0,
-            Stuck("no progress: 10 tool calls in 2 min without a change in the worktree", False),
-        ),
-        (
-            LIMITS, Progress(last_call=call(1), calls_since_change=10, changed_at=0.0), 120.0,
-            Stuck("no progress: 10 tool calls in 2 min without a change in the worktree", True),
-        ),
-        (
-            LIMITS, Progress(last_call=call(1), calls_since_change=5, changed_at=0.0), 3660.0,
-            Stuck("no progress: 5 tool calls in 61 min without a change in the worktree", False),
-        ),
-        (
-            replace(LIMITS, unchanged_calls=0), Progress(last_call=call(1), calls_since_change=99, changed_at=0.0),
-            900.0, None,
-        ),
-    ],
-)  # fmt: skip
-def test_a_session_is_stuck_from_its_limit_on_and_ended_at_twice_the_limit(
-    limits: LoopLimits, progress: Progress, seconds: float, stuck: Stuck | None
-) -> None:
-    assert loop_detection.check_progress(limits, progress, seconds) == stuck
 
 
 @pytest.mark.parametrize(
@@ -531,15 +387,6 @@ def test_a_model_that_does_not_answer_has_a_time_for_each_kind(
     assert model_silence.describe_reason(model) == text
 
 
-def test_facts_that_nobody_gathered_say_that_nothing_happened() -> None:
-    facts = SessionFacts(run=RUN, state=SessionState.LIVING)
-    assert (facts.idle.seconds, facts.idle.reminders, facts.ages.start, facts.ages.heartbeat) == (0.0, 0, 0.0, 0.0)
-    assert (facts.start.timeout, facts.loop.stuck, facts.model.silence, facts.end_reported) == (60.0, None, None, None)
-    flags = (facts.start.is_ready, facts.idle.is_waiting, facts.loop.warned, facts.has_terminal, facts.is_turn_over)
-    assert flags == (False,) * 5
-    assert situation(board()).merging.may_start
-
-
 def test_silence_is_told_after_a_minute_or_a_fifth_of_a_shorter_limit() -> None:
     assert (model_silence.report_delay(300.0), model_silence.report_delay(100.0)) == (60.0, 20.0)
     quota = ModelSilence(SilenceKind.QUOTA, 1.0, retry_at=later(300))
@@ -547,52 +394,6 @@ def test_silence_is_told_after_a_minute_or_a_fifth_of_a_shorter_limit() -> None:
     assert model_silence.is_quota_wait_too_long(quota, NOW, 299.0)
     assert not model_silence.is_quota_wait_too_long(replace(quota, retry_at=None), NOW, 1.0)
     assert not model_silence.is_quota_wait_too_long(replace(quota, kind=SilenceKind.SERVER), NOW, 1.0)
-
-
-def test_a_rest_is_doubled_with_each_failure_up_to_its_limit() -> None:
-    assert [rests.backoff(failed, 5.0) for failed in (0, 1, 2, 3, 7, 1000)] == [5.0, 5.0, 10.0, 20.0, 300.0, 300.0]
-    assert rests.backoff(2, 5.0, 7.0) == 7.0
-    config = board().config
-    streak = rests.FailureStreak(failed=1, limited=2, unanswered=3, rest_until=4.0)
-    seen = {outcome: streak.saw(outcome, 100.0, config) for outcome in SessionOutcome}
-    assert seen[SessionOutcome.CRASHED] == replace(streak, failed=2, rest_until=110.0)
-    assert seen[SessionOutcome.UNANSWERED] == replace(streak, unanswered=4, rest_until=140.0)
-    assert seen[SessionOutcome.QUOTA] == replace(streak, limited=3, rest_until=340.0)
-    assert seen[SessionOutcome.CONTEXT_FULL] == replace(streak, rest_until=102.0)
-    assert seen[SessionOutcome.STOPPED] == streak
-    assert seen[SessionOutcome.FINISHED] == rests.FailureStreak(rest_until=4.0)
-    assert seen[SessionOutcome.HANDED_OFF] == rests.FailureStreak(rest_until=102.0)
-    assert streak.saw(SessionOutcome.QUOTA, 100.0, config, 60.0).rest_until == 161.0
-    assert streak.saw(SessionOutcome.QUOTA, 100.0, config, -60.0).rest_until == 105.0
-    assert (streak.rest_seconds(3.0), streak.rest_seconds(9.0)) == (1.0, 0.0)
-
-
-def test_a_merger_is_not_started_twice_for_one_revision_unless_it_failed() -> None:
-    started = rests.MergeTries(failed=1).started(7, "t")
-    assert started == rests.MergeTries(last=(7, "t"), failed=1)
-    assert [started.was_tried(7, "t"), started.was_tried(8, "t"), started.was_tried(7, "u")] == [True, False, False]
-    assert started.saw(failed=False, now=50.0, first=5.0) == rests.MergeTries(last=(7, "t"))
-    failed = started.saw(failed=True, now=50.0, first=5.0)
-    assert failed == rests.MergeTries(failed=2, rest_until=60.0)
-    assert [failed.is_resting(59.0), failed.is_resting(60.0)] == [True, False]
-
-
-def test_the_times_of_a_session_are_those_of_its_first_observations() -> None:
-    times = SessionTimes(started=1.0, first_seen=2.0, last_heartbeat=3.0)
-    assert times.saw(is_closed=False, now=9.0) == times
-    closed = times.saw(is_closed=True, now=9.0)
-    assert (closed.since_closing_command(10.5), times.since_closing_command(10.5)) == (1.5, None)
-    assert closed.saw(is_closed=True, now=11.0) == closed
-    assert times.renewed(7.0) == replace(times, last_heartbeat=7.0)
-    watch = ActivityWatch(changed_at=1.0).saw(("a",), 5.0)
-    assert watch == ActivityWatch(changed_at=5.0, checked_at=5.0, fingerprint=("a",))
-    assert watch.saw(("a",), 8.0) == ActivityWatch(changed_at=5.0, checked_at=8.0, fingerprint=("a",))
-    assert watch.restarted(6.0) == replace(watch, changed_at=6.0)
-    answers = ModelAnswers().saw(("x",), 2.0, is_first_answer=False)
-    assert answers == ModelAnswers(answered_at=None, signs=("x",))
-    assert ModelAnswers().saw(("x",), 2.0, is_first_answer=True).answered_at == 2.0
-    assert answers.saw(("y",), 3.0, is_first_answer=False) == ModelAnswers(answered_at=3.0, signs=("y",))
-    assert answers.answered(4.0) == ModelAnswers(answered_at=4.0, signs=("x",))
 
 
 def test_the_events_of_a_run_are_counted_on_the_newest_board() -> None:

@@ -18,11 +18,9 @@ from liza.rules.model import (
     Task,
 )
 from liza.rules.tasks import archiving, claims, forged_status, picking, planning, unclaimable
-from liza.rules.tasks.archiving import ArchiveTotals
-from liza.rules.tasks.picking import Evidence, LimitReached, NoTask, Pick
+from liza.rules.tasks.picking import Evidence, NoTask, Pick
 from liza.rules.tasks.planning import Trigger
-from liza.rules.transitions import Invocation
-from tests.unit.boards import BASE, HEAD, NOW, agents, board, claimed, later, task, under_review, with_config
+from tests.unit.boards import BASE, HEAD, NOW, agents, board, claimed, later, task, under_review
 
 S = Status
 NOBODY = Evidence()
@@ -37,57 +35,6 @@ REVIEW: dict[str, Any] = {
 REJECTED: dict[str, Any] = {**REVIEW, "rejection_reason": "no tests\nat all"}
 CREW = agents("coder-1", "coder-2", runs=3)
 HELD = task(status=S.CLAIMED, lease_expires=later(60), **{**REVIEW, "review_commit": None})
-LAPSED = replace(HELD, lease_expires=NOW)
-
-
-def limited(state: State, most: int) -> State:
-    return with_config(state, slots=replace(state.config.slots, max=most))
-
-
-@pytest.mark.parametrize(
-    ("state", "agent", "evidence", "why"),
-    [
-        (board(task()), "coder-1", NOBODY, None),
-        (board(task()), "planner-1", NOBODY, "planner-1 is not a coder"),
-        (board(task()), "code-reviewer-1", NOBODY, "code-reviewer-1 is not a coder"),
-        (board(task(status=S.MERGED)), "coder-1", NOBODY, "it is MERGED"),
-        (board(task(reservation=RESERVED)), "coder-1", NOBODY, "coder-2 is taking it as coder-2.1"),
-        (board(HELD), "coder-1", NOBODY, "this agent has already claimed it"),
-        (board(HELD), "coder-2", DEAD, "coder-1 holds its lease until 12:01:00Z"),
-        (board(LAPSED), "coder-2", NOBODY, "its lease has expired, but the supervisor of coder-1 still runs"),
-        (
-            board(LAPSED), "coder-2", Evidence(offline=frozenset({"coder-1"})),
-            "its lease has expired, but the session coder-1.1 is not proved dead",
-        ),
-        (board(LAPSED), "coder-2", DEAD, None),
-        (board(task(depends_on=("a", "b")), task("a")), "coder-1", NOBODY, "it waits for a, b"),
-        (board(task(failed_by=("coder-1",))), "coder-1", NOBODY, "coder-1 has failed it before"),
-        (
-            board(task(status=S.REJECTED, history=(Event(time=NOW, event="reject"),), **REJECTED)), "coder-2", NOBODY,
-            "coder-1 is to fix it first",
-        ),
-        (
-            board(task(scope="")), "coder-1", NOBODY,
-            "it breaks a rule: task-1: scope is missing, wanted a value, because it is UNCLAIMED",
-        ),
-        (
-            limited(board(task(), task("a", worktree="s1"), task("b", reservation=RESERVED)), 2), "coder-1",
-            NOBODY, "all 2 slots are in use (config.slots.max)",
-        ),
-        (limited(board(task(), task("a", worktree="s1")), 2), "coder-1", NOBODY, None),
-        (limited(board(task(worktree="s1"), task("a", worktree="s2")), 1), "coder-1", NOBODY, None),
-    ],
-)  # fmt: skip
-def test_a_task_is_not_claimed_for_one_reason(state: State, agent: str, evidence: Evidence, why: str | None) -> None:
-    assert picking.claim_obstacle(state, state.tasks[0], agent, NOW, evidence) == why
-
-
-def test_a_lapsed_claim_is_taken_over_when_its_session_is_over() -> None:
-    state, _ = claimed(board(task(), agents=CREW))
-    past = later(301)
-    dead = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.4"}))
-    assert picking.claim_obstacle(state, state.tasks[0], "coder-2", past, dead) is None
-    assert picking.claim_obstacle(state, state.tasks[0], "coder-2", later(299), dead) is not None
 
 
 @pytest.mark.parametrize(
@@ -140,21 +87,6 @@ def test_an_agent_is_busy_with_one_thing(state: State, busy: str | None) -> None
         assert picking.pick_review(state, "coder-1", NOBODY) == NoTask(why=f"coder-1 is busy with {busy}")
 
 
-def test_no_task_is_told_with_the_first_three_reasons() -> None:
-    waiting = [task(name, depends_on=("x",)) for name in "abcd"]
-    assert picking.pick_task(board(*waiting, task("x", S.DRAFT)), "coder-1", NOW, NOBODY) == NoTask(
-        why="a: it waits for x; b: it waits for x; c: it waits for x"
-    )
-    assert picking.pick_task(board(), "coder-1", NOW, NOBODY) == NoTask(why="no task is claimable")
-    assert picking.pick_review(board(task()), "code-reviewer-1", NOBODY) == NoTask(why="no task is ready for review")
-    reviews = [task(name, S.READY_FOR_REVIEW, **{**REVIEW, "worktree": name}) for name in "abcd"]
-    assert picking.pick_review(board(*reviews), "code-reviewer-1", NOBODY).why == "; ".join(  # type: ignore[union-attr]
-        f"{name}: its author's session coder-1.1 is not over" for name in "abc"
-    )
-    over = replace(board(task()), goal=replace(board().goal, status="COMPLETED"))
-    assert picking.pick_task(over, "coder-1", NOW, NOBODY) == NoTask(why="the goal is COMPLETED")
-
-
 def test_reviews_are_taken_by_priority_and_then_the_longest_waiting_first() -> None:
     def waiting(name: str, priority: int, at: float) -> Task:
         history = (Event(time=later(at), event="submit"),)
@@ -176,40 +108,6 @@ def test_a_task_without_a_time_is_taken_before_all_others() -> None:
     waiting = [replace(task(name, S.READY_FOR_REVIEW, **REVIEW), created=None) for name in ("a", "b")]
     reviewed = board(replace(waiting[0], created=NOW), waiting[1])
     assert picking.pick_review(reviewed, "code-reviewer-1", DEAD) == Pick(task=waiting[1])
-
-
-@pytest.mark.parametrize(
-    ("iteration", "most", "text"),
-    [
-        (0, 1, None), (1, 1, "its only try is used up"), (2, 1, "2 tries are used up, and 1 was allowed"),
-        (2, 3, None), (3, 3, "3 tries of at most 3 are used up"), (4, 3, "4 tries are used up, and 3 were allowed"),
-    ],
-)  # fmt: skip
-def test_a_limit_is_told_with_what_was_allowed(iteration: int, most: int, text: str | None) -> None:
-    state = board(task(status=S.REJECTED, iteration=iteration, max_iterations=most, **REJECTED), agents=CREW)
-    assert picking.limit_reached(state, state.tasks[0]) == text
-    pick = picking.pick_task(state, "coder-1", NOW, NOBODY)
-    if text is None:
-        assert pick == Pick(task=state.tasks[0])
-    else:
-        assert pick == LimitReached(task=state.tasks[0], reason=f"{text}; it was rejected: no tests")
-
-
-@pytest.mark.parametrize(
-    ("fields", "preferred", "slot"),
-    [
-        ({"worktree": "s9"}, ("s2",), "s9"),
-        ({}, (), "s2"),
-        ({}, ("s1", "s7", "s8"), "s7"),
-        ({}, ("main", "s0", "x1"), "s2"),
-    ],
-)
-def test_a_slot_is_the_tasks_own_or_one_that_its_agent_used_or_the_first_free_one(
-    fields: dict[str, str], preferred: tuple[str, ...], slot: str
-) -> None:
-    state = board(task(**fields), task("a", worktree="s1"), task("b", reservation=RESERVED), task("c", worktree="s3"))
-    assert picking.free_slot(state, state.tasks[0], preferred) == slot
-    assert picking.used_slots(state, but="a") == frozenset({"s3", "s4", *fields.values()})
 
 
 URGENT = Discovery(
@@ -416,34 +314,6 @@ def test_a_task_that_every_coder_failed_waits_for_another_one(fields: dict[str, 
         assert text == "task-1 waits for another coder: coder-1, coder-2 failed it before"
 
 
-def test_totals_of_the_archive_never_lose_what_was_counted() -> None:
-    totals = ArchiveTotals(statuses={"MERGED": 2, "ABANDONED": 0}, verdicts={"approve": 3, "reject": 1})
-    state = archiving.with_totals(board(), totals)
-    assert state.archived == ArchiveSummary(counts={"MERGED": 2}, verdicts={"approve": 3, "reject": 1})
-    assert archiving.with_totals(state, totals) is state
-    lowest = ArchiveTotals(statuses={"MERGED": 1, "SUPERSEDED": 4}, verdicts={"reject": 5})
-    assert archiving.at_least(totals, lowest) == ArchiveTotals(
-        statuses={"MERGED": 2, "SUPERSEDED": 4}, verdicts={"approve": 3, "reject": 5}
-    )
-    history = tuple(Event(time=NOW, event=event) for event in ("reject", "approve", "claim"))
-    assert archiving.totals_of([task(status=S.MERGED, history=history), task("b", S.ABANDONED)]) == ArchiveTotals(
-        statuses={"MERGED": 1, "ABANDONED": 1}, verdicts={"reject": 1, "approve": 1}
-    )
-
-
-def test_a_move_to_the_archive_adds_to_its_totals_and_keeps_the_outcomes_that_tasks_name() -> None:
-    closed = [task("a", S.MERGED), task("b", S.SUPERSEDED, superseded_by=("a",)), task("c", S.ABANDONED)]
-    state = board(
-        *closed, task("open", depends_on=("a", "b", "old")), archived=ArchiveSummary(outcomes={"old": S.MERGED})
-    )
-    moved = archiving.move_to_archive(state, closed, ArchiveTotals(statuses={"MERGED": 1}, verdicts={"reject": 2}))
-    assert [one.id for one in moved.tasks] == ["open"]
-    assert moved.archived == ArchiveSummary(
-        counts={"ABANDONED": 1, "MERGED": 2, "SUPERSEDED": 1}, verdicts={"reject": 2},
-        outcomes={"a": S.MERGED, "b": S.MERGED, "old": S.MERGED},
-    )  # fmt: skip
-
-
 def test_work_that_nothing_replaced_is_not_merged_and_outcomes_that_are_known_change_nothing() -> None:
     superseded = task(status=S.SUPERSEDED)
     assert archiving.outcome_of(superseded, {}) is S.ABANDONED
@@ -451,13 +321,6 @@ def test_work_that_nothing_replaced_is_not_merged_and_outcomes_that_are_known_ch
     state = board(task(depends_on=("a",)), archived=ArchiveSummary(outcomes={"a": S.MERGED}))
     assert archiving.with_outcomes(state, {"a": S.MERGED, "other": S.MERGED}) is state
     assert archiving.with_outcomes(state, {"a": S.ABANDONED}).archived.outcomes == {"a": S.ABANDONED}
-
-
-def test_a_closed_task_is_as_old_as_its_last_event() -> None:
-    events = (Event(time=later(1), event="add"), Event(time=later(5), event="merge"))
-    assert archiving.closed_at(task(history=events)) == later(5)
-    assert archiving.closed_at(task()) == NOW
-    assert archiving.closed_at(replace(task(), created=None)).year == 1970
 
 
 @pytest.mark.parametrize(
@@ -501,25 +364,3 @@ def test_a_restored_review_keeps_its_reviewer() -> None:
         "nothing in its history led there: the last step was 'claim review'"
     )
     assert forged_status.restore_task(forged, earlier, 1, "human:me", NOW).tasks[0].reviewing_by == "code-reviewer-1"
-
-
-def test_the_first_note_of_a_takeover_says_from_whom_and_why() -> None:
-    invocation = Invocation(now=NOW, by="coder-2")
-    assert invocation.run is None
-    lapsed = claims.takeover_reason(board(), LAPSED, "coder-2", NOBODY)
-    assert lapsed == (
-        "taken over from coder-1: its lease expired at 2026-01-01 12:00:00Z, no supervisor of coder-1 runs, "
-        "and no session of it lives"
-    )
-    rejected = task(status=S.REJECTED, **REJECTED)
-    assert claims.takeover_reason(board(), rejected, "coder-1", NOBODY) is None
-    assert claims.takeover_reason(board(), task(), "coder-1", NOBODY) is None
-    assert claims.takeover_reason(board(), rejected, "coder-2", DEAD) == (
-        "taken over from coder-1: no supervisor of coder-1 runs"
-    )
-    assert claims.takeover_reason(board(), replace(rejected, failed_by=("coder-1",)), "coder-2", NOBODY) == (
-        "taken over from coder-1: coder-1 failed it"
-    )
-    assert claims.takeover_reason(board(), rejected, "coder-2", NOBODY) == (
-        "taken over from coder-1: coder-1 did not fix it within config.lease_duration"
-    )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import derived, invariants, paths, settings, transitions
-from liza.rules.errors import UsageError
-from liza.rules.history_events import HistoryEvent
+from liza.rules import invariants
 from liza.rules.model import (
     Agent,
     Anomaly,
@@ -20,9 +16,7 @@ from liza.rules.model import (
     BreakerTrip,
     Budget,
     CircuitBreaker,
-    Config,
     Discovery,
-    Event,
     Gate,
     MergeInProgress,
     MergeRetry,
@@ -36,8 +30,7 @@ from liza.rules.model import (
     TrackedRequest,
     Violation,
 )
-from liza.rules.paths import Paths
-from tests.unit.boards import BASE, HEAD, NOW, agents, board, claimed, later, task, under_review, with_config
+from tests.unit.boards import BASE, HEAD, NOW, agents, board, claimed, task, under_review, with_config
 
 S = Status
 CREW = agents("coder-1", "coder-2", "code-reviewer-1", runs=9)
@@ -329,236 +322,3 @@ def test_a_cycle_is_found_from_each_of_its_tasks() -> None:
     assert invariants.find_cycle(state, "c") == ("c", "a", "b", "c")
     assert invariants.find_cycle(state, "d") == ()
     assert invariants.find_cycle(board(task("a", depends_on=("a",))), "a") == ("a", "a")
-
-
-def test_a_status_that_no_verb_can_have_written_is_told() -> None:
-    before = board(task(), task("gone"), task("same"))
-    after = board(task(status=S.MERGED), task("same"), task("new", S.MERGED), task("fresh", S.DRAFT))
-    assert [str(violation) for violation in transitions.find_illegal_changes(before, after)] == [
-        "task-1: status is MERGED, wanted UNCLAIMED or one of ABANDONED, CLAIMED, SUPERSEDED: it was UNCLAIMED",
-        "new: status is MERGED, wanted DRAFT or UNCLAIMED: it is new",
-        "gone: id is gone, wanted every task stays on the board",
-    ]
-    assert transitions.find_illegal_changes(before, before) == ()
-
-
-@pytest.mark.parametrize(
-    ("status", "events", "step"),
-    [
-        (S.UNCLAIMED, (), None),
-        (S.MERGED, (), None),
-        (S.MERGED, ("merge",), None),
-        (S.MERGED, ("approve",), None),
-        (S.MERGED, ("claim", "own word"), "claim"),
-        (S.MERGED, ("own word",), "own word"),
-        (S.UNCLAIMED, ("own word",), None),
-        (S.CLAIMED, ("own word",), None),
-    ],
-)
-def test_a_step_that_does_not_lead_to_the_status_is_named(
-    status: Status, events: tuple[str, ...], step: str | None
-) -> None:
-    history = tuple(Event(time=NOW, event=event) for event in events)
-    assert transitions.find_unexplained_step(task(status=status, history=history)) == step
-    assert transitions.has_done(task(history=history), HistoryEvent.MERGE, None) is False
-
-
-ROOT = Path("/crew")
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("liza", ".liza"), ("state", ".liza/state.yaml"), ("state_lock", ".liza/state.yaml.lock"),
-        ("journal", ".liza/log.yaml"), ("merge_lock", ".liza/merge.lock"), ("usage", ".liza/usage.jsonl"),
-        ("gates", ".liza/gates.jsonl"), ("alerts", ".liza/alerts.log"), ("pins", ".liza/pins.json"),
-        ("task_links", ".worktrees/.slots/tasks"), ("slots", ".worktrees/.slots"),
-        ("slots_record", ".liza/worktrees.json"),
-        ("api_socket", ".liza/run/api.sock"), ("api_port", ".liza/run/api.port"), ("contracts", ".liza/contracts"),
-        ("specs", ".liza/specs"), ("logs", ".liza/logs"), ("runs", ".liza/run"), ("archive", ".liza/archive"),
-        ("records", ".liza/records"), ("notices", ".liza/notices"), ("locks", ".liza/locks"), ("tx", ".liza/tx"),
-        ("recorder_lock", ".liza/locks/recorder.lock"), ("pins_lock", ".liza/locks/pins.lock"),
-        ("worktree_lock", ".liza/locks/worktree-add.lock"), ("down_lock", ".liza/locks/down.lock"),
-        ("server_lock", ".liza/locks/server.lock"), ("server_start_lock", ".liza/locks/server-start.lock"),
-        ("merge_turn", ".liza/locks/merge-turn.lock"), ("push_turn", ".liza/locks/push-turn.lock"),
-        ("push_lock", ".liza/locks/push.lock"), ("push_failure", ".liza/run/push-failure.json"),
-        ("server_failure", ".liza/run/server-failure.json"), ("spool", ".liza/tx/spool"),
-        ("write_intent", ".liza/tx/seal"), ("request_sync", ".liza/tx/request-sync"),
-        ("archive_intent", ".liza/tx/archive"), ("archive_index", ".liza/tx/archive.index"),
-        ("archive_recorded", ".liza/tx/archive.stamps"), ("archive_compared", ".liza/tx/archive.compared"),
-        ("archive_failed", ".liza/tx/archive.failed"),
-    ],
-)  # fmt: skip
-def test_processes_of_two_versions_find_the_same_files(name: str, expected: str) -> None:
-    assert getattr(Paths(ROOT), name) == ROOT / expected
-
-
-def test_the_paths_of_runs_tasks_and_slots_have_their_names() -> None:
-    inside, outside = Paths(ROOT), Paths(ROOT, Path("/slots"))
-    assert inside.run("coder-1.7") == ROOT / ".liza/run/coder-1/coder-1.7"
-    assert inside.supervisor_lock("coder-1") == ROOT / ".liza/locks/supervisor-coder-1.lock"
-    assert inside.task_lock("t") == ROOT / ".liza/locks/task-t.lock"
-    assert inside.worker_port("coder-1.7") == ROOT / ".liza/run/worker-coder-1.7.port"
-    assert inside.signal("PAUSE") == ROOT / ".liza/PAUSE"
-    assert (inside.slot("s1"), outside.slot("s1")) == (ROOT / ".worktrees/.slots/s1", Path("/slots/s1"))
-    assert outside.task_link("t") == Path("/slots/tasks/t")
-    assert (paths.branch_of("t"), paths.run_id("coder-1", 7), paths.person_id("ann")) == (
-        "task/t",
-        "coder-1.7",
-        "human:ann",
-    )
-    assert paths.HISTORY_REF == "refs/liza/blackboard"
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({}, "/me/.local/state/liza"),
-        ({"XDG_STATE_HOME": "/x"}, "/x/liza"),
-        ({"XDG_STATE_HOME": "x"}, "/me/.local/state/liza"),
-    ],
-)
-def test_the_state_of_a_user_is_below_an_absolute_state_home(environ: dict[str, str], expected: str) -> None:
-    assert paths.state_directory(environ, Path("/me")) == Path(expected)
-
-
-def test_agents_are_sorted_by_role_and_number() -> None:
-    names = ["zed", "coder-10", "code-reviewer-1", "coder-2", "planner-1", "coder-x", "apple-3"]
-    assert paths.sort_agents(names) == [
-        "planner-1", "coder-x", "coder-2", "coder-10", "code-reviewer-1", "zed", "apple-3",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("run", "agent", "number"),
-    [("coder-1.7", "coder-1", 7), ("coder-1.7", "coder-2", None), ("coder-1", "coder-1", None), ("x.1", "x", None)],
-)
-def test_a_run_has_a_number_for_its_own_agent(run: str, agent: str, number: int | None) -> None:
-    assert paths.run_number(run, agent) == number
-
-
-@pytest.mark.parametrize(
-    ("check", "text", "message", "hint"),
-    [
-        (
-            paths.agent_of, "coder-1", "'coder-1' is not a run: an agent id, a dot and a number, such as coder-1.7",
-            "liza agents",
-        ),
-        (
-            paths.parse_agent_id, "boss-1",
-            f"'boss-1' is not an agent id: {AGENT_FORM}", "liza agents",
-        ),
-        (
-            paths.check_task_id, "-a",
-            f"'-a' is not a task id: {ID_FORM}", "liza task list",
-        ),
-    ],
-)  # fmt: skip
-def test_a_malformed_id_is_refused_with_its_form(check: Any, text: str, message: str, hint: str) -> None:
-    with pytest.raises(UsageError) as refusal:
-        check(text)
-    assert (str(refusal.value), refusal.value.hint) == (message, hint)
-
-
-@pytest.mark.parametrize("text", ["reviewer-1", "code_reviewer-1", "code-reviewer-1"])
-def test_a_reviewer_has_three_spellings(text: str) -> None:
-    assert paths.parse_agent_id(text) == "code-reviewer-1"
-
-
-CONFIRMED = {"integration_command": "make test", "budget": {"money_per_task": 2}}
-BOARD = Config(integration_command="true", budget=Budget(money_per_task=2), heartbeat_interval=9)
-
-
-def test_a_setting_that_no_person_confirmed_is_not_in_effect() -> None:
-    (setting,) = settings.find_unconfirmed(BOARD, CONFIRMED)
-    assert (setting.key, setting.used, setting.on_board) == ("integration_command", "make test", "true")
-    assert setting.description == (
-        "config.integration_command was changed outside of liza to 'true'; 'make test' is used until a person "
-        "confirms that"
-    )
-    assert settings.effective_config(BOARD, CONFIRMED) == replace(BOARD, integration_command="make test")
-    assert settings.effective_config(BOARD, {**CONFIRMED, "integration_command": "true"}) is BOARD
-    (cleared,) = settings.find_unconfirmed(replace(BOARD, integration_command=None), CONFIRMED)
-    assert " to nothing; 'make test' is used " in cleared.description
-    assert settings.changed_settings(Config(), BOARD) == {
-        "integration_command": "true", "budget": {"money_per_task": 2},
-    }  # fmt: skip
-    assert settings.describe_effective(Config()) == (
-        "the settings in effect: none (all others have their default values)"
-    )
-    assert settings.describe_effective(BOARD) == (
-        "the settings in effect: integration_command 'true'; budget {'money_per_task': 2} "
-        "(all others have their default values)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("confirmed", "valid"),
-    [({}, True), (CONFIRMED, True), ({"budget": 3}, False), ([], False), (None, False), ({"unknown": object()}, True)],
-)
-def test_confirmed_values_of_wrong_types_are_not_used(confirmed: object, valid: bool) -> None:
-    assert settings.are_valid(confirmed) is valid
-
-
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("hung_aftr", "config.hung_aftr is no setting; did you mean hung_after?"),
-        ("zzz", "config.zzz is no setting"),
-        ("zzz.money", "config.zzz.money is no setting"),
-        (
-            "slots.maxx",
-            "config.slots.maxx is no setting; did you mean max? (config.slots has max, max_bytes)",
-        ),
-        (
-            "budget.money_per_tsk",
-            "config.budget.money_per_tsk is no setting and limits nothing; did you mean money_per_task? "
-            f"(config.budget has {', '.join(Budget.__struct_fields__)})",
-        ),
-    ],
-)
-def test_an_unknown_setting_is_told_with_the_nearest_one(key: str, text: str) -> None:
-    assert settings.describe_unknown_key(key) == text
-    outer, _, name = key.partition(".")
-    assert settings.unknown_keys({outer: {name: 1} if name else 1, "hung_after": 5}) == (
-        (key,) if not name or outer in settings.NESTED_SETTINGS else (outer,)
-    )
-
-
-def test_what_an_agent_does_is_derived_from_what_it_holds() -> None:
-    crew = {
-        **agents("coder-1", "coder-2", "coder-3", "code-reviewer-1", "planner-1"),
-        "coder-4": Agent(role="coder", status="OFFLINE"), "coder-5": Agent(role="coder", status="OFFLINE"),
-        "coder-6": Agent(role="coder", status="WORKING"), "coder-7": Agent(role="coder", status="WAITING"),
-    }  # fmt: skip
-    held = {"status": S.CLAIMED, "worktree": "s", "base_commit": BASE, "lease_expires": later(1)}
-    state = board(
-        task("a", assigned_to="coder-1", **held),
-        task("b", assigned_to="coder-2", handoff_pending=True, **held),
-        task("c", reservation=replace(RESERVED, agent="coder-3")),
-        task("d", S.READY_FOR_REVIEW, reviewing_by="code-reviewer-1"),
-        task("e", assigned_to="coder-4", handoff_pending=True, **held),
-        agents=crew, planning=replace(board().planning, run="planner-1.2"),
-    )  # fmt: skip
-    after = derived.update_derived_fields(state)
-    assert {name: (agent.status, agent.current_task) for name, agent in after.agents.items()} == {
-        "coder-1": ("WORKING", "a"), "coder-2": ("HANDOFF", "b"), "coder-3": ("WORKING", "c"),
-        "code-reviewer-1": ("REVIEWING", "d"), "planner-1": ("WORKING", None), "coder-4": ("OFFLINE", "e"),
-        "coder-5": ("OFFLINE", None), "coder-6": ("IDLE", None), "coder-7": ("WAITING", None),
-    }  # fmt: skip
-    assert after.sprint.metrics == {
-        "total": 5, "merged": 0, "in_progress": 4, "blocked": 0, "approved": 0, "rejected": 0,
-    }  # fmt: skip
-
-
-def test_the_metrics_of_a_sprint_count_the_archive_too() -> None:
-    history = tuple(
-        Event(time=datetime(2026, 1, 1, tzinfo=UTC), event=name) for name in ("approve", "reject", "deadlock")
-    )
-    state = board(
-        task("a", S.MERGED, history=history), task("b", S.BLOCKED), task("c", S.APPROVED), task("d", S.REJECTED),
-        archived=ArchiveSummary(counts={"MERGED": 3, "ABANDONED": 1}, verdicts={"approve": 2, "reject": 4}),
-    )  # fmt: skip
-    assert derived.sprint_metrics(state) == {
-        "total": 8, "merged": 4, "in_progress": 2, "blocked": 1, "approved": 3, "rejected": 6,
-    }  # fmt: skip

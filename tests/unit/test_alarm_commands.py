@@ -1,4 +1,4 @@
-"""What each alarm says and which command it names, as a person reads it."""
+"""Which alarms a board has, what each is about, and which command it names."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def crew(*tasks: Task, **fields: Any) -> State:
     return board(*tasks, **fields)
 
 
-def shown(state: State, **facts: Any) -> list[tuple[str, str, str, str]]:
+def shown(state: State, **facts: Any) -> list[tuple[str, str, str]]:
     alarms = evaluate_alarms(state, NOW, AlarmFacts(**facts))
-    return [(alarm.kind, alarm.about, alarm.message, alarm.next) for alarm in alarms]
+    return [(alarm.kind, alarm.about, alarm.next) for alarm in alarms]
 
 
 def held(**fields: Any) -> Task:
@@ -68,193 +68,91 @@ def merged(name: str = "task-1", **fields: Any) -> Task:
 
 DEAD = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.1"}))
 OFFLINE = Evidence(offline=frozenset({"coder-1"}))
-ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] = {
+ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
     "a supervisor exited": (
         crew(task()),
         {"exits": {"coder-1": SupervisorExit(time=NOW, reason="x" * 400)}},
-        [
-            (
-                "supervisor_left",
-                "coder-1",
-                f"the supervisor of coder-1 left at 2026-01-01 12:00Z: {'x' * 299}…",
-                "liza logs coder-1; liza up",
-            )
-        ],
+        [("supervisor_left", "coder-1", "liza logs coder-1; liza up")],
     ),
     "a supervisor exited and named the command that helps": (
         crew(task()),
         {"exits": {"coder-1": SupervisorExit(time=NOW, reason="no login", next="codex login")}},
-        [
-            (
-                "supervisor_left",
-                "coder-1",
-                "the supervisor of coder-1 left at 2026-01-01 12:00Z: no login",
-                "codex login; liza up",
-            )
-        ],
+        [("supervisor_left", "coder-1", "codex login; liza up")],
     ),
     "a session without progress, and usage without a price": (
         crew(task()),
         {"no_progress": {"coder-1": f"no progress: {LONG}"}, "unpriced": "codex reports no cost"},
-        [
-            ("no_progress", "coder-1", f"coder-1 makes {f'no progress: {LONG}'[:159]}…", "liza logs coder-1"),
-            ("budget_blind", "budget", "codex reports no cost", "liza edit"),
-        ],
+        [("no_progress", "coder-1", "liza logs coder-1"), ("budget_blind", "budget", "liza edit")],
     ),
     "a guard file that does not count": (
         crew(task()),
         {"guard_notices": (("guards.toml was changed", "liza guard trust"),)},
-        [("guards_untrusted", "guards", "guards.toml was changed", "liza guard trust")],
+        [("guards_untrusted", "guards", "liza guard trust")],
     ),
     "a slot that could not be emptied": (
         crew(task()),
         {"stuck_slots": ("/x/s 1",)},
-        [
-            (
-                "slot_set_aside",
-                "/x/s 1",
-                "a worktree could not be emptied (files of another user?); it was replaced, and is kept as /x/s 1",
-                "sudo rm -rf '/x/s 1'",
-            )
-        ],
+        [("slot_set_aside", "/x/s 1", "sudo rm -rf '/x/s 1'")],
     ),
     "a task that every coder failed": (
         crew(task(failed_by=("coder-1", "coder-2"))),
         {},
-        [
-            (
-                "needs_another_coder",
-                "task-1",
-                "task-1 waits for another coder: coder-1, coder-2 failed it before",
-                "liza up --coders 3",
-            )
-        ],
+        [("needs_another_coder", "task-1", "liza up --coders 3")],
     ),
     "a dependency that is lost beside one that is not": (
         crew(task("a", S.ABANDONED), task("b"), task("c", depends_on=("b", "a"))),
         {},
-        [
-            (
-                "never_claimable",
-                "c",
-                "c can never be claimed: it depends on a, which is ABANDONED",
-                "liza task edit c --depends b",
-            )
-        ],
+        [("never_claimable", "c", "liza task edit c --depends b")],
     ),
     "a killed supervisor": (
         crew(held()),
         {"unsupervised": frozenset({"coder-1"})},
-        [
-            (
-                "supervisor_gone",
-                "coder-1",
-                "coder-1 holds task-1, and its supervisor is gone: no process continues that work",
-                "liza up",
-            )
-        ],
+        [("supervisor_gone", "coder-1", "liza up")],
     ),
     "a stopped up": (
         crew(),
         {"stopped": StoppedProcesses(keepers=(7,))},
-        [
-            (
-                "up_stopped",
-                "up",
-                "`liza up` (process 7) is stopped: it prints nothing and starts no killed supervisor again; the crew "
-                "goes on, and spends: liza down stops it",
-                "kill -CONT 7",
-            )
-        ],
+        [("up_stopped", "up", "kill -CONT 7")],
     ),
     "a stopped crew": (
         crew(),
         {"stopped": StoppedProcesses({"coder-1": 9}, (7,))},
-        [
-            (
-                "supervisor_stopped",
-                "coder-1",
-                "the supervisor of coder-1 (process 9) is stopped: its session is not watched, nothing new starts",
-                "kill -CONT 7 9",
-            ),
-            (
-                "up_stopped",
-                "up",
-                "`liza up` (process 7) is stopped: it prints nothing and starts no killed supervisor again",
-                "kill -CONT 7 9",
-            ),
-        ],
+        [("supervisor_stopped", "coder-1", "kill -CONT 7 9"), ("up_stopped", "up", "kill -CONT 7 9")],
     ),
     "a status that nothing led to": (
         crew(work(S.APPROVED, approved_by="code-reviewer-1", history=(event("add"),))),
         {},
-        [
-            (
-                "unexplained_status",
-                "task-1",
-                "task-1 is APPROVED, and nothing in its history led there: the last step was 'add'",
-                "liza restore --task task-1",
-            )
-        ],
+        [("unexplained_status", "task-1", "liza restore --task task-1")],
     ),
     "a draft that was asked for, without a date": (
         crew(task(status=S.DRAFT, created=None)),
         {},
-        [("stale_draft", "task-1", "task-1 is kept a draft", "liza task edit task-1")],
+        [("stale_draft", "task-1", "liza task edit task-1")],
     ),
     "a draft that was asked for and lacks two things": (
         crew(task(status=S.DRAFT)),
         {"missing_parts": {"task-1": MissingParts(("no scope", "no spec"), "liza task edit task-1 --scope …")}},
-        [
-            (
-                "stale_draft",
-                "task-1",
-                "task-1 is kept a draft since 2026-01-01 12:00Z and lacks: no scope; no spec",
-                "liza task edit task-1 --scope …",
-            )
-        ],
+        [("stale_draft", "task-1", "liza task edit task-1 --scope …")],
     ),
     "six drafts that lack the same": (
         crew(*(task(name, S.DRAFT, history=(event("add", "no spec"),)) for name in "abcdef")),
         {"missing_parts": dict.fromkeys("abcdef", MissingParts(("no spec",), "git add spec.md"))},
-        [
-            (
-                "incomplete_draft",
-                "a",
-                "6 tasks are drafts and wait for you (a, b, c, d, e and 1 more): no spec",
-                "git add spec.md",
-            )
-        ],
+        [("incomplete_draft", "a", "git add spec.md")],
     ),
     "two drafts that lack nothing any more": (
         crew(*(task(name, S.DRAFT, history=(event("add", "no spec"),)) for name in "ab")),
         {"missing_parts": dict.fromkeys("ab", MissingParts((), "liza up"))},
-        [("incomplete_draft", "a", "a, b are drafts and lack nothing any more", "liza up")],
+        [("incomplete_draft", "a", "liza up")],
     ),
     "one draft that lacks two things": (
         crew(task(status=S.DRAFT, history=(event("add", "no spec"),))),
         {"missing_parts": {"task-1": MissingParts(("no scope", "no spec"), "liza task edit task-1")}},
-        [
-            (
-                "incomplete_draft",
-                "task-1",
-                "task-1 is a draft and waits for you: no scope; no spec",
-                "liza task edit task-1",
-            )
-        ],
+        [("incomplete_draft", "task-1", "liza task edit task-1")],
     ),
     "a lease that ran out while its supervisor runs": (
         crew(held(lease_expires=NOW)),
         {},
-        [
-            (
-                "expired_lease",
-                "task-1",
-                "task-1: the lease of coder-1.1 ran out at 12:00:00Z; its supervisor runs; "
-                "coder-1.1 is at work or hangs",
-                "liza logs coder-1",
-            )
-        ],
+        [("expired_lease", "task-1", "liza logs coder-1")],
     ),
     "a lease that ran out of a session that was stopped": (
         crew(held(lease_expires=NOW, history=(event("claim"), event("stop")))),
@@ -276,14 +174,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
             )
         ),
         {},
-        [
-            (
-                "expired_review_lease",
-                "task-1",
-                "task-1: the review lease of code-reviewer-1.2 ran out at 12:00:00Z",
-                "liza logs code-reviewer-1",
-            )
-        ],
+        [("expired_review_lease", "task-1", "liza logs code-reviewer-1")],
     ),
     "a review that is within its lease": (
         crew(
@@ -300,19 +191,12 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
     "a question": (
         crew(task(status=S.BLOCKED, blocked_reason="two\nspecs", blocked_questions=("Which?", "When?"))),
         {},
-        [("blocked", "task-1", "task-1 is blocked (two specs) and asks: Which? / When?", 'liza answer task-1 "…"')],
+        [("blocked", "task-1", 'liza answer task-1 "…"')],
     ),
     "a task that two coders failed": (
         crew(task(status=S.BLOCKED, failed_by=("coder-1", "coder-2"), blocked_reason="r", blocked_questions=("q",))),
         {},
-        [
-            (
-                "hypothesis_exhaustion",
-                "task-1",
-                "task-1: coder-1 and coder-2 failed at it; it needs another plan, not another try",
-                "liza task supersede task-1 --file - --because …",
-            )
-        ],
+        [("hypothesis_exhaustion", "task-1", "liza task supersede task-1 --file - --because …")],
     ),
     "a merge that waits for files, and is held": (
         crew(
@@ -325,75 +209,35 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
             )
         ),
         {},
-        [
-            (
-                "waiting_for_files",
-                "task-1",
-                "task-1 is tested and waits for files of your checkout: a.py, b.py",
-                "liza merge task-1",
-            ),
-            ("merge_held", "task-1", "task-1 is approved and held: not on Friday", "liza queue release task-1"),
-        ],
+        [("waiting_for_files", "task-1", "liza merge task-1"), ("merge_held", "task-1", "liza queue release task-1")],
     ),
     "a failed merge without a reason": (
         crew(work(S.INTEGRATION_FAILED)),
         {},
-        [("integration_failed", "task-1", "task-1 does not merge: see its history", "liza task show task-1")],
+        [("integration_failed", "task-1", "liza task show task-1")],
     ),
     "a failed merge whose coder is offline": (
         crew(work(S.INTEGRATION_FAILED, history=(event("merge failed", "conflict (log: /l/a.log)\nmore"),))),
         {"evidence": OFFLINE},
-        [
-            (
-                "orphaned_integration_failed",
-                "task-1",
-                "task-1 does not merge: conflict (log: /l/a.log); coder-1, which has to fix it, is offline",
-                "liza up",
-            ),
-            ("integration_failed", "task-1", "task-1 does not merge: conflict (log: /l/a.log)", "less /l/a.log"),
-        ],
+        [("orphaned_integration_failed", "task-1", "liza up"), ("integration_failed", "task-1", "less /l/a.log")],
     ),
     "rejected work whose coder is offline": (
         crew(work(S.REJECTED, rejection_reason="r")),
         {"evidence": OFFLINE},
-        [
-            (
-                "orphaned_rejected",
-                "task-1",
-                "task-1 is REJECTED, and coder-1, which has to fix it, is offline",
-                "liza up",
-            )
-        ],
+        [("orphaned_rejected", "task-1", "liza up")],
     ),
     "a task near the limit of tries and of rejections": (
         crew(task(iteration=8, review_cycles_current=5)),
         {},
         [
-            (
-                "approaching_limits",
-                "task-1",
-                "task-1 nears its limit: try 8 of at most 10",
-                "liza task show task-1",
-            ),
-            (
-                "approaching_limits",
-                "task-1",
-                "task-1 is at its limit: rejection 5 of at most 5",
-                "liza task show task-1",
-            ),
+            ("approaching_limits", "task-1", "liza task show task-1"),
+            ("approaching_limits", "task-1", "liza task show task-1"),
         ],
     ),
     "a task that a coder failed after rejections": (
         crew(task(failed_by=("coder-1",), review_cycles_total=3)),
         {},
-        [
-            (
-                "approaching_limits",
-                "task-1",
-                "task-1 nears its limit: coder-1 failed it, and it was rejected 3 times",
-                "liza task show task-1",
-            )
-        ],
+        [("approaching_limits", "task-1", "liza task show task-1")],
     ),
     "a task that a coder failed after two rejections": (
         crew(task(failed_by=("coder-1",), review_cycles_total=2)),
@@ -408,66 +252,35 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
     "a forgotten signal": (
         crew(task()),
         {"signals": {"ABORT": NOW - timedelta(minutes=31, seconds=59), "PAUSE": None}},
-        [("stale_abort", "ABORT", "ABORT has been set for 31 minutes", "liza resume")],
+        [("stale_abort", "ABORT", "liza resume")],
     ),
     "a misspelt setting": (
         crew(task()),
         {"unknown_config": ("integration_comand",)},
-        [
-            (
-                "unknown_config",
-                "config",
-                "config.integration_comand is no setting; did you mean integration_command?",
-                "liza edit",
-            )
-        ],
+        [("unknown_config", "config", "liza edit")],
     ),
     "numbers outside of their limits": (
         crew(task()),
         {"written": Config(lease_duration=10**15, delivery=Delivery(retry_backoffs=(-1.0, -2.0)))},
         [
-            (
-                "unusable_setting",
-                "lease_duration",
-                "config.lease_duration is 1000000000000000, expected 0 to 31536000 seconds; the default is in effect",
-                "liza config set lease_duration --default",
-            ),
-            (
-                "unusable_setting",
-                "delivery.retry_backoffs",
-                "config.delivery.retry_backoffs is -2.0, expected 0 to 31536000 seconds; the default is in effect",
-                "liza config set delivery.retry_backoffs --default",
-            ),
+            ("unusable_setting", "lease_duration", "liza config set lease_duration --default"),
+            ("unusable_setting", "delivery.retry_backoffs", "liza config set delivery.retry_backoffs --default"),
         ],
     ),
     "a planning lease that ran out": (
         crew(task(), planning=PlanningClaim(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=NOW, count=1)),
         {},
-        [
-            (
-                "expired_planning_lease",
-                "planning",
-                "the planning lease of planner-1.2 ran out at 12:00:00Z",
-                "liza logs planner-1",
-            )
-        ],
+        [("expired_planning_lease", "planning", "liza logs planner-1")],
     ),
     "an urgent discovery without an author": (
         crew(task(), discovered=(Discovery(id="d1", urgency="immediate", description=LONG),)),
         {},
-        [
-            (
-                "immediate_discovery",
-                "d1",
-                f"d1 (by unknown) cannot wait: {LONG_SHOWN} (if it can: liza report resolve d1 WHY)",
-                "liza task add --from-discovery d1 --id …",
-            )
-        ],
+        [("immediate_discovery", "d1", "liza task add --from-discovery d1 --id …")],
     ),
     "six merges without a test": (
         crew(*(merged(name) for name in "abcdef")),
         {},
-        [("untested_merges", "config", "merged without a test: a, b, c, d, e and 1 more", "liza edit")],
+        [("untested_merges", "config", "liza edit")],
     ),
     "a merge without a test, and no test command": (
         crew(merged(), config=Config()),
@@ -476,7 +289,6 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
             (
                 "untested_merges",
                 "config",
-                "merged without a test: task-1; set config.integration_command",
                 'liza config set integration_command CMD, where CMD runs your tests, e.g. "make test"',
             )
         ],
@@ -488,7 +300,6 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
             (
                 "untested_merges",
                 "config",
-                "no test command (config.integration_command): merges will be recorded as untested",
                 'liza config set integration_command CMD, where CMD runs your tests, e.g. "make test"',
             )
         ],
@@ -505,53 +316,27 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str, str]]]] =
             "unconfirmed": (UnconfirmedSetting("push", "never", "auto"),),
         },
         [
-            (
-                "unconfirmed_setting",
-                "push",
-                "config.push was changed outside of liza to 'auto'; 'never' is used until a person confirms that",
-                "liza doctor --accept push",
-            ),
-            (
-                "planted_configuration",
-                "core.pager=x",
-                "added after init; liza does not run it: core.pager=x",
-                "liza doctor",
-            ),
-            ("symbolic_ref", "refs/liza/a", "refs/liza/a is symbolic", "git symbolic-ref -d refs/liza/a"),
-            (
-                "checkout_away",
-                "/w t",
-                "integration is checked out in /w t, which was missing when tasks were merged: a commit there would "
-                "revert them. When it exists again, the next merge or this command updates it",
-                "liza doctor --fix",
-            ),
-            (
-                "integration_moved",
-                "integration",
-                "integration was moved by bob",
-                "git log --first-parent refs/heads/integration",
-            ),
+            ("unconfirmed_setting", "push", "liza doctor --accept push"),
+            ("planted_configuration", "core.pager=x", "liza doctor"),
+            ("symbolic_ref", "refs/liza/a", "git symbolic-ref -d refs/liza/a"),
+            ("checkout_away", "/w t", "liza doctor --fix"),
+            ("integration_moved", "integration", "git log --first-parent refs/heads/integration"),
         ],
     ),
     "a moved integration with commands to continue, and settings that nobody confirmed": (
         crew(task()),
         {"repository": RepositoryDrift(moved="moved", ways="git reset"), "unconfirmed": None},
         [
-            (
-                "unconfirmed_setting",
-                "settings",
-                "no setting was ever confirmed by a person: every value under config: is in effect",
-                "liza doctor --accept settings",
-            ),
-            ("integration_moved", "integration", "moved", "git reset"),
+            ("unconfirmed_setting", "settings", "liza doctor --accept settings"),
+            ("integration_moved", "integration", "git reset"),
         ],
     ),
 }
 
 
 @pytest.mark.parametrize(("state", "facts", "expected"), ROWS.values(), ids=ROWS)
-def test_an_alarm_names_its_cause_and_one_command(
-    state: State, facts: dict[str, Any], expected: list[tuple[str, str, str, str]]
+def test_an_alarm_names_its_subject_and_one_command(
+    state: State, facts: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
     assert shown(state, **facts) == expected
 
@@ -587,9 +372,8 @@ def test_tests_of_another_checkout_stop_merges() -> None:
     state = crew(task())
     command = state.config.integration_command
     proof = TestProof(outcome="elsewhere", why="/shop/src", command=command)
-    ((kind, about, message, step),) = shown(with_config(state, proof=proof))
-    assert (kind, about, step) == ("tests_elsewhere", "config", "liza edit && liza doctor --tests")
-    assert message.startswith("nothing is merged: make test does not test the worktree it runs in, it uses /shop/src;")
+    (alarm,) = shown(with_config(state, proof=proof))
+    assert alarm == ("tests_elsewhere", "config", "liza edit && liza doctor --tests")
 
 
 def test_only_some_alarms_stop_work_until_a_person_acts() -> None:
@@ -609,4 +393,4 @@ def test_a_killed_reviewer_is_told_also_if_the_lease_of_the_coder_has_passed() -
         "lease_expires": NOW,
     }
     found = shown(crew(work(S.READY_FOR_REVIEW, **review)), unsupervised=frozenset({"code-reviewer-1"}))
-    assert [(kind, about) for kind, about, _, _ in found] == [("supervisor_gone", "code-reviewer-1")]
+    assert [(kind, about) for kind, about, _ in found] == [("supervisor_gone", "code-reviewer-1")]
