@@ -136,17 +136,11 @@ def identify_caller(crew: Crew) -> RunCaller | str:
 
 
 def enclosing_run(crew: Crew) -> str | None:
-    """Run whose session this process descends from. LIZA_RUN can be unset, so the ancestors' environments are read
-    too."""
+    """Run whose session this process descends from, or else the run that LIZA_RUN names; None outside of both."""
     if crew.authenticated_run is not None:
         return crew.authenticated_run
-    own = os.environ.get("LIZA_RUN")
-    if own and os.environ.get("LIZA_ROOT") == str(crew.paths.root):
-        return own
-    for environ in ancestors.ancestor_environments():
-        if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(crew.paths.root):
-            return environ["LIZA_RUN"]
-    return None
+    named = os.environ.get("LIZA_RUN") if os.environ.get("LIZA_ROOT") == str(crew.paths.root) else None
+    return ancestors.find_outermost_run(crew.paths.root) or named or None
 
 
 def _recorded_task(crew: Crew, run: str) -> str | None:
