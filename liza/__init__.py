@@ -1,6 +1,7 @@
 """Liza coordinates AI coding agents that work on one git repository at the same time.
 
 The packages, top to bottom; imports go downwards only:
+`client.py` (`liza`), `command_server` (forks a process for each command);
 `cli` (command line) and `demo` (a crew of scripted agents);
 `supervisor` (`liza-agent`, one process per agent), `up` (starts the supervisors);
 `verbs` (one module per command);

@@ -1,6 +1,8 @@
-"""``python -m liza``: the same as the installed command ``liza``."""
+"""``python -m liza``: the same as the installed command ``liza``, always in this process."""
 
-from liza.cli.console_script import liza
+import sys
+
+from liza.cli.entry_points import liza
 
 if __name__ == "__main__":
-    liza()
+    sys.exit(liza())

@@ -6,6 +6,7 @@ import importlib
 import os
 import shlex
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from typer.core import TyperGroup
 
 from liza import __version__
 from liza.cli.command_table import COMMAND_MODULES, HEADINGS
-from liza.cli.declare import TYPER_SETTINGS, create_app
+from liza.cli.declare import TYPER_SETTINGS, Process, create_app
 from liza.rules.errors import UsageError
 from liza.rules.formatting.suggestions import closest_match
 
@@ -43,12 +44,15 @@ class CommandGroup(TyperGroup):
                 formatter.write_dl([(path, _short_help(path, ctx)) for path in paths], col_max=18)
 
 
+@cache
 def load_command(name: str) -> Any:
     """Return the command, or group of commands, of this name; None if no command has it."""
     if name not in COMMAND_MODULES:
         return None
     module = importlib.import_module(f"liza.cli.commands.{COMMAND_MODULES[name]}")
-    if COMMAND_MODULES[name] == name and not any(info.name == name for info in module.app.registered_commands):
+    if COMMAND_MODULES[name] == name.replace("-", "_") and not any(
+        info.name == name for info in module.app.registered_commands
+    ):
         command = typer.main.get_command(module.app)
     else:
         single = create_app()
@@ -56,6 +60,21 @@ def load_command(name: str) -> Any:
         command = typer.main.get_command(single)
     command.name = name
     return command
+
+
+def load_all_commands() -> None:
+    """Build the application with all its commands, for processes that are forked from this one."""
+    build_app()
+    for name in COMMAND_MODULES:
+        load_command(name)
+
+
+def find_process(words: Sequence[str]) -> Process:
+    """Return where the command with these words runs. Words that are no command are refused anywhere."""
+    command = load_command(words[0]) if words else None
+    for word in words[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    return getattr(getattr(command, "callback", None), "process", Process.SERVED)
 
 
 def _short_help(path: str, ctx: Any) -> str:
@@ -72,6 +91,7 @@ def _print_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
+@cache
 def build_app() -> Any:
     """Return the whole application ``liza``."""
     app = typer.Typer(cls=CommandGroup, invoke_without_command=True, **{**TYPER_SETTINGS, "add_completion": True})

@@ -60,6 +60,7 @@ COMMAND_MODULES: Final[dict[str, str]] = {
     "config": "config",
     "lock": "board_commands",
     "restore": "board_commands",
+    "command-server": "command_server",
 }
 
 HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
@@ -139,10 +140,19 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         "Agents' own",
         ("ready", "submit", "verdict", "block", "handoff", "report", "heartbeat", "exit", "hook"),
     ),
-    ("The board", ("archive", "gc", "edit", "config get", "config set", "lock", "restore")),
+    (
+        "The board",
+        (
+            "archive",
+            "gc",
+            "edit",
+            "config get",
+            "config set",
+            "lock",
+            "restore",
+            "command-server status",
+            "command-server start",
+            "command-server stop",
+        ),
+    ),
 )
-
-LONG_COMMANDS: Final = frozenset(
-    {"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "run", "serve", "start", "up", "watch"}
-)
-"""Commands that run threads, or for as long as a person wants: they collect garbage and exit as usual."""

@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -20,6 +21,17 @@ TYPER_SETTINGS: Final[dict[str, Any]] = {
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110},
 }
 
+
+class Process(Enum):
+    """Where a command runs: in a process of the command server, or always in the process that was typed."""
+
+    SERVED = "served"
+    DIRECT = "direct"
+    """It supervises processes, or needs a terminal of its own."""
+    DIRECT_AT_TERMINAL = "direct at a terminal"
+    """At a terminal it may ask, page, or start a program of the person."""
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; errors as JSON on stderr.")]
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
@@ -30,7 +42,13 @@ def create_app(help_text: str = "") -> typer.Typer:
 
 
 def declare_command(
-    app: typer.Typer, name: str, example: str, *, hidden: bool = False, **settings: Any
+    app: typer.Typer,
+    name: str,
+    example: str,
+    *,
+    process: Process = Process.SERVED,
+    hidden: bool = False,
+    **settings: Any,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Declare a command. Its docstring is its help; the example is appended."""
 
@@ -38,6 +56,7 @@ def declare_command(
         text = inspect.cleandoc(function.__doc__ or "")
         example_text = "\n".join(f"  {line}" for line in example.splitlines())
         help_text = f"{text}\n\n\b\nExample:\n{example_text}"
+        function.process = process  # type: ignore[attr-defined]
         app.command(name, help=help_text, short_help=_short_help(text), hidden=hidden, **settings)(function)
         return function
 

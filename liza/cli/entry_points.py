@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,10 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from liza.cli import postponed_commands
-from liza.cli.command_table import LONG_COMMANDS
-from liza.cli.console_script import EXIT_PIPE_CLOSED, exit_at_once, open_standard_streams
-from liza.cli.quick_words import parse_words
+from liza.cli import app, postponed_commands
+from liza.cli.commands import hook_command
+from liza.cli.render.reader_watch import EXIT_PIPE_CLOSED
 from liza.crew.liza_path import qualify_command
 from liza.rules.errors import LizaError, UsageError, format_error
 from liza.system import program_path
@@ -22,50 +19,44 @@ from liza.system import program_path
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
-def liza(payload: bytes | None = None) -> None:
-    """``liza``, with the input of a hook if it was read already."""
+def liza() -> int:
+    """Run ``liza`` with the arguments of this process; return the exit code."""
+    _offer_command_server(sys.argv[1:])
+    return run_liza()
+
+
+def run_liza() -> int:
+    """Run ``liza`` with the arguments of this process, in any process; return the exit code."""
     open_standard_streams()
     program_path.remove_unsafe_entries()
-    _import_msgspec()
     words = sys.argv[1:]
-    if words and words[0] in LONG_COMMANDS:
-        sys.exit(run_command(words))
-    # A short command ends before its garbage matters. Collections take 10 to 30 ms of its CPU time.
-    gc.disable()
+    # A program waits for its hook, and a mistake in the hook's words must not stop it.
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
-        from liza.cli.commands import hook_command
-
-        exit_at_once(hook_command.run_hook(words[1:], payload))
-    exit_at_once(run_command(words))
+        return hook_command.run_hook(words[1:])
+    return run_command(words)
 
 
 def run_command(words: Sequence[str]) -> int:
-    """Run ``liza`` with these words to its end; return the exit code."""
-    code = run_reporting_errors(dispatch_liza, words, "liza")
+    """Run ``liza`` with these words; return the exit code."""
+    code = run_reporting_errors(app.run_liza, words, "liza")
     _record_history()
     return code
 
 
-def liza_agent() -> None:
-    """``liza-agent``: the supervisor of one agent."""
+def liza_agent() -> int:
+    """``liza-agent``: the supervisor of one agent. Return its exit code."""
     open_standard_streams()
     program_path.remove_unsafe_entries()
-    _import_msgspec()
-    sys.exit(run_reporting_errors(dispatch_liza_agent, sys.argv[1:], "liza-agent"))
+    _offer_command_server(["liza-agent"])
+    return run_reporting_errors(app.run_liza_agent, sys.argv[1:], "liza-agent")
 
 
-def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, whose import takes 8 ms of CPU time.
+def _offer_command_server(words: Sequence[str]) -> None:
+    """Start the command server for later commands, if this command is one that starts it."""
+    with suppress(ImportError):  # The package is optional.
+        from liza.command_server import control
 
-    msgspec prefers it for what `typing` lacks before Python 3.11.
-    """
-    if "typing_extensions" in sys.modules:
-        return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-    try:
-        importlib.import_module("msgspec")
-    finally:
-        del sys.modules["typing_extensions"]
+        control.offer(words)
 
 
 def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:
@@ -115,25 +106,6 @@ def _require_utf8(words: Sequence[str]) -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise UsageError(f"{argument!r} is not UTF-8 text", "locale") from None
-
-
-def dispatch_liza(words: Sequence[str]) -> int:
-    """Run the arguments of ``liza``; return the exit code."""
-    parameters = None if "_LIZA_COMPLETE" in os.environ else parse_words(words)
-    if parameters is not None:
-        from liza.cli.commands.fast_commands import FAST_FUNCTIONS
-
-        return FAST_FUNCTIONS[words[0]](**parameters)
-    from liza.cli import app
-
-    return app.run_liza(words)
-
-
-def dispatch_liza_agent(words: Sequence[str]) -> int:
-    """Run the arguments of ``liza-agent``; return the exit code."""
-    from liza.cli import app
-
-    return app.run_liza_agent(words)
 
 
 def _record_history() -> None:
@@ -218,3 +190,19 @@ def _cwd() -> str:
         return os.getcwd()  # noqa: PTH109 - a directory that was deleted must not hide the bug
     except OSError as error:
         return f"unknown: {error}"
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null in the place of each closed standard stream.
+
+    Otherwise the next file that is opened gets the number of that stream, and output would be written into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)

@@ -10,43 +10,42 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Final
+import signal
 
-_FAULT: Final = os.environ.get("LIZA_FAULT", "")
-_TRACE: Final = os.environ.get("LIZA_FAULT_TRACE", "")
-_ARMED: Final = bool(_FAULT or _TRACE)
-_WHERE, _, _KIND = _FAULT.partition(":")
-_NAME, _, _COUNT = _WHERE.partition("#")
 _passed = 0
 
 
 def point(name: str, detail: str = "") -> None:
     """Mark a point after the step ``name`` on the object ``detail``. Raises OSError if a test set ``:full``."""
-    if _ARMED:
+    if _is_armed():
         _pass_point(f"{name}.{detail}" if detail else name)
 
 
 def limit_write(data: memoryview) -> memoryview:
     """Return the bytes for the first write: all of ``data``; in a test half of it, so that a crash tears the write."""
-    return data[: len(data) // 2] if _ARMED and len(data) > 1 else data
+    return data[: len(data) // 2] if len(data) > 1 and _is_armed() else data
+
+
+def _is_armed() -> bool:
+    return "LIZA_FAULT" in os.environ or "LIZA_FAULT_TRACE" in os.environ
 
 
 def _pass_point(name: str) -> None:
     global _passed
-    if _TRACE:
-        with open(_TRACE, "a") as trace:  # noqa: PTH123 - one small append is atomic
+    where, _, kind = os.environ.get("LIZA_FAULT", "").partition(":")
+    wanted, _, count = where.partition("#")
+    if trace_path := os.environ.get("LIZA_FAULT_TRACE"):
+        with open(trace_path, "a") as trace:  # noqa: PTH123 - one small append is atomic
             trace.write(f"{os.getpid()} {name}\n")
-    if name != _NAME:
+    if name != wanted:
         return
     _passed += 1
-    if _passed == int(_COUNT or 1):
-        _trigger()
+    if _passed == int(count or 1):
+        _trigger(kind)
 
 
-def _trigger() -> None:
-    import signal  # slow to import, and only tests come here
-
-    match _KIND:
+def _trigger(kind: str) -> None:
+    match kind:
         case "full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         case "stop":

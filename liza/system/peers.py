@@ -17,7 +17,8 @@ from liza.system.socket_tables import TcpEnds
 
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of the kernel: pid, uid, gid
 _PEER_PIDFD: Final = 77  # SO_PEERPIDFD of the kernel's asm-generic/socket.h, since Linux 6.5
-_NAMESPACES: Final = ("pid", "mnt", "user", "net")
+_VIEWS: Final = ("ns/pid", "ns/mnt", "ns/user", "ns/net", "root")
+_RIGHTS: Final = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
 _DIRECTLY: Final = "export LIZA_COMMAND_SERVER=0"
 
 
@@ -123,7 +124,7 @@ def act_for(connection: socket.socket) -> None:
 
     Call it once, after the environment of the command is set: the processes that the command starts get variables with
     the sessions of the peer, which is none of their ancestors. Raises Refused if the peer has ended, is of another
-    user, is in another pid, mount, user or network namespace, or hides its environment.
+    user, has other rights, another root or pid, mount, user or network namespace, or hides its environment.
     """
     try:
         peer = read_peer(connection)
@@ -131,7 +132,7 @@ def act_for(connection: socket.socket) -> None:
             raise Refused("the process that called is of another user, or in another pid namespace", _DIRECTLY)
         handle = _open_pidfd(connection, peer.pid)
         try:
-            _require_same_namespaces(peer.pid)
+            _require_same_rights(peer.pid)
             ancestors.act_for_process(peer.pid)
             # The pid is that of the peer only as long as it lives: it lived while its ancestors were read.
             if processes.wait_readable(handle, 0):
@@ -155,8 +156,18 @@ def _open_pidfd(connection: socket.socket, pid: int) -> int:
     return os.pidfd_open(pid)
 
 
-def _require_same_namespaces(pid: int) -> None:
-    """Raise Refused if a process is in other namespaces than this one: its /proc or its files are others. OSError."""
-    for name in _NAMESPACES:
-        if not os.path.samestat(os.stat(f"/proc/{pid}/ns/{name}"), os.stat(f"/proc/self/ns/{name}")):  # noqa: PTH116
-            raise Refused(f"the process that called is in another {name} namespace", _DIRECTLY)
+def _require_same_rights(pid: int) -> None:
+    """Raise Refused if a process has other rights or another view of the system than this one. Raises OSError."""
+    for name in _VIEWS:
+        if not os.path.samestat(os.stat(f"/proc/{pid}/{name}"), os.stat(f"/proc/self/{name}")):  # noqa: PTH116
+            raise Refused(f"the process that called has another {name.removeprefix('ns/')} namespace", _DIRECTLY)
+    caller, own = read_status(pid), read_status(os.getpid())
+    for name in _RIGHTS:
+        if caller.get(name) != own.get(name):
+            raise Refused(f"the process that called has other rights ({name})", _DIRECTLY)
+
+
+def read_status(pid: int) -> dict[str, str]:
+    """Return the lines of ``/proc/<pid>/status`` by their names. Raises OSError."""
+    lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}

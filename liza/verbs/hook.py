@@ -1,8 +1,7 @@
 """hook: record an event from an agent program's hook, and reply with the messages that wait for its run.
 
-Programs call it at the start and end of every turn and before every tool, so this module imports little, and neither
-git nor the board. An error never stops a program: it is logged in ``hooks.log`` in the run directory, and the reply is
-empty.
+Programs call it at the start and end of every turn and before every tool, so it uses neither git nor the board. An
+error never stops a program: it is logged in ``hooks.log`` in the run directory, and the reply is empty.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from liza.rules.formatting.times import format_time
 from liza.rules.guards.tool_vocabulary import RAW_INPUT
 from liza.rules.paths import Paths
 from liza.rules.worker_api.prompt_rules import AT_TURN_END, DURING_TURN, PRIORITIES, PromptPriority
-from liza.verbs.quick_hook import MOST_CALLS
 from liza.worker.api_requests import AuthorizeRequest
 from liza.worker.authorize import authorize
 from liza.worker.lifecycle import mark_stuck, report_hook_event
 
+MOST_CALLS = 4 << 20  # size in bytes at which the list of calls is truncated
 SIZE_AFTER_CUT = 1 << 20  # size in bytes of the list of calls after it was truncated: some 7,000 calls
 HOOK_EVIDENCE = "hook {event}"
 

@@ -1,7 +1,7 @@
 """Lifecycle: a runtime, or the hooks of a program, report the transitions of their run.
 
 Both are recorded in ``turn.json``, under the lock of that file: each report decides from the state that the other
-left. `verbs/quick_hook.py` records the usual event of a hook under the same lock.
+left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Processes by fork: what a campaign kills by the hundred starts in milliseconds and has the product imported already.
-
-The fault points read the environment when they are imported, so a fork is armed by hand, before its work begins.
-"""
+"""Processes by fork: they start in milliseconds and have the product imported, for campaigns that kill hundreds."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from liza.rules.errors import LizaError
 from liza.system import crash_points
@@ -24,11 +20,11 @@ BROKEN = 99
 
 def arm(fault: str = "", trace: Path | None = None) -> None:
     """Set the fault points of this very process, as ``LIZA_FAULT`` and ``LIZA_FAULT_TRACE`` would."""
-    points: Any = crash_points
-    where, _, points._KIND = fault.partition(":")
-    points._NAME, _, points._COUNT = where.partition("#")
-    points._FAULT, points._TRACE = fault, str(trace or "")
-    points._ARMED, points._passed = bool(fault or trace), 0
+    for name, value in (("LIZA_FAULT", fault), ("LIZA_FAULT_TRACE", str(trace or ""))):
+        os.environ.pop(name, None)
+        if value:
+            os.environ[name] = value
+    vars(crash_points)["_passed"] = 0
 
 
 def fork(work: Callable[[], object], fault: str = "", trace: Path | None = None, quiet: Path | None = None) -> int:

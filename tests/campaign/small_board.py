@@ -21,7 +21,7 @@ from liza.repo.runner import Git
 from liza.rules.errors import LizaError
 from liza.rules.model import HumanNote, State
 from liza.rules.paths import Paths
-from liza.system import crash_points
+from tests.campaign.forks import arm
 from tests.conftest import git
 
 FIRST = """\
@@ -98,7 +98,7 @@ def child(work: Callable[[], object], fault: str = "", trace: Path | None = None
     if pid == 0:
         code = 99
         try:
-            _arm(fault, trace)
+            arm(fault, trace)
             work()
             code = 0
         except LizaError as error:
@@ -111,20 +111,6 @@ def child(work: Callable[[], object], fault: str = "", trace: Path | None = None
             os._exit(code)
     status = os.waitpid(pid, 0)[1]
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def _arm(fault: str, trace: Path | None) -> None:
-    where, _, kind = fault.partition(":")
-    name, _, count = where.partition("#")
-    for attribute, value in {
-        "_NAME": name,
-        "_COUNT": count,
-        "_KIND": kind,
-        "_TRACE": str(trace or ""),
-        "_ARMED": bool(fault or trace),
-        "_passed": 0,
-    }.items():
-        setattr(crash_points, attribute, value)
 
 
 def passed(work: Callable[[], object], trace: Path) -> list[str]:

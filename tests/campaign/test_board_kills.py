@@ -321,7 +321,8 @@ import os, subprocess, sys
 from pathlib import Path
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], check=True)
-from liza.cli.entry_points import dispatch_liza as carry_out, run_reporting_errors as guarded
+from liza.cli.app import run_liza as carry_out
+from liza.cli.entry_points import run_reporting_errors as guarded
 from tests.campaign.small_board import FIRST, beat, check, messages, opened, recorded, repository, say
 root = place / "crew"
 repository(root)

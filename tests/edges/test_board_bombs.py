@@ -159,11 +159,12 @@ def bounded(work: Callable[[], object]) -> int:
 
 def liza(root: Path, *words: str) -> int:
     """``liza`` with these words, in a child."""
-    from liza.cli.entry_points import dispatch_liza, run_reporting_errors
+    from liza.cli.app import run_liza
+    from liza.cli.entry_points import run_reporting_errors
 
     def typed() -> None:
         os.chdir(root)
-        os._exit(run_reporting_errors(dispatch_liza, words, "liza"))
+        os._exit(run_reporting_errors(run_liza, words, "liza"))
 
     return bounded(typed)
 

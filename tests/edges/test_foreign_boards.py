@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.cli import entry_points
+from liza.cli import app, entry_points
 from liza.rules.paths import HISTORY_REF
 from liza.verbs.init import InitOptions, init
 from tests.conftest import git, variant
@@ -59,7 +59,7 @@ def refuse_all(directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: 
         shown = capfd.readouterr().err
         assert (code, says in shown) == (1, True), (command, code, shown)
         hint = shown.partition("next: ")[2].strip() or hint
-    code = entry_points.run_reporting_errors(entry_points.dispatch_liza_agent, ["coder-1"], "liza-agent")
+    code = entry_points.run_reporting_errors(app.run_liza_agent, ["coder-1"], "liza-agent")
     assert (code, says in capfd.readouterr().err) == (1, True)
     assert content(directory / ".liza") == before
     assert git(directory, "for-each-ref") == refs

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from liza.cli import entry_points
+from liza.cli import app
 from liza.crew.crew import find_crew
 from liza.crew.project.commands import COMMAND_RUN
 from liza.crew.project.detect import read_project
@@ -125,7 +125,7 @@ def test_the_next_command_of_a_refused_init_has_the_goal_and_the_options_that_we
     assert words[:3] == ["liza", "init", "Ana's bills"]
     assert words[3:] == ["--test", "false", "--permissions", "bypass", "--no-proof", "--accept-red"]
     with chdir(repo):
-        entry_points.dispatch_liza([*words[1:], "--json"])
+        app.run_liza([*words[1:], "--json"])
     assert json.loads((repo / ".liza" / "made.json").read_text())["branch"] == "integration"
 
 
@@ -136,7 +136,7 @@ def test_the_next_command_of_an_init_whose_directory_for_the_worktrees_is_refuse
         init(repo, InitOptions("A goal", no_test=True, worktrees=repo / "slots"))
     words = shlex.split(refused.value.hint)
     with chdir(repo):
-        entry_points.dispatch_liza([*words[1:], "--json"])
+        app.run_liza([*words[1:], "--json"])
     assert slots_directory.read_record(Paths(repo)).directory == Path(words[-1])  # type: ignore[union-attr]
 
 
@@ -185,7 +185,7 @@ def test_red_tests_in_a_worktree_that_lacks_an_env_file_name_the_option_that_cop
     copying, _, accepting = refused.value.hint.partition("; or accept them: ")
     assert accepting == "liza init 'A goal' --test 'cat .env' --copy .env.test --accept-red"
     with chdir(repo):
-        entry_points.dispatch_liza([*shlex.split(copying)[1:], "--json"])
+        app.run_liza([*shlex.split(copying)[1:], "--json"])
     assert find_crew(repo).board.read().config.sandbox_copy == (".env.test", ".env")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.cli import entry_points
+from liza.cli import app
 from liza.crew.crew import find_crew
 from liza.crew.recovery.findings import Finding
 from liza.repo import commit_signing
@@ -56,7 +56,7 @@ def take_remedy(repo: Path, fact: str, name: str) -> None:
     assert fact.endswith(f"they can with {name} of this terminal: {command}")
     assert find_signing(repo).hint == command
     with chdir(repo):
-        entry_points.dispatch_liza(shlex.split(command)[1:])
+        app.run_liza(shlex.split(command)[1:])
     assert find_crew(repo).board.read().config.env_allow == (name,)
     assert (find_signing(repo).text, find_signing(repo).ok) == (SIGNED, True)
 

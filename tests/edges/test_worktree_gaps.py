@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.cli import entry_points
+from liza.cli import app
 from liza.crew.crew import find_crew
 from liza.crew.project import hook_files, local_files
 from liza.crew.recovery.findings import Finding
@@ -142,7 +142,7 @@ def find_gaps(repo: Path, about: str) -> list[Finding]:
 
 def type_command(repo: Path, command: str) -> None:
     with chdir(repo):
-        entry_points.dispatch_liza(shlex.split(command)[1:])
+        app.run_liza(shlex.split(command)[1:])
 
 
 def test_a_hook_runs_in_a_worktree_after_the_command_that_init_and_the_doctor_name(repo: Path) -> None:

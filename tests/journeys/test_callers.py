@@ -94,6 +94,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "config set": ("config set queue.batch 3", REFUSED),
     "lock": ("lock -- true", REFUSED),
     "restore": ("restore --last-good", REFUSED),
+    "command-server status": ("command-server status", READS),
+    "command-server start": ("command-server start --help", READS),
+    "command-server stop": ("command-server stop --help", READS),
     "liza-agent": ("coder-8 --program script:/bin/true", REFUSED),
 }
 
@@ -119,7 +122,7 @@ for name, words, place in json.load(sys.stdin):
         os.dup2(back, 2)
         os.chdir(place)
         sys.argv = [name, *words]
-        (entry_points.liza_agent if name == "liza-agent" else entry_points.liza)()
+        sys.exit((entry_points.liza_agent if name == "liza-agent" else entry_points.liza)())
     os.close(back)
     with os.fdopen(out) as heard:
         said = heard.read()

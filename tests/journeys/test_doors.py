@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from liza.cli import entry_points
+from liza.cli import app, entry_points
 from liza.cli.reference import build_reference as reference
 from liza.crew.liza_path import liza_path, qualify_command
 from liza.programs.session.run_directory import RunDir, RunRecord
@@ -56,7 +56,7 @@ def here(
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
             for name, value in env.items():
                 patch.setenv(name, value)
-            code = entry_points.run_reporting_errors(entry_points.dispatch_liza, words, "liza")
+            code = entry_points.run_reporting_errors(app.run_liza, words, "liza")
         told = capsys.readouterr()
         return subprocess.CompletedProcess(words, code, told.out, told.err)
 

@@ -1,7 +1,6 @@
 """The declarations of all commands: options, help text, the call of one verb, the output.
 
-A command is declared with `declare.declare_command` and imports its verb when it runs, to keep start-up short.
-`fast_commands.py` and `hook_command.py` run without the option parser.
+A command is declared with `declare.declare_command`.
 To add a command, follow the five steps for a verb in CONTRIBUTING.md.
 Read `steer_commands.py` first.
 """

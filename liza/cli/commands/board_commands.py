@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import JsonOption, create_app, declare_command
+from liza.cli.declare import JsonOption, Process, create_app, declare_command
 from liza.cli.entry_points import print_error
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
@@ -52,7 +52,7 @@ def gc(
     printing.print_result(verb(find_crew(), dry_run), as_json)
 
 
-@declare_command(app, "edit", "EDITOR=vim liza edit")
+@declare_command(app, "edit", "EDITOR=vim liza edit", process=Process.DIRECT_AT_TERMINAL)
 def edit(
     what: Annotated[str, typer.Argument(metavar="[board|goal]", help="The board, or .liza/specs/goal.md.")] = "board",
     kept: Annotated[
@@ -79,6 +79,7 @@ def edit(
     "lock",
     "liza lock -- yq -i '.config.lease_duration = 600' .liza/state.yaml",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    process=Process.DIRECT_AT_TERMINAL,
 )
 def lock(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command to run.")],

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from liza.cli.declare import JsonOption, create_app, declare_command
+from liza.cli.declare import JsonOption, Process, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
 from liza.crew.serving import api_server
@@ -32,7 +32,7 @@ _PERMISSIONS_QUESTION = """\
   Skip them?"""
 
 
-@declare_command(app, "init", 'liza init "Customers can pay by invoice"')
+@declare_command(app, "init", 'liza init "Customers can pay by invoice"', process=Process.DIRECT_AT_TERMINAL)
 def init(
     goal: Annotated[
         str | None, typer.Argument(metavar="[GOAL]", help="What the crew should achieve, in one sentence.")
@@ -127,7 +127,7 @@ def _print_nothing(name: str, text: str) -> None:
     return None
 
 
-@declare_command(app, "demo", "liza demo")
+@declare_command(app, "demo", "liza demo", process=Process.DIRECT)
 def demo(
     directory: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="A new directory; default: a temporary one.")
@@ -213,7 +213,7 @@ def bug_report(
     printing.print_text(f"{HINT_LABEL}{shlex.join(['tar', '-xzOf', report['path']])} | less")
 
 
-@declare_command(app, "up", "liza up --coders 2 --program coder=script:./agent.sh")
+@declare_command(app, "up", "liza up --coders 2 --program coder=script:./agent.sh", process=Process.DIRECT)
 def up(
     coders: Annotated[
         str,
@@ -301,7 +301,7 @@ class _Steps:
             printing.print_row(render_crew.format_feed_start(agent, when, printing.wants_colours()), text)
 
 
-@declare_command(app, "start", 'liza start "The invoice shows the due date" --program codex')
+@declare_command(app, "start", 'liza start "The invoice shows the due date" --program codex', process=Process.DIRECT)
 def start(
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="What is to be done, in one sentence.")],
     program: Annotated[
@@ -413,7 +413,7 @@ def down(
         printing.print_text(f"  not deleted: {path}")
 
 
-@declare_command(app, "serve", "liza serve")
+@declare_command(app, "serve", "liza serve", process=Process.DIRECT)
 def serve(
     with_crew: Annotated[bool, typer.Option("--with-crew", hidden=True)] = False,
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,

@@ -1,4 +1,4 @@
-"""``liza hook``, without slow imports: a program waits for it at each step."""
+"""``liza hook``: a program waits for it at each step, so it raises nothing and its exit code is 0."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from liza.cli.console_script import read_payload
 from liza.system import ancestors
 from liza.verbs.hook import Hook
-from liza.verbs.quick_hook import MAX_PAYLOAD
+
+MAX_PAYLOAD = 32 << 20  # bytes of one event
 
 
-def run_hook(words: Sequence[str], payload: bytes | None = None) -> int:
-    """Answer one event of a program; return the exit code, 0 unless a tool call is refused. Raises nothing.
-
-    ``payload`` is the program's input, if it was read already.
-    """
+def run_hook(words: Sequence[str]) -> int:
+    """Answer one event of a program; return the exit code, 0 unless a tool call is refused. Raises nothing."""
     if len(words) != 2 or not _is_outermost_run():
         return 0
-    hook = Hook(words[0], words[1], read_payload(MAX_PAYLOAD) if payload is None else payload, os.environ)
+    hook = Hook(words[0], words[1], _read_payload(), os.environ)
     answer = hook.reply()
     try:
         sys.stdout.write(answer.out)
@@ -42,3 +39,11 @@ def _is_outermost_run() -> bool:
     """Whether this runs in a session, and in no outer session. A sandbox may hide the processes above."""
     run, root = os.environ.get("LIZA_RUN"), os.environ.get("LIZA_ROOT")
     return bool(run and root and ancestors.find_outermost_run(Path(root)) in (None, run))
+
+
+def _read_payload() -> bytes:
+    """Return the program's input; empty at a terminal or if stdin cannot be read."""
+    try:
+        return b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read(MAX_PAYLOAD)
+    except (OSError, ValueError):
+        return b""

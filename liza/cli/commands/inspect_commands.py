@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from liza.cli.commands import fast_commands
-from liza.cli.declare import JsonOption, create_app, declare_command, parse_duration, read_text, split_names
+from liza.cli.declare import JsonOption, Process, create_app, declare_command, parse_duration, read_text, split_names
 from liza.cli.render import printing, render_crew, render_metrics, render_patch, render_task
 from liza.cli.render.columns import paint, strip_controls
 from liza.cli.render.pager import page_text
@@ -21,6 +20,7 @@ from liza.rules.errors import LizaError, UsageError
 from liza.rules.paths import agent_of, parse_agent_id
 from liza.rules.value_classes import Value
 from liza.rules.value_classes import asdict as fields_of
+from liza.verbs.status import status as find_status
 
 if TYPE_CHECKING:
     from liza.verbs.attach import StreamAttachment
@@ -38,7 +38,11 @@ def status(
 ) -> None:
     """Show the goal, the tasks, the agents, and what waits for you."""
     if not watch:
-        fast_commands.status(as_json)
+        summary = find_status(find_crew())
+        if as_json:
+            printing.print_json(summary)
+        else:
+            printing.print_wrapped(render_crew.format_status(summary, printing.wants_colours()))
         return
     from liza.verbs.change_stream import follow_status
 
@@ -50,7 +54,7 @@ def status(
             printing.redraw_screen(render_crew.format_status(summary, printing.wants_colours()))
 
 
-@declare_command(app, "diff", "liza diff invoice-model")
+@declare_command(app, "diff", "liza diff invoice-model", process=Process.DIRECT_AT_TERMINAL)
 def diff(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
     stat: Annotated[bool, typer.Option("--stat", help="Show only file names and numbers of changed lines.")] = False,
@@ -83,7 +87,7 @@ def path(
         sys.stdout.buffer.write(os.fsencode(f"{directory}\n"))
 
 
-@declare_command(app, "history", "liza history invoice-model -p")
+@declare_command(app, "history", "liza history invoice-model -p", process=Process.DIRECT_AT_TERMINAL)
 def history(
     task_id: OptionalTaskId = None,
     follow: FollowOption = False,
@@ -109,7 +113,7 @@ def history(
                 printing.print_now(render_patch.format_history([entry], printing.wants_colours()))
 
 
-@declare_command(app, "logs", "liza logs coder-1 -f\nliza logs -f -t")
+@declare_command(app, "logs", "liza logs coder-1 -f\nliza logs -f -t", process=Process.DIRECT_AT_TERMINAL)
 def logs(
     agent: Annotated[
         str | None,
@@ -223,7 +227,7 @@ def _print_lines(
         printing.print_notice("nothing was printed" + ("" if since is None else " since then"))
 
 
-@declare_command(app, "attach", "liza attach coder-1")
+@declare_command(app, "attach", "liza attach coder-1", process=Process.DIRECT)
 def attach(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent, or one of its runs, such as coder-1.7.")],
     read_only: Annotated[bool, typer.Option("-r", "--read-only", help="Only look: input is ignored.")] = False,
@@ -314,7 +318,9 @@ def agents(
     )
 
 
-@declare_command(app, "watch", "liza watch\nliza watch --notify desktop --notify env:SLACK_URL")
+@declare_command(
+    app, "watch", "liza watch\nliza watch --notify desktop --notify env:SLACK_URL", process=Process.DIRECT_AT_TERMINAL
+)
 def watch(
     notify: Annotated[
         list[str] | None,

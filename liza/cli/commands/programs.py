@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import JsonOption, create_app, declare_command
+from liza.cli.declare import JsonOption, Process, create_app, declare_command
 from liza.cli.render import printing, render_accounts, render_crew
 
 app = create_app("Show, check and trust agent programs.")
@@ -21,7 +21,7 @@ def list_(as_json: JsonOption = False) -> None:
     printing.print_json(programs) if as_json else printing.print_text(render_crew.format_programs(programs))
 
 
-@declare_command(app, "check", "liza programs check script:./agent.sh")
+@declare_command(app, "check", "liza programs check script:./agent.sh", process=Process.DIRECT)
 def check(
     name: Annotated[
         str | None, typer.Argument(help="Check this program, with a small task; default: all installed ones.")

@@ -8,14 +8,19 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import JsonOption, create_app, declare_command
+from liza.cli.declare import JsonOption, Process, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
 
 app = create_app()
 
 
-@declare_command(app, "run", "liza run claude\nliza run codex -- --model gpt-5.2-codex\nliza run script:./agent.sh")
+@declare_command(
+    app,
+    "run",
+    "liza run claude\nliza run codex -- --model gpt-5.2-codex\nliza run script:./agent.sh",
+    process=Process.DIRECT,
+)
 def run(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help="As for up --program: liza programs list.")],
     args: Annotated[list[str] | None, typer.Argument(metavar="[-- ARG...]", help="Arguments for the program.")] = None,

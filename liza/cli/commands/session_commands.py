@@ -8,12 +8,23 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from liza.cli.commands import fast_commands
+from liza.cli.commands import hook_command
 from liza.cli.declare import JsonOption, create_app, declare_command, parse_details, parse_duration
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
+from liza.rules.governance import board_reports
 from liza.rules.tasks.claims import EXTENSION_EXAMPLE
+from liza.verbs import ready as ready_verbs
+from liza.verbs.block import block as block_task
+from liza.verbs.exit import exit_run
+from liza.verbs.handoff import HandoffNote
+from liza.verbs.handoff import handoff as hand_off
+from liza.verbs.heartbeat import heartbeat as renew_lease
+from liza.verbs.report import report as add_report
+from liza.verbs.report import resolve as resolve_report
+from liza.verbs.submit import submit as submit_work
+from liza.verbs.verdict import verdict as give_verdict
 
 app = create_app()
 _COMMENT = "--comment"
@@ -51,13 +62,19 @@ def _comment_error() -> UsageError:
 @declare_command(app, "ready", "liza ready")
 def ready(as_json: JsonOption = False) -> None:
     """Print the brief of this run, and record that the agent has read it. The first command of a session."""
-    fast_commands.ready(as_json)
+    crew = find_crew()
+    result = ready_verbs.ready(crew)
+    if as_json:
+        printing.print_result(result, as_json)
+    else:
+        printing.print_text(str(result.details["brief"]))
+    ready_verbs.acknowledge_messages(crew, result.details["messages"])
 
 
 @declare_command(app, "submit", "git commit -am 'Round half up' && liza submit")
 def submit(as_json: JsonOption = False) -> None:
     """Submit the committed work of this run's task for review."""
-    fast_commands.submit(as_json)
+    printing.print_result(submit_work(find_crew()), as_json)
 
 
 @declare_command(
@@ -88,7 +105,9 @@ def verdict(
     as_json: JsonOption = False,
 ) -> None:
     """Approve or reject the commit under review. The verdict is binding."""
-    fast_commands.verdict(word, text, task, commit, split_pairs(comment) if comment else None, as_json)
+    comments = split_pairs(comment or ())
+    result = give_verdict(find_crew(), word, text, task_id=task, commit=commit, comments=comments)
+    printing.print_result(result, as_json)
 
 
 @declare_command(app, "block", 'liza block "the sender address is nowhere in the spec" --ask "Which address?"')
@@ -100,7 +119,7 @@ def block(
     as_json: JsonOption = False,
 ) -> None:
     """Stop the task with questions for a person."""
-    fast_commands.block(why, ask, as_json)
+    printing.print_result(block_task(find_crew(), why, ask or []), as_json)
 
 
 @declare_command(app, "handoff", 'liza handoff "the model is done, its tests pass" --next "write the PDF test"')
@@ -115,7 +134,8 @@ def handoff(
     as_json: JsonOption = False,
 ) -> None:
     """Hand the work over to a new session, and write what it must know. With --done, a planner ends its planning."""
-    fast_commands.handoff(done, next_step, approach, blockers, file, step, planned, as_json)
+    note = HandoffNote(done, next_step, approach, blockers, tuple(file or ()), tuple(step or ()))
+    printing.print_result(hand_off(find_crew(), note, done=planned), as_json)
 
 
 @declare_command(
@@ -152,22 +172,18 @@ def report(
     A discovery is a fault outside the scope of your task. It waits for a planner, which makes it a task
     (`liza task add --from-discovery ID`) or resolves it. An anomaly is a problem or a decision of your own task that
     others must know. `liza status` shows what is open. Only people and planners resolve."""
-    from liza.rules.governance import board_reports
-    from liza.verbs.report import report as verb
-    from liza.verbs.report import resolve
-
     given = {"urgency": urgency, "recommendation": recommend}
     details = {name: value for name, value in given.items() if value is not None}
     if kind == board_reports.RESOLVE:
         if detail or details or why is None:
             raise UsageError("resolve takes the id of a report and the reason", f'liza report resolve {text} "why"')
-        printing.print_result(resolve(find_crew(), text, why), as_json)
+        printing.print_result(resolve_report(find_crew(), text, why), as_json)
         return
     if why is not None:
         raise UsageError(f"{why!r} is a second text; quote the whole text", f'liza report {kind} "TEXT"')
     if details and kind != board_reports.DISCOVERY:
         raise UsageError(f"--urgency and --recommend are for a discovery, not for {kind}", "liza report --help")
-    printing.print_result(verb(find_crew(), kind, text, {**parse_details(detail or []), **details}), as_json)
+    printing.print_result(add_report(find_crew(), kind, text, {**parse_details(detail or []), **details}), as_json)
 
 
 @declare_command(app, "heartbeat", EXTENSION_EXAMPLE)
@@ -181,7 +197,7 @@ def heartbeat(
     A supervisor renews the lease of its agent itself. An extension is for a task or a review.
     """
     seconds = None if extend is None else parse_duration(extend, EXTENSION_EXAMPLE)
-    fast_commands.heartbeat(as_json, seconds, reason)
+    printing.print_result(renew_lease(find_crew(), seconds, reason), as_json)
 
 
 @declare_command(app, "exit", "liza exit 42")
@@ -190,7 +206,7 @@ def exit_command(
     as_json: JsonOption = False,
 ) -> None:
     """Record the result of this run, for scripts. It overrides the exit code of the program."""
-    fast_commands.exit_run(code, as_json)
+    printing.print_result(exit_run(find_crew(), code), as_json)
 
 
 @declare_command(app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook pi session_start')
@@ -202,6 +218,4 @@ def hook(
 
     The exit code is 0, also after an error. It is 2 if the hook refuses a tool call and the program expects this code.
     """
-    from liza.cli.commands import hook_command
-
     raise typer.Exit(hook_command.run_hook([program, event]))

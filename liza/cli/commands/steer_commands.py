@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.commands import fast_commands
-from liza.cli.declare import JsonOption, create_app, declare_command
+from liza.cli.declare import JsonOption, Process, create_app, declare_command
 from liza.cli.render import printing
 from liza.cli.render.columns import strip_controls
 from liza.cli.render.text_formats import shorten_line
@@ -17,8 +16,13 @@ from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import HINT_LABEL, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.durations import format_duration
+from liza.rules.model import Status
 from liza.rules.value_classes import asdict
+from liza.verbs import note as notes
 from liza.verbs.answer import OpenQuestion, find_open_questions
+from liza.verbs.claim import claim as claim_task
+from liza.verbs.merge import merge as merge_task
+from liza.verbs.merge import merge_each
 
 app = create_app()
 UntestedOption = Annotated[
@@ -46,7 +50,7 @@ def claim(
     command if you have to run it in this worktree before the test command. If a virtual environment is activated, run
     `deactivate` first: otherwise the tests may use your checkout.
     """
-    fast_commands.claim(agent, task_id, as_json)
+    printing.print_result(claim_task(find_crew(), agent, task_id), as_json)
 
 
 @declare_command(app, "note", 'liza note --to invoice-pdf "use the fonts in assets/"')
@@ -68,7 +72,10 @@ def note(
     as_json: JsonOption = False,
 ) -> None:
     """Add a note to the board."""
-    fast_commands.note(text, to, now, priority, as_json)
+    crew = find_crew()
+    is_delivered = now or priority is not None
+    result = notes.send_note(crew, text, to, priority) if is_delivered else notes.note(crew, text, to)
+    printing.print_result(result, as_json)
 
 
 @declare_command(app, "pause", 'liza pause "the spec changes this afternoon"')
@@ -127,7 +134,7 @@ def sync(
     from liza.verbs.sync import sync as verb
 
     crew = find_crew()
-    fast_commands.announce_tests(crew, as_json)
+    announce_tests(crew, as_json)
     printing.print_result(verb(crew, branch, accept_moved=accept_moved, untested=untested), as_json)
 
 
@@ -143,13 +150,24 @@ def merge(
     """Merge approved tasks into integration, if the tests pass on the merge. Supervisors do this without a request.
 
     Exit 1 if a task was returned to its coder, or one of several was not merged; the others are merged."""
-    if len(tasks or ()) < 2:
-        raise typer.Exit(fast_commands.merge(tasks[0] if tasks else None, supervisor, as_json, untested))
-    from liza.verbs.merge import merge_each
-
-    result = merge_each(find_crew(), tasks or (), untested=untested)
+    crew = find_crew()
+    if len(tasks or ()) > 1:
+        result = merge_each(crew, tasks or (), untested=untested)
+        is_done = not result.details["failed"]
+    else:
+        if supervisor is None:
+            announce_tests(crew, as_json)
+        result = merge_task(crew, tasks[0] if tasks else None, supervisor, untested=untested)
+        is_done = result.status != Status.INTEGRATION_FAILED and not result.details.get("returned")
     printing.print_result(result, as_json)
-    raise typer.Exit(1 if result.details["failed"] else 0)
+    raise typer.Exit(0 if is_done else 1)
+
+
+def announce_tests(crew: Crew, as_json: bool) -> None:
+    """Tell a person at a terminal which tests the command waits for: they can take minutes."""
+    command = crew.board.read().config.integration_command if sys.stderr.isatty() and not as_json else None
+    if command:
+        printing.print_notice(f"testing with: {command}")
 
 
 @declare_command(app, "push", "liza push invoice-model")
@@ -169,7 +187,7 @@ def push(
     printing.print_result(push_tasks(find_crew(), tasks or (), origin), as_json)
 
 
-@declare_command(app, "land", "liza land --merge")
+@declare_command(app, "land", "liza land --merge", process=Process.DIRECT_AT_TERMINAL)
 def land(
     branch: Annotated[
         str | None, typer.Argument(metavar="[BRANCH]", help="The branch; default: the branch of your checkout.")
@@ -219,7 +237,7 @@ def land(
         printing.print_result(land_pr(crew, branch, head, origin, untested=untested), as_json)
         return
     if merge:
-        fast_commands.announce_tests(crew, as_json)
+        announce_tests(crew, as_json)
         printing.print_result(verbs.land_merge(crew, branch, untested=untested), as_json)
         return
     landing = verbs.describe_landing(crew, branch)
@@ -243,7 +261,9 @@ def land(
     printing.print_text(f"{HINT_LABEL}{landing['next']}")
 
 
-@declare_command(app, "answer", 'liza answer\nliza answer invoice-mail "billing@shop.example"')
+@declare_command(
+    app, "answer", 'liza answer\nliza answer invoice-mail "billing@shop.example"', process=Process.DIRECT_AT_TERMINAL
+)
 def answer(
     task_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Only this task; default: all tasks with questions.")

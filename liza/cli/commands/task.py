@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from liza.cli.declare import JsonOption, create_app, declare_command, read_text, split_names
+from liza.cli.declare import JsonOption, Process, create_app, declare_command, read_text, split_names
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
@@ -90,6 +90,7 @@ def show(task_id: TaskIdArgument, as_json: JsonOption = False) -> None:
     "  scope: [src/pdf.py, tests/test_pdf.py]\n"
     "  spec_ref: docs/invoices.md\n"
     "  depends_on: [invoice-model]",
+    process=Process.DIRECT_AT_TERMINAL,
 )
 def add(
     task_id: Annotated[str | None, typer.Option("--id", help="The task's id: letters, digits, '-' and '_'.")] = None,

@@ -7,7 +7,8 @@ import select
 import sys
 import threading
 
-from liza.cli.console_script import EXIT_PIPE_CLOSED
+EXIT_PIPE_CLOSED = 141
+"""Exit code after the reader of stdout has exited: 128 + SIGPIPE, as a shell reports it."""
 
 
 def exit_with_reader() -> None:
