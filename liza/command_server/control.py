@@ -21,7 +21,7 @@ from liza.system import peers, processes
 _STARTING: Final = ("up", "start", "liza-agent")
 """Commands that start the server wherever they are typed: many others follow them."""
 _PADDING: Final = " " * 400
-"""An argument of the server. A forked command shows its own arguments in this place, which cannot grow."""
+"""An argument and a variable of the server. A forked command shows its own in this place, which cannot grow."""
 _STOP_LIMIT = 10.0  # seconds
 
 
@@ -93,7 +93,10 @@ def _spawn(path: str, output: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "liza.command_server", path, _PADDING],
         cwd="/",
-        env={name: value for name, value in os.environ.items() if not name.startswith("LIZA_")},
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("LIZA_")},
+            "LIZA_PADDING": _PADDING,
+        },
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.DEVNULL,

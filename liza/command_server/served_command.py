@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import array
 import atexit
-import ctypes
 import io
 import os
 import resource
@@ -25,7 +24,7 @@ from typing import NamedTuple, NoReturn
 from liza import client
 from liza.cli import app, entry_points
 from liza.cli.declare import Process
-from liza.system import peers, proc_stat
+from liza.system import peers, process_title
 
 MAX_REQUEST = 1 << 22
 """Bytes of a request. The kernel's limit, the size of a socket's buffer, is lower on most systems."""
@@ -115,7 +114,8 @@ def _take_over(request: Request, pid: int) -> None:
     time.tzset()
     sys.argv = [os.fsdecode(word) for word in request.words]
     _take_over_streams(request)
-    _show_command(request.words)
+    Path("/proc/self/comm").write_bytes(b"liza")
+    process_title.show_command([sys.executable, *sys.argv])
     for limit in _LIMITS:
         with suppress(ValueError):  # This kernel does not have it.
             resource.setrlimit(limit, resource.prlimit(pid, limit))
@@ -150,19 +150,6 @@ def _open_stream(request: Request, number: int, errors: str) -> io.TextIOWrapper
     binary = os.fdopen(number, "wb" if number else "rb", closefd=False)
     is_line_buffered = number == 2 or (number == 1 and os.isatty(number))
     return io.TextIOWrapper(binary, "utf-8", errors, line_buffering=is_line_buffered)
-
-
-def _show_command(words: list[bytes]) -> None:
-    """Show the command instead of the server in ``ps``, and in messages that name the holder of a lock.
-
-    The kernel reads the arguments of a process from its memory, between two addresses in its stat.
-    """
-    Path("/proc/self/comm").write_bytes(b"liza")
-    fields = proc_stat.read_stat("self") or []
-    start, end = int(fields[proc_stat.ARGUMENTS_START]), int(fields[proc_stat.ARGUMENTS_END])
-    if start and end > start:
-        text = b"\0".join([os.fsencode(sys.executable), *words])[: end - start - 1]
-        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 
 def _clean_up() -> None:

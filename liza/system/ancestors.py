@@ -1,4 +1,7 @@
-"""Read the environments that this process and its ancestors were started with. A process cannot change its own."""
+"""Read the environments that this process and its ancestors were started with.
+
+A process cannot change its own by accident: only `process_title.py` writes over it.
+"""
 
 from __future__ import annotations
 

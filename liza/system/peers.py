@@ -12,7 +12,7 @@ from typing import Final
 from liza.rules.errors import Refused
 from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import Value
-from liza.system import ancestors, processes, socket_tables
+from liza.system import ancestors, process_title, processes, socket_tables
 from liza.system.socket_tables import TcpEnds
 
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of the kernel: pid, uid, gid
@@ -123,8 +123,9 @@ def act_for(connection: socket.socket) -> None:
     """Let this process, a child of the command server, act for the process at the other end of a Unix socket.
 
     Call it once, after the environment of the command is set: the processes that the command starts get variables with
-    the sessions of the peer, which is none of their ancestors. Raises Refused if the peer has ended, is of another
-    user, has other rights, another root or pid, mount, user or network namespace, or hides its environment.
+    the sessions of the peer, which is none of their ancestors. /proc shows the environment as that of this process, so
+    that it is found and killed with the processes of a run. Raises Refused if the peer has ended, is of another user,
+    has other rights, another root or pid, mount, user or network namespace, or hides its environment.
     """
     try:
         peer = read_peer(connection)
@@ -134,6 +135,7 @@ def act_for(connection: socket.socket) -> None:
         try:
             _require_same_rights(peer.pid)
             ancestors.act_for_process(peer.pid)
+            process_title.show_environment(os.environ)
             # The pid is that of the peer only as long as it lives: it lived while its ancestors were read.
             if processes.wait_readable(handle, 0):
                 raise Refused("the process that called has ended, so its session is not known", _DIRECTLY)

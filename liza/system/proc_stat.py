@@ -10,8 +10,8 @@ import os
 STATE, PARENT, GROUP, TERMINAL_GROUP, USER_TICKS, SYSTEM_TICKS, START_TIME = 0, 1, 2, 5, 11, 12, 19
 """Indices of fields of ``read_stat``: state, pid of the parent, process group, foreground group of its terminal, CPU
 time in clock ticks, ticks from boot to start."""
-ARGUMENTS_START, ARGUMENTS_END = 45, 46
-"""Indices of the addresses between which a process has its arguments; 0 if they are hidden."""
+ARGUMENTS, ENVIRONMENT = slice(45, 47), slice(47, 49)
+"""Indices of the first and the last address of the command line, and of the start environment."""
 ALL_TICKS = range(USER_TICKS, SYSTEM_TICKS + 3)
 """Indices of the CPU times: its own, and those of its children that have ended and were waited for."""
 

@@ -8,15 +8,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.namespaces import unshared
 
-SERVER = """
+ASK = """
+import json, os, sys
+from pathlib import Path
+from liza.system import ancestors, lock_holders, processes
+root, parent = Path(sys.argv[1]), os.getppid()
+print(json.dumps({
+    "of_a_child": ancestors.find_outermost_run(root),
+    "is_killed_with_the_run": parent in processes.find_run_pids("coder-1.7", root),
+    "command": lock_holders.read_command(parent),
+}))
+"""
+SERVER = (
+    f"ASK = {ASK!r}"
+    + """
 import json, os, socket, subprocess, sys
 from liza.rules.errors import Refused
-from liza.system import ancestors, peers
+from liza.system import ancestors, peers, process_title
 
 def answer(connection, sent):
     os.environ.clear()
@@ -25,10 +39,10 @@ def answer(connection, sent):
         peers.act_for(connection)
     except Refused as error:
         return {"refused": error.message}
-    ask = "from liza.system import ancestors; print(ancestors.find_outermost_run(sys.argv[1]) or '')"
-    child = ["env", "-u", "LIZA_RUN", sys.executable, "-c", "import sys; " + ask, sys.argv[1]]
-    inner = subprocess.run(child, capture_output=True, text=True, check=True)
-    return {"run": ancestors.find_outermost_run(sys.argv[1]) or "", "of_a_child": inner.stdout.strip()}
+    process_title.show_command(["liza", "submit"])
+    words = ["env", "-u", "LIZA_RUN", sys.executable, "-c", ASK, sys.argv[1]]
+    said = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    return {"run": ancestors.find_outermost_run(sys.argv[1]), **said}
 
 listener = socket.socket(socket.AF_UNIX)
 listener.bind("socket")
@@ -43,6 +57,7 @@ for line in sys.stdin:
     connection.close()
     os.wait()
 """
+)
 CONNECT = "import socket, sys; line = socket.socket(socket.AF_UNIX); line.connect('socket'); "
 WAIT = CONNECT + "print(flush=True); sys.stdin.read()"
 ORPHAN = f"""
@@ -54,7 +69,7 @@ if os.fork():
 os.setsid()
 while os.getppid() == parent:
     time.sleep(0.01)
-pathlib.Path("directly").write_text(ancestors.find_outermost_run("/project") or "")
+pathlib.Path("directly").write_text(str(ancestors.find_outermost_run("/project")))
 {WAIT}
 """
 _ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of the kernel's linux/prctl.h
@@ -80,14 +95,14 @@ class Server:
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
-    def answer(self, **sent: str) -> dict[str, str]:
+    def answer(self, **sent: str) -> dict[str, Any]:
         """Accept the next connection, and return what its child found; ``sent``: the environment of the client."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(sent) + "\n")
         self.process.stdin.flush()
         return dict(json.loads(self.read_line()))
 
-    def ask_from(self, *words: str, environ: dict[str, str], **sent: str) -> dict[str, str]:
+    def ask_from(self, *words: str, environ: dict[str, str], **sent: str) -> dict[str, Any]:
         """Answer a client that ``words`` start, which lives until it is answered."""
         with subprocess.Popen(
             words, cwd=self.directory, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -108,7 +123,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_a_client_outside_every_session_is_outside(server: Server) -> None:
-    assert server.ask_from(sys.executable, "-c", WAIT, environ={}) == {"run": "", "of_a_child": ""}
+    found = server.ask_from(sys.executable, "-c", WAIT, environ={})
+    assert (found["run"], found["of_a_child"], found["is_killed_with_the_run"]) == (None, None, False)
+
+
+def test_a_command_is_shown_as_its_own_and_killed_with_the_run_of_its_caller(server: Server) -> None:
+    found = server.ask_from(sys.executable, "-c", WAIT, environ=IN_SESSION, **IN_SESSION)
+    assert (found["is_killed_with_the_run"], found["command"]) == (True, ["liza", "submit"])
 
 
 @pytest.mark.parametrize("sent", [{}, {"_LIZA_CALLER_0": "planner-1.1 /project"}, {"LIZA_RUN": "", "LIZA_ROOT": ""}])
@@ -117,7 +138,7 @@ def test_a_session_that_unsets_its_variables_and_what_its_command_starts_are_the
 ) -> None:
     ask = f"env -i '{sys.executable}' -c \"{WAIT}\"; true"
     found = server.ask_from("sh", "-c", ask, environ=IN_SESSION, **sent)
-    assert found == {"run": "coder-1.7", "of_a_child": "coder-1.7"}
+    assert (found["run"], found["of_a_child"]) == ("coder-1.7", "coder-1.7")
 
 
 def test_a_process_that_changes_its_own_environment_is_of_the_session_it_was_started_in(server: Server) -> None:
@@ -128,7 +149,7 @@ def test_a_process_that_changes_its_own_environment_is_of_the_session_it_was_sta
 def test_the_outermost_session_counts_whatever_is_forged_inside(server: Server) -> None:
     inner = f"LIZA_RUN=planner-1.1 sh -c \"LIZA_RUN=coder-1.7 '{sys.executable}' -c '$WAIT'; true\"; true"
     found = server.ask_from("sh", "-c", inner, environ={**IN_SESSION, "WAIT": WAIT.replace("'", '"')})
-    assert found == {"run": "coder-1.7", "of_a_child": "coder-1.7"}
+    assert (found["run"], found["of_a_child"]) == ("coder-1.7", "coder-1.7")
 
 
 def test_each_connection_of_a_process_that_closes_and_reuses_them_is_its_own(server: Server) -> None:
@@ -143,7 +164,7 @@ def test_each_connection_of_a_process_that_closes_and_reuses_them_is_its_own(ser
         assert client.stdout is not None
         client.stdout.readline()
         assert [server.answer()["run"], server.answer()["run"]] == ["coder-1.7", "coder-1.7"]
-        assert server.ask_from(sys.executable, "-c", WAIT, environ={})["run"] == ""
+        assert server.ask_from(sys.executable, "-c", WAIT, environ={})["run"] is None
         client.communicate()
     assert client.returncode == 0
 
@@ -163,15 +184,15 @@ def test_an_orphan_is_at_the_socket_what_it_is_directly(server: Server, adopts: 
     session = ["import ctypes, subprocess, sys", f"ctypes.CDLL(None).prctl({_ADOPT_ORPHANS}, {int(adopts)})"]
     session += ["subprocess.run(['env', '-i', sys.executable, *sys.argv[1:]])", "sys.stdin.read()"]
     found = server.ask_from(sys.executable, "-c", "; ".join(session), "-c", ORPHAN, environ=IN_SESSION)
-    assert found["run"] == (server.directory / "directly").read_text()
-    assert found["run"] == ("coder-1.7" if adopts else "")
+    assert found["run"] == ("coder-1.7" if adopts else None)
+    assert str(found["run"]) == (server.directory / "directly").read_text()
 
 
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize(("flags", "namespace"), [("-Urpf", "pid"), ("-Urm", "mnt"), ("-Ur", "user"), ("-Urn", "user")])
 def test_a_connection_from_another_namespace_is_refused(server: Server, flags: str, namespace: str) -> None:
     found = server.ask_from(*unshared(flags), sys.executable, "-c", WAIT, environ=dict(os.environ))
-    assert found == {"refused": f"the process that called is in another {namespace} namespace"}
+    assert found == {"refused": f"the process that called has another {namespace} namespace"}
 
 
 @pytest.mark.needs("unshare")
