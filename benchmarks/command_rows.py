@@ -1,100 +1,153 @@
-"""Rows of the commands as processes: CPU time with children, and wall time, beside an interpreter that does nothing.
+"""Rows of the commands as processes: wall time through the command server and directly, beside an idle interpreter.
 
-Each round takes one task through its life, so that every command is measured in the situation that is usual for it,
-and all commands of a round see the same load.
+Each round takes two tasks through their lives, one through the server and one directly, so that every command is
+measured in the situation that is usual for it, and all commands of a round see the same load.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
+from benchmarks.growth_rows import fill_board
 from benchmarks.options import Options
 from benchmarks.projects import commit_work, project, recorded_elsewhere
-from benchmarks.rows import Row, Samples, summarize
-from benchmarks.timing import BARE, Spent, run_process
+from benchmarks.rows import Row, summarize
+from benchmarks.running_crews import process_cpu, resident_memory
+from benchmarks.timing import BARE, run_process
+from liza.command_server import control
 from liza.crew.crew import find_crew
 from liza.crew.recovery.recorder import record_history
 from tests.journeys.crews import BIN, Crew
 
-TARGETS = {
-    "hook": 25.0, "heartbeat": 30.0, "ready": 75.0, "submit": 90.0, "status --json": 100.0, "claim": 115.0,
-    "merge": 150.0,
+GOALS = {
+    "hook": 4, "status": 5, "ready": 5, "task show": 5, "heartbeat": 5, "submit": 8, "status, 500 tasks": 12,
+    "--help": 6,
 }  # fmt: skip
-"""CPU milliseconds, with the children."""
-NOTES = {
-    "status --json": "directly after the claim, so it looks at the repository again",
-    "status": "nothing has changed since the last look at the repository",
-}
-TASKS = 50
-SESSION = {"session_id": "s-1", "source": "startup"}
-PROMPT = {"session_id": "s-1", "prompt": "go on"}
+"""Wall time through the server, as a multiple of a bare interpreter."""
+DIRECT_GOALS = {"hook": 20}
+OTHER_DIRECT_GOAL = 35
+TASKS, MANY = 50, 500
 TOOL = {"session_id": "s-1", "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}
+RIVAL = "python -I -S -c pass"
+VARIABLE = "LIZA_COMMAND_SERVER"
 
 
 class Rounds:
-    """Runs the commands of a task in each round, and keeps what each spent."""
+    """Runs commands in both ways, and keeps the wall milliseconds of each, beside a bare interpreter's."""
 
-    def __init__(self, crew: Crew) -> None:
-        self.crew = crew
-        self.spent: dict[str, list[Spent]] = defaultdict(list)
+    def __init__(self, crew: Crew, socket: Path) -> None:
+        self.crew, self._ways = crew, {"server": str(socket), "directly": "0"}
+        self.taken: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self.bare: dict[str, list[float]] = defaultdict(list)
 
-    def run(self, name: str, *words: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> None:
-        self.spent[name].append(run_process([str(BIN / "liza"), *words], cwd, env, stdin))
+    def run(
+        self, way: str, name: str, *words: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> None:
+        variables = {**(env or {}), VARIABLE: self._ways[way]}
+        self.bare[name].append(run_process(BARE, cwd).wall)
+        self.taken[name, way].append(run_process([str(BIN / "liza"), *words], cwd, variables, stdin).wall)
+
+    def run_both(self, name: str, *words: str) -> None:
+        for way in self._ways:
+            self.run(way, name, *words, cwd=self.crew.root)
 
     def carry_out(self, number: int) -> None:
-        """Take one task from its claim to its merge."""
-        crew, task = self.crew, f"t{number}"
-        root = crew.root
-        self.spent["bare interpreter"].append(run_process(BARE, root))
-        self.run("claim", "claim", task, "--agent", "coder-1", cwd=root)
-        self.run("status --json", "status", "--json", cwd=root)
-        self.run("status", "status", cwd=root)
-        run = crew.task(task).run or ""
-        worktree = crew.paths.task_link(task).resolve()
-        crew.paths.run(run).mkdir(parents=True, exist_ok=True)
-        env = {"LIZA_RUN": run, "LIZA_TASK": task, "LIZA_ROOT": str(root)}
-        events = (("hook SessionStart", SESSION), ("hook UserPromptSubmit", PROMPT), ("hook", TOOL))
-        for name, payload in events:
-            event = name.removeprefix("hook").strip() or "PreToolUse"
-            self.run(name, "hook", "claude", event, cwd=worktree, env=env, stdin=json.dumps(payload).encode())
-        self.run("ready", "ready", cwd=worktree, env=env)
-        self.run("heartbeat", "heartbeat", cwd=worktree, env=env)
-        commit_work(worktree, f"{task}.txt")
-        self.run("submit", "submit", cwd=worktree, env=env)
-        self.spent["bare interpreter"].append(run_process(BARE, root))
-        self._review(task)
-        self.run("merge", "merge", task, cwd=root)
-        self.run("task show --json", "task", "show", task, "--json", cwd=root)
+        """Take two tasks from their claims to their merges."""
+        self.run_both("status", "status")
+        self.run_both("task show", "task", "show", f"t{2 * number}")
+        self.run_both("--help", "--help")
+        for offset, way in enumerate(self._ways):
+            self._carry_out(way, f"t{2 * number + offset}")
         # As a living supervisor would: otherwise the spool grows, and each command lists it.
-        record_history(find_crew(root))
+        record_history(find_crew(self.crew.root))
 
-    def _review(self, task: str) -> None:
-        self.run("claim a review", "claim", task, "--agent", "code-reviewer-1", cwd=self.crew.root)
-        run = self.crew.task(task).review_run or ""
-        env = {"LIZA_RUN": run, "LIZA_TASK": task, "LIZA_ROOT": str(self.crew.root)}
-        slot = self.crew.paths.slot("code-reviewer-1")
-        self.run("verdict", "verdict", "approve", "read it, ran it", cwd=slot, env=env)
+    def _carry_out(self, way: str, task: str) -> None:
+        crew = self.crew
+        crew.prepare("claim", task, "--agent", "coder-1")
+        run = crew.task(task).run or ""
+        crew.paths.run(run).mkdir(parents=True, exist_ok=True)
+        worktree = crew.paths.task_link(task).resolve()
+        env = {"LIZA_RUN": run, "LIZA_TASK": task, "LIZA_ROOT": str(crew.root)}
+        payload = json.dumps(TOOL).encode()
+        self.run(way, "hook", "hook", "claude", "PreToolUse", cwd=worktree, env=env, stdin=payload)
+        self.run(way, "ready", "ready", cwd=worktree, env=env)
+        self.run(way, "heartbeat", "heartbeat", cwd=worktree, env=env)
+        commit_work(worktree, f"{task}.txt")
+        self.run(way, "submit", "submit", cwd=worktree, env=env)
+        crew.prepare("claim", task, "--agent", "code-reviewer-1")
+        env |= {"LIZA_RUN": crew.task(task).review_run or ""}
+        self.run(way, "verdict", "verdict", "approve", "read it", cwd=crew.paths.slot("code-reviewer-1"), env=env)
+        self.run(way, "merge", "merge", task, cwd=crew.root)
+
+    def rows(self) -> Iterator[Row]:
+        for (name, way), taken in self.taken.items():
+            goal = GOALS.get(name) if way == "server" else DIRECT_GOALS.get(name, OTHER_DIRECT_GOAL)
+            bare = summarize(self.bare[name])
+            target = None if goal is None else goal * bare.median
+            yield Row("commands", f"{name}, {way}", "ms", summarize(taken), {RIVAL: bare}, target)
+
+
+def measure_commands(options: Options, socket: Path) -> Iterator[Row]:
+    rounds = options.rounds(25)
+    with project(options) as crew, recorded_elsewhere(crew):
+        crew.add(*(f"t{number}" for number in range(max(TASKS, 2 * rounds + 2))))
+        measured = Rounds(crew, socket)
+        # The first round compiles modules, creates the slots and fills caches.
+        measured.carry_out(0)
+        measured.taken.clear()
+        for number in range(1, rounds + 1):
+            measured.carry_out(number)
+    yield from measured.rows()
+    with project(options) as crew, recorded_elsewhere(crew):
+        fill_board(crew, MANY)
+        record_history(find_crew(crew.root))
+        measured = Rounds(crew, socket)
+        for _ in range(rounds):
+            measured.run_both(f"status, {MANY} tasks", "status")
+    yield from measured.rows()
+
+
+def measure_server(options: Options, pid: int) -> Iterator[Row]:
+    """The server's memory after many commands, its CPU while it is idle, and many commands at once."""
+    commands, at_once = (100, 20) if options.quick else (1_000, 200)
+    words = [str(BIN / "liza"), "status"]
+    with project(options) as crew, recorded_elsewhere(crew):
+        for _ in range(commands):
+            run_process(words, crew.root)
+        memory = summarize([resident_memory(pid)])
+        yield Row("commands", f"server after {commands:,} commands: memory", "MB", memory, target=90.0)
+        before, seconds = process_cpu(pid), 2.0 if options.quick else 10.0
+        time.sleep(seconds)
+        yield Row(
+            "commands", f"idle server: CPU in {seconds:g} s", "ms", summarize([process_cpu(pid) - before]), target=0.0
+        )
+        start = time.perf_counter()
+        running = [subprocess.Popen(words, cwd=crew.root, stdout=subprocess.DEVNULL) for _ in range(at_once)]
+        answered = summarize([float(sum(process.wait() == 0 for process in running))])
+    yield Row(
+        "commands", f"{at_once} commands at once: answered", "", answered, target=float(at_once), better="higher",
+        note=f"the last one after {time.perf_counter() - start:.1f} s", is_count=True,
+    )  # fmt: skip
 
 
 def measure(options: Options) -> Iterator[Row]:
-    rounds = options.rounds(25)
-    with project(options) as crew, recorded_elsewhere(crew):
-        crew.add(*(f"t{number}" for number in range(max(TASKS, rounds + 1))))
-        measured = Rounds(crew)
-        # The first round compiles modules, creates the slots and fills caches.
-        measured.carry_out(0)
-        measured.spent.clear()
-        for number in range(1, rounds + 1):
-            measured.carry_out(number)
-    bare = measured.spent.pop("bare interpreter")
-    for name, spent in measured.spent.items():
-        yield _row(f"{name}, CPU", [one.cpu for one in spent], [one.cpu for one in bare], TARGETS.get(name))
-        yield _row(f"{name}, wall", [one.wall for one in spent], [one.wall for one in bare], None)
-
-
-def _row(name: str, own: list[float], bare: list[float], target: float | None) -> Row:
-    rivals: dict[str, Samples] = {"python -I -S -c pass": summarize(bare)}
-    return Row("commands", name, "ms", summarize(own), rivals, target, note=NOTES.get(name.partition(",")[0], ""))
+    path = options.scratch / "server" / "socket"
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("PYTHON")]:
+            patch.delenv(name)  # Commands run directly where a variable of Python is set.
+        patch.setenv(VARIABLE, str(path))
+        server = control.start()
+        try:
+            assert server.pid is not None
+            yield from measure_commands(options, path)
+            yield from measure_server(options, server.pid)
+        finally:
+            control.stop()
