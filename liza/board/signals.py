@@ -10,7 +10,7 @@ from typing import Final
 from liza.rules.errors import LockTimeout, NotRegularFile, UsageError
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
 """From the strongest to the weakest."""

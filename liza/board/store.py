@@ -28,7 +28,7 @@ from liza.rules.model import Clock, State, Violation
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Mutable, Value
 from liza.system import files
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 if TYPE_CHECKING:
     from liza.board.archive_files import ArchiveMove

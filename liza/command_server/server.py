@@ -20,7 +20,7 @@ from typing import NoReturn
 import liza
 from liza.cli import app
 from liza.command_server import served_command
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 IDLE_LIMIT = 15 * 60.0
 """Seconds without a command after which the server ends."""

@@ -15,7 +15,7 @@ from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, person_id, role_of
 from liza.rules.value_classes import Value
 from liza.system import ancestors, files, processes
-from liza.system.flock import is_flock_held
+from liza.system.locks import is_flock_held
 
 PERSON_VARIABLE = "LIZA_PERSON"
 """Variable that a person sets to ``yes``, at a terminal, to use liza in a pid namespace other than the crew's."""

@@ -32,12 +32,12 @@ from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.task_groups import task_groups, tasks_with
 from liza.rules.value_classes import Value, replace
 from liza.system import files, program_path
-from liza.system.flock import is_flock_held
+from liza.system.locks import is_flock_held
 
 if TYPE_CHECKING:
     from liza.repo.runner import Git
     from liza.repo.slots.pool import Worktrees
-    from liza.system.file_lock import Lock
+    from liza.system.locks import Lock
 
 
 class SystemClock:

@@ -23,7 +23,7 @@ from liza.rules.paths import Paths
 from liza.rules.settings import are_valid
 from liza.rules.value_classes import Value, field, replace
 from liza.system import atomic, untrusted_files
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 # git's default for text: merges with an added driver use this instead.
 _PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"

@@ -13,19 +13,17 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from liza.repo import git_start
 from liza.repo.git_dir_check import check_git_dir
 from liza.rules.errors import GitFailed, Missing
 from liza.rules.value_classes import Value, field, replace
 from liza.system import crash_points, program_path
-
-if TYPE_CHECKING:
-    import subprocess
 
 FALLBACK_IDENTITY = ("Liza", "liza@localhost")
 
@@ -256,8 +254,6 @@ class Git(Value):
     def _spawn(
         self, args: Sequence[str], stdin: bytes | BinaryIO | None, env: Mapping[str, str], timeout: float
     ) -> GitResult:
-        import subprocess  # not loaded by the short commands that need no git
-
         check_git_dir(args, self.directory, self.git_dir, self.common_dir)
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")

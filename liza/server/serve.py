@@ -27,7 +27,7 @@ from liza.server import listener, sockets
 from liza.server.application import ApiServer, make_application
 from liza.server.board_cache import use_cached_board
 from liza.server.operations.operation_table import OPERATIONS
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.worker import identity
 
 LOCK_TIMEOUT: Final = 2.0

@@ -28,7 +28,7 @@ from liza.rules.tasks.unclaimable import failed_by_every_coder
 from liza.rules.value_classes import Value, decodable
 from liza.system import untrusted_files
 from liza.system.files import BOARD_MODE, replace_unsynced
-from liza.system.flock import try_lock_path
+from liza.system.locks import try_lock_path
 
 SELF_LOGGED_KIND = AlarmKind.SUPERVISOR_LEFT
 """The exiting supervisor logs this kind itself: it may be the last one."""

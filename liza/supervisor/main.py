@@ -21,7 +21,6 @@ from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.session import log_file, run_directory
 from liza.programs.terminal import tmux
-from liza.repo import git_start
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.formatting.redaction import redact
 from liza.rules.model import Config, SupervisorExit
@@ -33,8 +32,8 @@ from liza.rules.tasks import claims
 from liza.rules.value_classes import Value, replace
 from liza.supervisor.loop import RetireRequest, StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
-from liza.system import crash_points, file_lock
-from liza.system.file_lock import Lock
+from liza.system import crash_points
+from liza.system.locks import Lock
 from liza.system.signal_repeats import Repeats
 
 LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
@@ -77,8 +76,6 @@ def supervise(
 def _supervise(
     crew: Crew, agent: str, program: str | None, notify: Callable[[str], None], options: SupervisorOptions
 ) -> int:
-    git_start.use_library()
-    file_lock.use_library()
     state = crew.board.read()
     layout.refuse_damaged(crew, state, (agent,))
     config = state.config

@@ -30,7 +30,7 @@ from liza.rules.sessions.decide import EXIT_UNUSABLE
 from liza.rules.statuses import GoalStatus
 from liza.rules.tasks.planning import find_stalled_tasks, is_crew_done, is_task_over
 from liza.system import processes
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.system.signal_repeats import Repeats
 from liza.up.crew_notices import CrewNotices
 from liza.up.crew_options import UpOptions, start_supervisor

@@ -20,7 +20,7 @@ from pathlib import Path
 from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import LizaError
 from liza.rules.model import State
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.up.crew_notices import CrewNotices
 from liza.up.crew_options import UpOptions, start_supervisor
 from liza.up.healing import LOOK_SECONDS, Healer

@@ -15,7 +15,7 @@ from liza.rules.governance.open_trips import RESOLVE_COMMAND, open_trips
 from liza.rules.value_classes import asdict
 from liza.system import crash_points
 from liza.system.files import BOARD_MODE
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 
 def show_breaker(crew: Crew) -> dict[str, Any]:

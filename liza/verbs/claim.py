@@ -20,7 +20,7 @@ from liza.rules.tasks.picking import Evidence, Pick
 from liza.rules.tasks.task_groups import task_groups
 from liza.rules.value_classes import Value, replace
 from liza.system import crash_points, processes
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 _PREPARE_LIMIT = 120.0  # seconds to wait for the task lock
 

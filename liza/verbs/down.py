@@ -33,8 +33,8 @@ from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.value_classes import Value
 from liza.system import crash_points, files, lock_holders, processes
-from liza.system.file_lock import Lock, describe_holder
-from liza.system.flock import is_flock_held, wait_for_release
+from liza.system.lock_holders import describe_holder
+from liza.system.locks import Lock, is_flock_held, wait_for_release
 
 SALVAGE_PREFIX = "refs/liza/salvage/"
 STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit

@@ -53,7 +53,7 @@ from liza.rules.project import slots_location
 from liza.rules.project.init_command import INIT, complete_init_commands, join_commands
 from liza.rules.value_classes import Value, replace
 from liza.system import files
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 ReportFact = Callable[[str, str], None]
 AskPermissions = Callable[[str], str]

@@ -13,7 +13,7 @@ from liza.crew.crew import Crew
 from liza.rules import invariants
 from liza.rules.errors import BoardInconsistent, LizaError, Missing
 from liza.rules.value_classes import Value
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 MAX_SHOWN = 3
 _OUTSIDE_PREFIX = "changed outside liza: "

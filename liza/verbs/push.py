@@ -11,7 +11,7 @@ from liza.crew.result import Result
 from liza.rules.errors import Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.tasks import claims
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 LOCK_TIMEOUT = 5.0  # seconds to wait for another push
 

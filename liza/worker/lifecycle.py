@@ -24,7 +24,7 @@ from liza.rules.worker_api.lifecycle_rules import (
     judge_event,
     parse_state,
 )
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 from liza.worker.api_answers import LifecycleAnswer
 from liza.worker.api_requests import LifecycleRequest
 from liza.worker.current_run import require_current_run

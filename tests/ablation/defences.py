@@ -249,10 +249,6 @@ def _unlocked(*words: Any, **named: Any) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _no_lock(was: Callable[..., Any]) -> Any:
-    return lambda path, limit: os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-
-
 def _as_found(was: Callable[..., Any]) -> Any:
     return lambda self: self._repairer.parse_bytes(self._repairer.read_bytes()).state
 
@@ -496,7 +492,7 @@ TABLE: dict[str, Defence] = {
     # ── the board ──
     "board lock": Defence(
         "no update is lost between two that change the board at once",
-        {"liza.system.file_lock:lock_file": _no_lock},
+        {"liza.system.locks:take_flock": gives(True)},
         (f"{OWN}board.py::test_of_two_transactions_at_once_the_second_waits_and_neither_is_lost",),
     ),
     "rename": Defence(

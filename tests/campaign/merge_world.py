@@ -15,7 +15,7 @@ from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs
 from liza.rules.errors import Refused
 from liza.rules.model import Status
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs.claim import claim
 from liza.verbs.merge import merge
 from liza.verbs.submit import submit

@@ -17,7 +17,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import RunningSession
 from liza.rules.model import Status
 from liza.rules.paths import Paths
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.verbs.agents import list_agents
 from liza.verbs.status import status

@@ -16,7 +16,7 @@ from liza.rules.tasks.backlog import TaskFields
 from liza.rules.value_classes import replace
 from liza.supervisor import alarm_log
 from liza.supervisor.alarm_log import check_alarms
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs.init import InitOptions, init
 from liza.verbs.status import status
 from liza.verbs.task import add

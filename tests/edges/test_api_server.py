@@ -26,7 +26,7 @@ from liza.crew.serving import address_facts
 from liza.programs.session.run_directory import RunDir
 from liza.rules.model import Agent
 from liza.server import listener
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 from liza.verbs.doctor import doctor
 from liza.worker import identity
 from tests.conftest import until, worktree_of

@@ -31,9 +31,8 @@ from liza.board.text import parse
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
 from liza.rules.model import Agent, Event, Handoff, HumanNote, State, Status, Task
 from liza.rules.paths import Paths
-from liza.system import file_lock, proc_stat
-from liza.system.file_lock import Lock
-from liza.system.library_lock import LibraryHold
+from liza.system import proc_stat
+from liza.system.locks import Lock
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock, variant
 
@@ -830,11 +829,9 @@ def test_a_reader_among_writers_never_sees_less_than_it_saw(board: Board, paths:
 # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(params=["thread", "library"])
-def some_lock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], Lock]:
-    """Makes locks on one file, held as in short commands or as in supervisors."""
-    holds = {"thread": file_lock._ThreadHold, "library": LibraryHold}
-    monkeypatch.setattr(file_lock, "_hold_types", [holds[request.param]])
+@pytest.fixture
+def some_lock(tmp_path: Path) -> Callable[[], Lock]:
+    """Makes locks on one file."""
     return lambda: Lock(tmp_path / "some.lock")
 
 

@@ -27,7 +27,7 @@ from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.value_classes import replace
 from liza.supervisor import alarm_log
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs import breaker
 from liza.verbs.init import InitOptions, init
 from liza.verbs.pause import checkpoint, pause

@@ -34,7 +34,7 @@ from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import TELL_AT, MeterThread
 from liza.supervisor.situation import compute_budget_state
 from liza.system import processes
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs.edit import edit
 from liza.verbs.note import note as send_note
 from liza.verbs.pause import pause

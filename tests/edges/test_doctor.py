@@ -24,7 +24,7 @@ from liza.rules.errors import LizaError, Missing
 from liza.rules.model import Agent
 from liza.rules.tasks.backlog import TaskFields
 from liza.rules.value_classes import asdict
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs.claim import claim
 from liza.verbs.doctor import doctor
 from liza.verbs.init import InitOptions, init

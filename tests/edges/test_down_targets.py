@@ -16,15 +16,15 @@ import pytest
 from liza.crew.crew import Crew
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.system import file_lock, lock_holders, processes
-from liza.system.file_lock import Lock
+from liza.system import lock_holders, processes
+from liza.system.locks import Lock
 from liza.verbs.down import down
 from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
 
 HOLD = """
 import signal, sys
 from pathlib import Path
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 lock = Lock(Path(sys.argv[1]))
 lock.acquire(timeout=9)
 print("held", flush=True)
@@ -147,8 +147,8 @@ def test_a_lock_file_that_somebody_made_large_is_read_in_part(tmp_path: Path) ->
     path.write_text("123 4 liza-agent coder-1\n")
     with path.open("r+b") as file:
         file.truncate(1 << 42)
-    assert file_lock.last_holder_pid(path) == 123
-    assert "process 123" in file_lock.describe_holder(path)
+    assert lock_holders.last_holder_pid(path) == 123
+    assert "process 123" in lock_holders.describe_holder(path)
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only /proc shows what a process was started as")
@@ -160,7 +160,7 @@ def test_neither_a_lock_file_nor_the_error_about_it_has_the_arguments_of_its_hol
     with running(sys.executable, "-c", HOLD, str(lock), "sk-secret") as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        message = file_lock.describe_holder(lock)
+        message = lock_holders.describe_holder(lock)
         assert message.endswith(f"holds it: {Path(sys.executable).name}"), message
         assert lock.read_text().endswith(f" {Path(sys.executable).name}\n")
 

@@ -14,7 +14,7 @@ from types import FrameType
 import pytest
 
 from liza.rules.errors import LockTimeout, NotRegularFile
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from liza.crew.recovery import garbage
 from liza.programs.session import run_archive
 from liza.rules.sessions import retention
 from liza.system import untrusted_files
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs.gc import gc
 from tests.campaign.small_board import child, killed, passed
 from tests.edges.test_old_runs import numbers, ran

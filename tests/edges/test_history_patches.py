@@ -11,7 +11,7 @@ from liza.crew.recovery.recorder import record_history
 from liza.rules.model import HumanNote
 from liza.rules.paths import Paths
 from liza.rules.value_classes import replace
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs import history
 from liza.verbs.init import InitOptions, init
 from tests.conftest import FakeClock

@@ -23,7 +23,7 @@ from liza.programs.messages import inbox
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn, TurnSource
 from liza.rules.guards.guard_paths import DENIALS_FILE
 from liza.rules.paths import Paths
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 from liza.verbs.hook import Hook
 from liza.worker.api_requests import LifecycleEvent, LifecycleRequest
 from liza.worker.lifecycle import TURN_LOCK, report_lifecycle

@@ -21,7 +21,7 @@ from liza.repo.slots import slots_directory
 from liza.rules.errors import Missing, Refused, UsageError
 from liza.rules.paths import Paths
 from liza.system import processes
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 from liza.verbs.doctor import doctor
 from liza.verbs.init import InitOptions, init
 from tests.conftest import git

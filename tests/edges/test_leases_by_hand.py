@@ -18,7 +18,7 @@ from liza.rules.statuses import StartupCheck
 from liza.rules.tasks import claims
 from liza.rules.value_classes import replace
 from liza.rules.work_kinds import WorkKind
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs.claim import claim
 from liza.verbs.claim_review import claim_review
 from liza.verbs.heartbeat import heartbeat

@@ -30,8 +30,8 @@ from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import State
 from liza.supervisor.alarm_log import check_alarms
 from liza.system import files
-from liza.system.file_lock import Lock
 from liza.system.files import MAX_BOARD_SIZE
+from liza.system.locks import Lock
 from liza.verbs import show_task
 from liza.verbs.claim import claim
 from liza.verbs.diff import diff

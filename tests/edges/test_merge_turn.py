@@ -33,8 +33,8 @@ from liza.supervisor import jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
-from liza.system import ancestors, flock, lock_holders, proc_stat
-from liza.system.file_lock import Lock
+from liza.system import ancestors, lock_holders, locks, proc_stat
+from liza.system.locks import Lock
 from liza.verbs import down
 from liza.verbs.init import InitOptions, init
 from liza.verbs.sync import sync
@@ -143,7 +143,7 @@ def test_a_merger_passes_on_the_turn_if_its_supervisor_lives_but_has_released_it
             if not is_held:
                 lock.release()
             turn = os.open(crew.paths.merge_turn, os.O_RDWR | os.O_CREAT)
-            assert flock.try_flock(turn)
+            assert locks.try_flock(turn)
             merge_turn.pass_on_orphaned_turn(crew.paths, "coder-1")
             assert merge_turn.is_merger_running(crew.paths) is is_held
             assert (wake_up.last_wake(crew.paths, "coder-1") is None) is is_held
@@ -339,7 +339,7 @@ def test_doctor_refuses_no_merger_while_it_looks_for_an_unfinished_merge(
 def _end_check_at_its_first_refusal(monkeypatch: pytest.MonkeyPatch, lock: Path) -> None:
     """Hold the lock as a process that checks whether it is free, until it refuses another process."""
     lock.touch()
-    check, take = lock.open(), flock.try_flock
+    check, take = lock.open(), locks.try_flock
     fcntl.flock(check, fcntl.LOCK_SH)
 
     def take_and_end_check(descriptor: int, mode: int) -> bool:
@@ -348,7 +348,7 @@ def _end_check_at_its_first_refusal(monkeypatch: pytest.MonkeyPatch, lock: Path)
             check.close()
         return is_taken
 
-    monkeypatch.setattr(flock, "try_flock", take_and_end_check)
+    monkeypatch.setattr(locks, "try_flock", take_and_end_check)
 
 
 @pytest.mark.parametrize("command", [sync, lambda crew: prove_now(crew, "human:ann")], ids=["sync", "prove"])

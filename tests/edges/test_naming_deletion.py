@@ -14,7 +14,7 @@ from liza.crew.crew import Crew, find_crew, with_stop
 from liza.crew.layout import AGAIN
 from liza.rules.errors import LizaError, Missing, NoCrew, Refused
 from liza.supervisor.repository_location import naming_deletion
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.up.foreground import ExitWatch
 from liza.verbs.init import InitOptions, init
 

@@ -16,7 +16,7 @@ from liza.programs.usage import otel_export
 from liza.rules.errors import Missing
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.system import installation
-from liza.system.flock import try_lock_path
+from liza.system.locks import try_lock_path
 from tests.conftest import FakeClock
 
 

@@ -13,7 +13,7 @@ from liza.crew.drift import drift
 from liza.crew.recovery import saved_specs
 from liza.rules.errors import Refused
 from liza.rules.tasks.backlog import TaskFields
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs.claim import claim
 from liza.verbs.down import PurgeResult, purge
 from liza.verbs.task import add, release

@@ -28,7 +28,7 @@ from liza.rules.model import Agent
 from liza.rules.paths import HISTORY_REF, Paths
 from liza.rules.tasks.backlog import TaskFields
 from liza.system import untrusted_files
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs.down import purge
 from liza.verbs.history import history as shown
 from liza.verbs.init import InitOptions, init

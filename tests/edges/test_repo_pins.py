@@ -16,7 +16,7 @@ from liza.repo.runner import FALLBACK_IDENTITY, Git
 from liza.repo.survey import list_changed_files, read_work_tree
 from liza.rules.errors import GitFailed, LockTimeout, Missing
 from liza.rules.paths import Paths
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 from tests.conftest import git
 
 

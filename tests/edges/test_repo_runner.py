@@ -139,33 +139,26 @@ def test_the_survey_says_what_git_refuses_in_a_repository_that_is_there(repo: Pa
         survey(repo)
 
 
-BOTH_WAYS = """
-import os, sys
-from pathlib import Path
-from liza.repo import git_start
-from liza.repo.runner import Git
-if sys.argv[1] == "library":
-    git_start.use_library()
-git, hook = Git(Path.cwd()), os.environ["HOME"]
-show = git.run("-c", "alias.show-env=!env | sort", "show-env").stdout.decode()
-print("".join(line for line in show.splitlines(keepends=True) if not line.startswith(("_=", "SHLVL="))))
-failed = git.run("rev-parse", "--verify", "nothing^{commit}")
-print(failed.code, failed.stderr, git.raw("hash-object", "--stdin", stdin=b"text"))
-print("git.cmd" in sys.modules)
-"""
+def test_git_has_none_of_the_callers_git_variables(repo: Path) -> None:
+    code = (
+        "from pathlib import Path\n"
+        "from liza.repo.runner import Git\n"
+        "print(Git(Path.cwd()).run('-c', 'alias.show-env=!env', 'show-env').stdout.decode())"
+    )
+    env = {**os.environ, "GIT_DIR": "/elsewhere", "GIT_EXEC_PATH_": "x", "GIT_PYTHON_REFRESH": "raise"}
+    shown = subprocess.run([sys.executable, "-c", code], cwd=repo, env=env, check=True, capture_output=True, text=True)
+    names = {line.partition("=")[0] for line in shown.stdout.splitlines()}
+    assert "GIT_TERMINAL_PROMPT" in names
+    assert not names & {"GIT_DIR", "GIT_EXEC_PATH_", "GIT_PYTHON_REFRESH"}
 
 
-def test_git_is_the_same_through_the_library_and_without_and_only_the_one_loads_it(repo: Path) -> None:
-    env = {**os.environ, "GIT_DIR": "/elsewhere", "GIT_EXEC_PATH_": "x", "LANG": "de_DE.UTF-8"}
-
-    def run(way: str) -> list[str]:
-        words = [sys.executable, "-c", BOTH_WAYS, way]
-        return subprocess.run(words, cwd=repo, env=env, check=True, capture_output=True, text=True).stdout.splitlines()
-
-    direct, library = run("directly"), run("library")
-    assert direct[:-1] == library[:-1]
-    assert (direct[-1], library[-1]) == ("False", "True")
-    assert not any(line.startswith(("GIT_DIR=", "GIT_EXEC_PATH_=")) for line in direct)
+def test_the_import_of_the_runner_starts_no_program(tmp_path: Path) -> None:
+    planted = tmp_path / "git"
+    planted.write_text("#!/bin/sh\ntouch started\n")
+    planted.chmod(0o755)
+    env = {**os.environ, "PATH": f":{os.environ['PATH']}"}
+    subprocess.run([sys.executable, "-c", "import liza.repo.runner"], cwd=tmp_path, env=env, check=True)
+    assert not (tmp_path / "started").exists()
 
 
 @pytest.mark.parametrize("name", ["info/attributes", "info/exclude"])

@@ -297,7 +297,7 @@ def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(tree
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     from liza.rules.errors import LockTimeout
-    from liza.system.flock import lock_path
+    from liza.system.locks import lock_path
 
     with pytest.raises(LockTimeout), lock_path(trees.paths.worktree_lock, timeout=0.05):
         pass

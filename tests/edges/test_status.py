@@ -25,7 +25,7 @@ from liza.rules.paths import Paths
 from liza.rules.sessions.spending import TokenUsage
 from liza.rules.tasks import claims
 from liza.supervisor.alarm_log import log_new_alarms
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.verbs.agents import list_agents
 from liza.verbs.status import status

@@ -8,7 +8,7 @@ import pytest
 
 from liza.programs.terminal import keyboard
 from liza.programs.terminal.keyboard import NotSent, Sent
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 from tests.conftest import until, variant
 from tests.edges.test_tmux import LINES, PROGRAM, TUI, Clock, Crew, crew, seated
 

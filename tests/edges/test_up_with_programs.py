@@ -19,7 +19,7 @@ from liza.rules.model import Event, Status
 from liza.rules.paths import Paths
 from liza.rules.tasks.backlog import TaskFields
 from liza.rules.value_classes import replace
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.up.crew_options import UpOptions
 from liza.up.feed import Feed
 from liza.up.foreground import MergeLines, _stopped_line, _watch_goal, run_foreground

@@ -13,7 +13,7 @@ from liza.cli.render.render_task import format_task
 from liza.crew.archive.archive_moves import archive_closed
 from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
 from liza.rules.tasks.backlog import TaskFields
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.verbs import agents
 from liza.verbs.claim import claim_task
 from liza.verbs.show_task import show_task

@@ -21,7 +21,7 @@ from liza.programs.messages.prompt_stream import PromptStream
 from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource
 from liza.rules.errors import FutureTime, LizaError, LockTimeout, RunIsOver, UnknownId, UsageError
 from liza.rules.paths import Paths
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 from liza.verbs.hook import Hook
 from liza.worker import lifecycle
 from liza.worker.api_requests import LifecycleEvent, LifecycleRequest

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from liza.board.archive_index import ArchiveIndex
-from liza.system.flock import is_flock_held
+from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
 from tests.journeys.crews import Crew
 

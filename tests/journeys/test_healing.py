@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from liza.system import lock_holders
-from liza.system.flock import is_flock_held
+from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew, started
 

@@ -14,7 +14,7 @@ import pytest
 from liza.crew.notices import notice_record
 from liza.crew.notices.notice_targets import NoticeTarget
 from liza.system import lock_holders
-from liza.system.flock import is_flock_held
+from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
 from tests.edges.test_notices import Receiver
 from tests.edges.test_notices import receiver as receiver

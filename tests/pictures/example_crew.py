@@ -27,7 +27,7 @@ from liza.rules.paths import Paths
 from liza.rules.reports.narration import LIZA, find_news
 from liza.rules.sessions.spending import LedgerEntry
 from liza.rules.value_classes import replace
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.verbs.init import InitOptions, init
 from liza.verbs.show_task import show_task

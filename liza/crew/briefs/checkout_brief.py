@@ -28,7 +28,7 @@ from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 _AGENT = "by-hand-1"
 """The block's name has the form of a run, or git's filter would keep it. It is the run of no agent."""

@@ -17,7 +17,7 @@ from liza.rules.project import setting_limits
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.value_classes import replace
 from liza.system import atomic, untrusted_files
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 SETTINGS_KEY, REVIEWED_KEY, CONFIG_KEY, ORIGIN_KEY = "settings", "reviewed", "config", "origin"
 EVERY_REF = "*"

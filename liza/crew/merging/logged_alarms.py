@@ -22,7 +22,7 @@ from liza.rules.paths import Paths
 from liza.rules.value_classes import decodable
 from liza.system import crash_points, untrusted_files
 from liza.system.files import BOARD_MODE, replace_unsynced
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 _SEARCHED_BYTES = 64 << 10  # of the end of the log: much more than one search writes
 AlarmKeys = list[tuple[str, str]]

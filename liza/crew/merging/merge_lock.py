@@ -9,7 +9,7 @@ from liza.board import wake_up
 from liza.crew.crew import Crew
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.merging import epic_rules
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 LOCK_TIMEOUT = 0.5  # seconds: a process that only checks whether the lock is free holds it for a moment
 

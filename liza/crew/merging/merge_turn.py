@@ -17,8 +17,8 @@ from liza.board import wake_up
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
-from liza.system.file_lock import last_holder_pid
-from liza.system.flock import is_flock_held, try_flock
+from liza.system.lock_holders import last_holder_pid
+from liza.system.locks import is_flock_held, try_flock
 
 CHECK_LIMIT = 0.5  # seconds: a process that only checks whether the turn is free holds it for a moment
 RETRY_DELAY = 0.001  # seconds between two tries

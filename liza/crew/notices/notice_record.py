@@ -15,7 +15,7 @@ from liza.rules.errors import LizaError
 from liza.rules.notices.notice_rules import NoticeRecord, failure_alarm, without_failure
 from liza.rules.paths import Paths
 from liza.system import atomic
-from liza.system.flock import try_lock_path
+from liza.system.locks import try_lock_path
 
 MAX_FAILURE_AGE = timedelta(days=1)
 """Age of a failure that is not reported any more: the command that sent the notices has ended."""

@@ -19,7 +19,7 @@ from liza.rules.notices.notice_rules import AlarmKey, NoticeRecord
 from liza.rules.notices.quiet_hours import QuietHours
 from liza.rules.value_classes import Value, replace
 from liza.system import atomic, crash_points
-from liza.system.flock import try_lock_path
+from liza.system.locks import try_lock_path
 
 STOP_LIMIT = 3.0
 """Seconds to wait for the threads of all targets after their children were killed."""

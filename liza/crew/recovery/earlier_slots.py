@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.repo.slots import relocate, slots_directory
 from liza.rules.errors import LizaError
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 
 def separate_slots(crew: Crew) -> tuple[str, ...]:

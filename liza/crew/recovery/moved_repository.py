@@ -23,8 +23,7 @@ from liza.rules.paths import HISTORY_REF, Paths
 from liza.rules.project.slots_location import SlotsRecord
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.value_classes import replace
-from liza.system.file_lock import Lock
-from liza.system.flock import lock_path
+from liza.system.locks import Lock, lock_path
 
 SESSION_GRACE = 2.0
 """Seconds for a session to end after SIGTERM, before it is killed."""

@@ -9,7 +9,7 @@ from liza.crew.crew import Crew
 from liza.repo.slots import slot_records
 from liza.rules.errors import GitFailed
 from liza.rules.model import Task
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 _TASK_SLOT = re.compile(r"s[0-9]+")
 

@@ -25,7 +25,7 @@ from liza.rules.paths import HISTORY_REF
 from liza.rules.statuses import AgentStatus
 from liza.rules.value_classes import decodable, replace
 from liza.system import files, untrusted_files
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 MAX_SPOOL = 64 << 20  # bytes; a larger spool is recorded even beside a supervisor
 MAX_GOAL = 1 << 20  # bytes of goal.md in the history

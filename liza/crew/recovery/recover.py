@@ -27,7 +27,8 @@ from liza.rules.tasks import claims
 from liza.rules.tasks.task_groups import task_groups
 from liza.rules.value_classes import Value
 from liza.system import processes
-from liza.system.file_lock import Lock, last_holder_pid
+from liza.system.lock_holders import last_holder_pid
+from liza.system.locks import Lock
 
 _LOCK_TIMEOUT = 60.0  # seconds
 

@@ -13,8 +13,8 @@ from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import asdict as fields_of
 from liza.system import files, lock_holders, processes, untrusted_files
-from liza.system.file_lock import describe_holder
-from liza.system.flock import is_flock_held, wait_for_release
+from liza.system.lock_holders import describe_holder
+from liza.system.locks import is_flock_held, wait_for_release
 
 PACKAGES: Final = ("starlette", "uvicorn", "httptools")
 """Packages of the server. All else works without them."""

@@ -13,7 +13,7 @@ from typing import Final
 from liza.crew.crew import Crew
 from liza.programs.session import log_file
 from liza.rules.errors import LizaError, LockTimeout
-from liza.system.flock import is_flock_held, lock_path
+from liza.system.locks import is_flock_held, lock_path
 
 _DEAD_UP_LIMIT = 5.0  # seconds to wait for the lock of a killed `up`
 LOG_NAME: Final = "keeper.log"

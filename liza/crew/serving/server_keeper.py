@@ -18,8 +18,7 @@ from liza.crew.serving import api_server, server_failure, server_start
 from liza.rules.errors import LizaError
 from liza.rules.sessions.server_restarts import LONG_LIFE, MAX_DELAY, restart_delay
 from liza.system import untrusted_files
-from liza.system.file_lock import Lock
-from liza.system.flock import is_flock_held
+from liza.system.locks import Lock, is_flock_held
 
 LOOK_SECONDS: Final = 0.5
 """Seconds between two looks at a server that another supervisor starts."""

@@ -15,7 +15,7 @@ from liza.crew.serving import api_server, server_failure
 from liza.programs.session import log_file
 from liza.rules.errors import LizaError, read_last_message
 from liza.system import crash_points, untrusted_files
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 START_LIMIT: Final = 20.0
 """Seconds for a started server to listen."""

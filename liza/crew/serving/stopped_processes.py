@@ -8,7 +8,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.rules.reports.alarms import StoppedProcesses
 from liza.system import lock_holders, proc_stat
-from liza.system.file_lock import last_holder_pid
+from liza.system.lock_holders import last_holder_pid
 
 
 def find_stopped(crew: Crew, agents: Iterable[str]) -> StoppedProcesses:

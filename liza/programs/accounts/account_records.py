@@ -16,7 +16,7 @@ from liza.rules.paths import state_directory
 from liza.rules.value_classes import decodable
 from liza.rules.worker_api.account_rules import AccountRecord
 from liza.system import atomic, crash_points, untrusted_files
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 Records = dict[str, AccountRecord]
 LOCK_LIMIT = 10.0

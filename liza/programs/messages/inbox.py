@@ -39,7 +39,7 @@ from liza.rules.worker_api.prompt_rules import (
     may_have_priority,
 )
 from liza.system import atomic, crash_points
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 MAX_MESSAGE_BYTES = 8000  # maximum size of one message
 MAX_PER_HOOK = 20

@@ -22,7 +22,7 @@ from liza.rules.errors import Refused
 from liza.rules.model import AwareDatetime, FrozenStruct, ProcessIdentity
 from liza.system import atomic, crash_points, processes, untrusted_files
 from liza.system.ancestors import SHIM_PREFIX
-from liza.system.flock import try_flock
+from liza.system.locks import try_flock
 
 SHIM_SCRIPT = Path(__file__).with_name("_shim.py").resolve()
 START_LIMIT = 30.0  # seconds for the shim to answer; it takes 50 ms on a quiet machine

@@ -22,7 +22,7 @@ from liza.programs.terminal.readiness import STEADY_SECONDS
 from liza.programs.terminal.screens import Screen
 from liza.rules.errors import LockTimeout
 from liza.rules.value_classes import Value, replace
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 MAX_LINE_BYTES = 4000  # bytes of a line that the kernel edits: it drops input beyond 4095 bytes without an error
 TYPABLE_LIMIT = 20.0  # seconds for a program to accept input

@@ -12,7 +12,7 @@ from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry
 from liza.rules.value_classes import decodable
 from liza.system import untrusted_files
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 _BLOCK_SIZE = 1 << 16  # bytes that are read at a time, from the end
 

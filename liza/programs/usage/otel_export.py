@@ -21,7 +21,7 @@ from liza.rules.reports.session_spans import SessionSpan, session_spans
 from liza.rules.sessions.spending import LedgerEntry
 from liza.rules.value_classes import decodable
 from liza.system import atomic, installation, untrusted_files
-from liza.system.flock import try_lock_path
+from liza.system.locks import try_lock_path
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, MetricsData

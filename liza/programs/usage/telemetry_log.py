@@ -20,7 +20,7 @@ from liza.rules.errors import LockTimeout
 from liza.rules.value_classes import decodable
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_at_least, is_possible
 from liza.system import atomic, crash_points, untrusted_files
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 TELEMETRY_FILE, EARLIER_TELEMETRY_FILE = "telemetry.jsonl", "telemetry.1.jsonl"
 MAX_BYTES = 2 << 20

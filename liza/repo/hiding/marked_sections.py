@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from liza.system import atomic, untrusted_files
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 BEGIN, END = "# liza:begin ", "# liza:end "
 MAX_FILE_SIZE = 1 << 24  # bytes

@@ -15,7 +15,7 @@ from liza.repo.slots import slot_records
 from liza.rules.errors import LockTimeout
 from liza.rules.paths import Paths
 from liza.rules.project.slots_location import MARK_FILE
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 _LOCK_TIMEOUT = 30.0  # seconds
 _TEMPORARY_NAME = re.compile(r"\.?.+\.([0-9]{1,9})")

@@ -30,7 +30,7 @@ from liza.rules.errors import GitFailed, Missing, NotOwner, Refused, SharedPathB
 from liza.rules.model import Config
 from liza.rules.paths import branch_of
 from liza.rules.value_classes import Value, replace
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 PROOF_SLOT = "proof"
 """Name of the slot for test proofs. Its content is never saved: sources in it are broken on purpose."""

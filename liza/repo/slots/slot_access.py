@@ -21,7 +21,7 @@ from liza.repo.survey import WorkTreeState
 from liza.rules.errors import SharedPathBlocked
 from liza.rules.paths import Paths, branch_of
 from liza.rules.value_classes import Value, replace
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 
 class SlotAccess(Value, dict=True):

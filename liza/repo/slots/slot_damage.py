@@ -9,7 +9,7 @@ from liza.repo.slots import slot_records
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import GitFailed, LizaError
 from liza.rules.paths import TASK_LINKS
-from liza.system.flock import lock_path
+from liza.system.locks import lock_path
 
 
 def list_slots(worktrees: Worktrees) -> tuple[str, ...]:

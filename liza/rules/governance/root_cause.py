@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from liza.rules.governance.text_similarity import are_similar
 from liza.rules.governance.watched_events import REJECTIONS
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Task
@@ -25,6 +26,4 @@ def find_repeated_rejections(task: Task, similarity: int) -> tuple[str, ...]:
             reasons.append(event.detail or "")
     if len(reasons) < SAME_REJECTIONS:
         return ()
-    from liza.rules.governance.text_similarity import are_similar  # few tasks are rejected that often
-
     return tuple(reversed(reasons)) if are_similar(reasons[::-1], similarity) else ()

@@ -26,7 +26,7 @@ from liza.supervisor.by_hand.person_child import SIGNAL_BASE
 from liza.supervisor.launch import Launcher
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import atomic, crash_points, processes
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
 

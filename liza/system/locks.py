@@ -1,7 +1,8 @@
-"""Take flock(2) with a timeout. All of Liza's file locks wait here.
+"""Locks: ``Lock`` through filelock, and flock(2) for what filelock cannot do. The only module that takes locks.
 
-``lock_path`` locks a file or a directory. ``file_lock.Lock`` is the lock of the board and of supervisors: it writes a
-line about its holder, and a LockTimeout names that process.
+``Lock`` is the lock of the board, of supervisors and of mergers: its file names the holder, and is never unlinked, so
+``flock .liza/state.yaml.lock CMD`` takes the same lock. ``lock_path`` locks a file or a directory without writing to
+it; ``try_flock`` takes a lock in shared mode, or on a descriptor that a child inherits. Decision 003.
 """
 
 from __future__ import annotations
@@ -10,11 +11,82 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any, Final
 
-from liza.rules.errors import LockTimeout
-from liza.system import crash_points, untrusted_files
+from filelock import AcquireReturnProxy, BaseFileLock, Timeout
+
+from liza.rules.errors import LockTimeout, Refused
+from liza.system import crash_points, files, lock_holders, untrusted_files
+
+DEFAULT_TIMEOUT: Final = 10.0
+"""Seconds to wait for a lock by default."""
+_wait_limit: ContextVar[float] = ContextVar("wait limit of the lock that is being taken")
+
+
+class Lock(BaseFileLock):
+    """An exclusive lock on a file, held by a thread until it is released or this process ends.
+
+    filelock counts how often a thread has taken it, and releases a lock that was forgotten. Its wait is replaced: it
+    polls, and a process with unlucky timing waits longest (decision 003).
+    """
+
+    @property
+    def path(self) -> Path:
+        """The path of the lock file."""
+        return Path(self.lock_file)
+
+    def acquire(self, timeout: float | None = None, *_: Any, **__: Any) -> AcquireReturnProxy[Lock]:
+        """Take the lock. Wait at most ``timeout`` seconds: DEFAULT_TIMEOUT for None, for ever if negative.
+
+        The result releases the lock at the end of its ``with`` block. Raises LockTimeout, which names the holder,
+        WriteFailed, NotRegularFile.
+        """
+        limit = DEFAULT_TIMEOUT if timeout is None else timeout
+        token = _wait_limit.set(limit)
+        try:
+            return super().acquire(0, blocking=False)
+        except Timeout:
+            holder = lock_holders.describe_holder(self.path)
+            raise LockTimeout(f"{self.path} was not free within {limit:g} s: {holder}", "liza status") from None
+        finally:
+            _wait_limit.reset(token)
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free now; return whether it was taken."""
+        with suppress(LockTimeout):
+            self.acquire(0)
+            return True
+        return False
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the lock. A child that inherits it keeps the lock after this process ends.
+
+        Raises Refused if this thread does not hold the lock.
+        """
+        descriptor = self._context.lock_file_fd
+        if descriptor is None:
+            raise Refused(f"{self.path} is not held", "liza status")
+        return descriptor
+
+    def _acquire(self) -> None:
+        with files.convert_os_errors():
+            descriptor = untrusted_files.open_regular(self.path, os.O_RDWR | os.O_CREAT, files.BOARD_MODE)
+        if not take_flock(descriptor, _wait_limit.get()):
+            return
+        # The line is only for messages; on a full disk the lock is held without it.
+        with suppress(OSError):
+            os.ftruncate(descriptor, os.pwrite(descriptor, lock_holders.own_line(), 0))
+        self._context.lock_file_fd = descriptor
+
+    def _release(self) -> None:
+        descriptor, self._context.lock_file_fd = self._context.lock_file_fd, None
+        if descriptor is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for children that inherited it
+            os.close(descriptor)
 
 
 @contextmanager
