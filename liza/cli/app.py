@@ -1,9 +1,10 @@
-"""Build the typer application; each module of commands is loaded when one of its commands is used."""
+"""Build the typer application. The file of a command is imported when the command is used."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import shlex
 from collections.abc import Sequence
 from functools import cache
@@ -12,68 +13,88 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from liza import __version__
-from liza.cli.command_table import COMMAND_MODULES, HEADINGS
-from liza.cli.declare import TYPER_SETTINGS, Process, create_app
+from liza import __version__, commands
+from liza.cli.declare import TYPER_SETTINGS, Heading, Process
 from liza.rules.errors import UsageError
 from liza.rules.formatting.suggestions import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's error class for usage errors. Some versions of typer have no public name for it."""
+_AGENT_MODULE = "liza_agent"
 
 
 class CommandGroup(TyperGroup):
     """``liza``: load a command's module by its name, and list the commands under their headings."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMAND_MODULES)
+        return list(command_names())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return load_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in COMMAND_MODULES:
-            suggestion = closest_match(args[0], COMMAND_MODULES)
+        if args and not args[0].startswith("-") and args[0] not in command_names():
+            suggestion = closest_match(args[0], command_names())
             message = f"no such command {args[0]!r}" + (f"; did you mean {suggestion}?" if suggestion else "")
             raise UsageError(message, f"liza {suggestion} --help" if suggestion else "liza --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for heading, paths in HEADINGS:
+        for heading, paths in list_headings():
             with formatter.section(heading):
                 formatter.write_dl([(path, _short_help(path, ctx)) for path in paths], col_max=18)
 
 
 @cache
+def command_names() -> tuple[str, ...]:
+    """Return the names of all commands: those of the files in ``liza/commands``."""
+    names = (info.name for info in pkgutil.iter_modules(commands.__path__))
+    return tuple(name.replace("_", "-") for name in names if name != _AGENT_MODULE)
+
+
+@cache
 def load_command(name: str) -> Any:
     """Return the command, or group of commands, of this name; None if no command has it."""
-    if name not in COMMAND_MODULES:
+    if name not in command_names():
         return None
-    module = importlib.import_module(f"liza.cli.commands.{COMMAND_MODULES[name]}")
-    if COMMAND_MODULES[name] == name.replace("-", "_") and not any(
-        info.name == name for info in module.app.registered_commands
-    ):
-        command = typer.main.get_command(module.app)
-    else:
-        single = create_app()
-        single.registered_commands = [info for info in module.app.registered_commands if info.name == name]
-        command = typer.main.get_command(single)
+    command = typer.main.get_command(import_command(name).app)
     command.name = name
     return command
+
+
+def import_command(name: str) -> Any:
+    """Import the file of a command. The others are not imported."""
+    return importlib.import_module(f"liza.commands.{name.replace('-', '_')}")
+
+
+def list_headings() -> list[tuple[str, list[str]]]:
+    """Return the headings of ``liza --help``, each with its commands in order. It imports all commands."""
+    positions: dict[Heading, list[tuple[int, str]]] = {heading: [] for heading in Heading}
+    for name in command_names():
+        command = load_command(name)
+        for path, part in [(name, command), *((f"{name} {word}", part) for word, part in _parts(command).items())]:
+            position = getattr(part.callback, "position", None)
+            if position is not None:
+                positions[position.heading].append((position.number, path))
+    return [(heading.value, [path for _, path in sorted(rows)]) for heading, rows in positions.items()]
+
+
+def _parts(command: Any) -> dict[str, Any]:
+    """Return the commands of a group; empty for a single command."""
+    return dict(getattr(command, "commands", {}))
 
 
 def load_all_commands() -> None:
     """Build the application with all its commands, for processes that are forked from this one."""
     build_app()
-    for name in COMMAND_MODULES:
-        load_command(name)
+    list_headings()
 
 
 def find_process(words: Sequence[str]) -> Process:
     """Return where the command with these words runs. Words that are no command are refused anywhere."""
     command = load_command(words[0]) if words else None
     for word in words[1:]:
-        command = getattr(command, "commands", {}).get(word, command)
+        command = _parts(command).get(word, command)
     return getattr(getattr(command, "callback", None), "process", Process.SERVED)
 
 
@@ -126,9 +147,7 @@ def run_liza(words: Sequence[str]) -> int:
 
 def run_liza_agent(words: Sequence[str]) -> int:
     """Run ``liza-agent``."""
-    supervise = importlib.import_module("liza.cli.commands.supervise")
-
-    return _invoke(typer.main.get_command(supervise.app), words, "liza-agent")
+    return _invoke(typer.main.get_command(import_command(_AGENT_MODULE).app), words, "liza-agent")
 
 
 def _invoke(app: Any, words: Sequence[str], name: str) -> int:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
@@ -32,6 +32,23 @@ class Process(Enum):
     """At a terminal it may ask, page, or start a program of the person."""
 
 
+class Heading(Enum):
+    """A part of ``liza --help``, in this order."""
+
+    START = "Start"
+    LOOK = "Look"
+    STEER = "Steer"
+    AGENTS = "Agents' own"
+    BOARD = "The board"
+
+
+class Position(NamedTuple):
+    """Where ``liza --help`` lists a command. ``number``: its position below the heading."""
+
+    heading: Heading
+    number: int
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; errors as JSON on stderr.")]
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
@@ -46,6 +63,7 @@ def declare_command(
     name: str,
     example: str,
     *,
+    position: Position | None = None,
     process: Process = Process.SERVED,
     hidden: bool = False,
     **settings: Any,
@@ -56,19 +74,22 @@ def declare_command(
         text = inspect.cleandoc(function.__doc__ or "")
         example_text = "\n".join(f"  {line}" for line in example.splitlines())
         help_text = f"{text}\n\n\b\nExample:\n{example_text}"
-        function.process = process  # type: ignore[attr-defined]
+        vars(function).update(process=process, position=position)
         app.command(name, help=help_text, short_help=_short_help(text), hidden=hidden, **settings)(function)
         return function
 
     return declare
 
 
-def declare_group(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def declare_group(
+    app: typer.Typer, example: str, *, position: Position
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declare what a set of commands does without one of them. Its docstring is its help; the example is appended."""
 
     def declare(function: Callable[..., None]) -> Callable[..., None]:
         text = inspect.cleandoc(function.__doc__ or "")
         help_text = f"{text}\n\n\b\nExample:\n  {example}"
+        vars(function)["position"] = position
         app.callback(invoke_without_command=True, help=help_text, short_help=_short_help(text))(function)
         return function
 

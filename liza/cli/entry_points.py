@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TextIO
 
 from liza.cli import app, postponed_commands
-from liza.cli.commands import hook_command
 from liza.cli.render.reader_watch import EXIT_PIPE_CLOSED
 from liza.crew.liza_path import qualify_command
 from liza.rules.errors import LizaError, UsageError, format_error
@@ -32,7 +31,7 @@ def run_liza() -> int:
     words = sys.argv[1:]
     # A program waits for its hook, and a mistake in the hook's words must not stop it.
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
-        return hook_command.run_hook(words[1:])
+        return int(app.import_command("hook").run_hook(words[1:]))
     return run_command(words)
 
 

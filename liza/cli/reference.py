@@ -8,8 +8,7 @@ from typing import Any
 
 import typer
 
-from liza.cli.app import build_app, load_command
-from liza.cli.command_table import HEADINGS
+from liza.cli.app import build_app, list_headings, load_command
 
 _FOREWORD = """\
 # Commands
@@ -39,7 +38,7 @@ def build_reference() -> str:
     """Return the reference as Markdown."""
     with build_app().make_context("liza", ["status"], resilient_parsing=True) as ctx:
         parts = [_FOREWORD]
-        for heading, paths in HEADINGS:
+        for heading, paths in list_headings():
             parts.append(f"## {heading}\n")
             parts += ["\n".join(_command_section(path, ctx)) for path in paths]
     return "\n".join(parts).rstrip() + "\n"

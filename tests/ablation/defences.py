@@ -1063,7 +1063,7 @@ TABLE: dict[str, Defence] = {
     "reader that is gone": Defence(
         "a reader of `up` that goes away ends its output and nothing else",
         {
-            "liza.cli.commands.crew_commands:_Steps.__call__": _printed_unguarded,
+            "liza.commands.up:Steps.__call__": _printed_unguarded,
             "liza.up.feed:Feed.__call__": _printed_at_once,
         },
         (f"{PIPES}test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c",),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.cli.commands import hook_command
+from liza.commands import hook as hook_command
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END
 from liza.programs.hooks.hook_events import NO_REPLY
 from liza.programs.hooks.hook_install import InstalledHooks, install_hooks, remove_hooks

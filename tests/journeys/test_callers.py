@@ -108,11 +108,9 @@ WORDS_OF_REFUSAL = (
 
 ASK = """
 import importlib, json, os, sys
-from liza.cli import app, command_table, entry_points
-from liza.cli.commands import supervise
-for name in {*command_table.COMMAND_MODULES.values()}:
-    importlib.import_module("liza.cli.commands." + name)
-app.build_app()
+from liza.cli import app, entry_points
+from liza.commands import liza_agent
+app.load_all_commands()
 for name, words, place in json.load(sys.stdin):
     out, back = os.pipe()
     child = os.fork()

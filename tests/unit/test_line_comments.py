@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.cli.commands.session_commands import split_pairs
+from liza.commands.verdict import split_pairs
 from liza.rules.errors import UsageError
 from liza.rules.governance import line_comments
 from liza.rules.model import LineComment

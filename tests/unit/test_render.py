@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from liza.cli.command_table import COMMAND_MODULES, HEADINGS
+from liza.cli.app import command_names, list_headings
 from liza.cli.declare import parse_details, parse_duration, split_names
 from liza.cli.reference import build_reference as reference
 from liza.cli.render import printing, render_crew, render_patch, render_task
@@ -429,9 +429,9 @@ def test_lists_and_details_are_read_and_a_detail_without_a_key_is_refused() -> N
 
 
 def test_every_command_stands_under_one_heading_and_says_an_example() -> None:
-    paths = [path for _, group in HEADINGS for path in group]
+    paths = [path for _, group in list_headings() for path in group]
     assert len(paths) == len(set(paths))
-    assert {path.partition(" ")[0] for path in paths} == set(COMMAND_MODULES)
+    assert {path.partition(" ")[0] for path in paths} == set(command_names())
     text = reference()
     for path in paths:
         section = text.partition(f"### liza {path}\n")[2].partition("\n### ")[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.cli.commands.explain_command import format_explanations, format_names
+from liza.commands.explain import format_explanations, format_names
 from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.errors import UnknownId
 from liza.rules.reports import troubleshooting

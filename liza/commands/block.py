@@ -1,0 +1,31 @@
+"""``liza block``: stop the task with questions for a person."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.cli.render import printing
+from liza.crew.crew import find_crew
+from liza.verbs.block import block as block_task
+
+app = create_app()
+
+
+@declare_command(
+    app,
+    "block",
+    'liza block "the sender address is nowhere in the spec" --ask "Which address?"',
+    position=Position(Heading.AGENTS, 4),
+)
+def block(
+    why: Annotated[str, typer.Argument(help="Why the task cannot continue.")],
+    ask: Annotated[
+        list[str] | None, typer.Option("--ask", help="A question that a person can answer; 1 to 3 times.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop the task with questions for a person."""
+    printing.print_result(block_task(find_crew(), why, ask or []), as_json)

@@ -1,0 +1,43 @@
+"""``liza command-server``: start, stop and show the command server."""
+
+from __future__ import annotations
+
+from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.cli.render import printing
+from liza.command_server import control
+from liza.command_server.control import ServerState
+from liza.rules.value_classes import asdict
+
+app = create_app("The process that has Liza imported, and runs short commands at once.")
+
+
+def _print_state(server: ServerState, as_json: bool) -> None:
+    if as_json:
+        printing.print_json(asdict(server))
+    elif server.pid is not None:
+        printing.print_text(f"process {server.pid} runs commands at {server.socket}")
+    else:
+        printing.print_text(
+            f"each command runs by itself: {server.why}" + (f" ({server.socket})" if server.socket else "")
+        )
+
+
+@declare_command(app, "start", "liza command-server start", process=Process.DIRECT, position=Position(Heading.BOARD, 9))
+def start(as_json: JsonOption = False) -> None:
+    """Start the server. It ends after 15 minutes without a command."""
+    _print_state(control.start(), as_json)
+
+
+@declare_command(app, "stop", "liza command-server stop", process=Process.DIRECT, position=Position(Heading.BOARD, 10))
+def stop(as_json: JsonOption = False) -> None:
+    """End the server, after the commands that it runs."""
+    control.stop()
+    _print_state(control.find_server(), as_json)
+
+
+@declare_command(
+    app, "status", "liza command-server status", process=Process.DIRECT, position=Position(Heading.BOARD, 8)
+)
+def status(as_json: JsonOption = False) -> None:
+    """Show whether a server runs the commands that are typed here, or why none does."""
+    _print_state(control.find_server(), as_json)

@@ -1,0 +1,38 @@
+"""``liza epics``: list the epics and repair their branches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
+from liza.cli.render import printing, render_epics
+from liza.crew.crew import find_crew
+from liza.verbs import epics as verbs
+
+app = create_app("List the epics and repair their branches.")
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The epic.")]
+
+
+@declare_group(app, "liza epics", position=Position(Heading.STEER, 21))
+def epics(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List the epics: their branches, their open and merged tasks, and whether they have landed."""
+    if ctx.invoked_subcommand is not None:
+        return
+    rows = verbs.list_epics(find_crew())
+    printing.print_json({"epics": rows}) if as_json else printing.print_wrapped(
+        render_epics.format_epics(rows, printing.wants_colours())
+    )
+
+
+@declare_command(app, "restore", "liza epics restore invoices", position=Position(Heading.STEER, 22))
+def restore(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Put the branch of an epic back to where Liza left it, after it was deleted or moved. What it had is saved."""
+    printing.print_result(verbs.restore(find_crew(), name), as_json)
+
+
+@declare_command(app, "accept", "liza epics accept invoices", position=Position(Heading.STEER, 23))
+def accept(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Accept commits that you made on the branch of an epic yourself. They land with it, without a verdict."""
+    printing.print_result(verbs.accept(find_crew(), name), as_json)

@@ -1,0 +1,29 @@
+"""``liza heartbeat``: renew the lease of this run, or extend it before a long step without output, with the reason."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, parse_duration
+from liza.cli.render import printing
+from liza.crew.crew import find_crew
+from liza.rules.tasks.claims import EXTENSION_EXAMPLE
+from liza.verbs.heartbeat import heartbeat as renew_lease
+
+app = create_app()
+
+
+@declare_command(app, "heartbeat", EXTENSION_EXAMPLE, position=Position(Heading.AGENTS, 7))
+def heartbeat(
+    extend: Annotated[str | None, typer.Option("--extend", metavar="TIME", help="Duration: 90s, 15m, 2h.")] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: the task's history has it.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Renew the lease of this run, or extend it before a long step without output, with the reason.
+
+    A supervisor renews the lease of its agent itself. An extension is for a task or a review.
+    """
+    seconds = None if extend is None else parse_duration(extend, EXTENSION_EXAMPLE)
+    printing.print_result(renew_lease(find_crew(), seconds, reason), as_json)

@@ -1,0 +1,124 @@
+"""``liza init``: prepare this repository for a crew."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.cli.render import printing
+from liza.rules.errors import HINT_LABEL, UsageError
+from liza.verbs.init import InitOptions
+from liza.verbs.init import init as verb
+
+app = create_app()
+ProgramOption = Annotated[
+    str | None,
+    typer.Option("--program", help="The program of the agents: a NAME, or script:COMMAND; default: as configured."),
+]
+_PERMISSIONS_QUESTION = """\
+  {program} runs unattended: nobody answers its permission prompts.
+  yes: it skips them, and can do whatever you can    no: it does only what needs no prompt
+  Skip them?"""
+
+
+@declare_command(
+    app,
+    "init",
+    'liza init "Customers can pay by invoice"',
+    process=Process.DIRECT_AT_TERMINAL,
+    position=Position(Heading.START, 3),
+)
+def init(
+    goal: Annotated[
+        str | None, typer.Argument(metavar="[GOAL]", help="What the crew should achieve, in one sentence.")
+    ] = None,
+    spec: Annotated[str | None, typer.Option("--spec", help="A committed file that describes the goal.")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="The project's test command; default: detected.")] = None,
+    no_test: Annotated[bool, typer.Option("--no-test", help="Merge without tests; recorded as untested.")] = False,
+    setup: Annotated[str | None, typer.Option("--setup", help="A command that runs once in each new worktree.")] = None,
+    copy: Annotated[
+        list[str] | None,
+        typer.Option("--copy", metavar="FILE", help="A file that git ignores and each worktree needs; repeatable."),
+    ] = None,
+    checkout: Annotated[
+        Literal["full", "sparse"],
+        typer.Option("--checkout", help="Whether merges are tested on all files, or on a sparse checkout as yours."),
+    ] = "full",
+    no_proof: Annotated[
+        bool, typer.Option("--no-proof", help="Do not prove that the tests use the code of their worktree.")
+    ] = False,
+    accept_red: Annotated[bool, typer.Option("--accept-red", help="Continue if the tests already fail.")] = False,
+    budget: Annotated[float | None, typer.Option("--budget", help="Cost limit of a sprint, in dollars.")] = None,
+    permissions: Annotated[
+        str | None,
+        typer.Option("--permissions", help="confined: only what needs no permission prompt; bypass: skip the prompts."),
+    ] = None,
+    program: ProgramOption = None,
+    integration_branch: Annotated[
+        str | None,
+        typer.Option(
+            "--integration-branch",
+            metavar="NAME",
+            help="The branch that receives the merges; default: integration. An existing branch is taken over.",
+        ),
+    ] = None,
+    worktrees: Annotated[
+        Path | None,
+        typer.Option(
+            "--worktrees", metavar="DIR", help="Directory of the agents' worktrees; default: beside the repository."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Prepare this repository for a crew: create the integration branch and the board, and run the tests.
+
+    Your checkout and your files are not changed.
+    """
+    if permissions not in (None, "confined", "bypass"):
+        raise UsageError(f"permissions are {permissions!r}, wanted confined or bypass", "liza init --help")
+    options = InitOptions(
+        goal=goal,
+        spec=spec,
+        test=test,
+        no_test=no_test,
+        setup=setup,
+        accept_red=accept_red,
+        no_proof=no_proof,
+        budget=budget,
+        permissions=permissions,
+        program=program,
+        integration_branch=integration_branch,
+        worktrees=worktrees,
+        copied_files=tuple(copy or ()),
+        checkout=checkout,
+    )
+    result = verb(Path.cwd(), options, print_nothing if as_json else print_fact, find_permissions_question(as_json))
+    if as_json:
+        printing.print_json(result.to_dict())
+    else:
+        printing.print_text(f"{HINT_LABEL}{result.next}")
+        printing.print_remarks(result)
+
+
+def find_permissions_question(as_json: bool) -> Callable[[str], str] | None:
+    """Return how to ask a person at a terminal; None without a terminal."""
+    return None if as_json or not sys.stdin.isatty() or not sys.stdout.isatty() else _ask_permissions
+
+
+def _ask_permissions(program: str) -> str:
+    """Ask whether the program may skip its permission prompts. No answer means no."""
+    question = _PERMISSIONS_QUESTION.format(program=program)
+    return "bypass" if typer.confirm(question, default=False) else "confined"
+
+
+def print_fact(name: str, text: str) -> None:
+    printing.print_now(f"  {name:<10}{text}")
+
+
+def print_nothing(name: str, text: str) -> None:
+    return None

@@ -1,0 +1,93 @@
+"""``liza land``: show what integration has that your branch has not."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.cli.render import printing
+from liza.commands.merge import UntestedOption, announce_tests
+from liza.commands.push import OriginOption
+from liza.crew.crew import find_crew
+from liza.rules.errors import HINT_LABEL, UsageError
+from liza.rules.formatting.counts import count_noun
+from liza.verbs import land as verbs
+
+app = create_app()
+
+
+@declare_command(
+    app, "land", "liza land --merge", process=Process.DIRECT_AT_TERMINAL, position=Position(Heading.STEER, 14)
+)
+def land(
+    branch: Annotated[
+        str | None, typer.Argument(metavar="[BRANCH]", help="The branch; default: the branch of your checkout.")
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Run all gates on integration, then move the branch forward to it.")
+    ] = False,
+    pr: Annotated[
+        bool,
+        typer.Option(
+            "--pr", help="Run all gates on integration, push it, open or update a pull request in the project."
+        ),
+    ] = False,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="NAME", help="With --pr: the branch on origin; default: as integration."),
+    ] = None,
+    origin: OriginOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --pr: do not ask before the push.")] = False,
+    untested: UntestedOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what integration has that your branch has not; with --merge or --pr, bring it there.
+
+    With --merge nothing is pushed. Your branch only moves forward, to a commit whose gates passed. If it has commits
+    of its own, `liza sync` brings them to integration first, tested.
+
+    With --pr your branch stays. The pull request is opened by `gh` or `glab`; without them, open it where origin says.
+    A commit that others pushed is not overwritten. In a fork the branch goes to the fork, the request to the project.
+    """
+    if (merge and pr) or ((head is not None or origin is not None) and not pr):
+        raise UsageError("--merge, --pr: choose one; --head and --origin are for --pr", "liza land --pr")
+    crew = find_crew()
+    if pr:
+        from liza.verbs.land_request import land_pr, preview_push
+
+        # Agents can change the URL of a remote: it is shown before anything is sent.
+        preview = None if as_json else preview_push(crew, branch, head)
+        if preview is not None and not yes and sys.stdin.isatty() and sys.stdout.isatty():
+            typer.confirm(f"push {preview.text}?", abort=True)
+            # Exactly the address that was shown: another one that was set meanwhile is refused.
+            origin = origin or preview.address
+        elif preview is not None:
+            printing.print_notice(f"push {preview.text}")
+        printing.print_result(land_pr(crew, branch, head, origin, untested=untested), as_json)
+        return
+    if merge:
+        announce_tests(crew, as_json)
+        printing.print_result(verbs.land_merge(crew, branch, untested=untested), as_json)
+        return
+    landing = verbs.describe_landing(crew, branch)
+    if as_json:
+        printing.print_json(landing)
+        return
+    ahead, behind = (count_noun(landing[side], "commit") for side in ("ahead", "behind"))
+    printing.print_text(
+        f"{landing['integration']} at {landing['commit'][:10]}: {ahead} that {landing['branch']} has not"
+    )
+    if not landing["ahead"]:
+        printing.print_text(f"{landing['branch']} has all of {landing['integration']}")
+    if landing["tasks"]:
+        printing.print_text(f"tasks: {', '.join(landing['tasks'])}")
+    if landing["open"]:
+        printing.print_text(f"approved and not merged yet: {', '.join(landing['open'])}")
+    if landing["behind"]:
+        printing.print_text(f"{landing['branch']} has {behind} that {landing['integration']} has not")
+    if landing["ahead"]:
+        printing.print_text(f"--merge moves {landing['branch']} forward here; --pr pushes it for a pull request")
+    printing.print_text(f"{HINT_LABEL}{landing['next']}")

@@ -1,0 +1,52 @@
+"""``liza merge``: merge approved tasks into integration, if the tests pass on the merge."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.cli.render import printing
+from liza.crew.crew import Crew, find_crew
+from liza.rules.model import Status
+from liza.verbs.merge import merge as merge_task
+from liza.verbs.merge import merge_each
+
+app = create_app()
+UntestedOption = Annotated[
+    bool, typer.Option("--untested", help="Also if the tests say nothing about the commit. Red tests still refuse.")
+]
+
+
+@declare_command(app, "merge", "liza merge invoice-model", position=Position(Heading.STEER, 13))
+def merge(
+    tasks: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID…]", help="The tasks; default: the first in order.")
+    ] = None,
+    supervisor: Annotated[str | None, typer.Option("--for", hidden=True)] = None,
+    untested: UntestedOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Merge approved tasks into integration, if the tests pass on the merge. Supervisors do this without a request.
+
+    Exit 1 if a task was returned to its coder, or one of several was not merged; the others are merged."""
+    crew = find_crew()
+    if len(tasks or ()) > 1:
+        result = merge_each(crew, tasks or (), untested=untested)
+        is_done = not result.details["failed"]
+    else:
+        if supervisor is None:
+            announce_tests(crew, as_json)
+        result = merge_task(crew, tasks[0] if tasks else None, supervisor, untested=untested)
+        is_done = result.status != Status.INTEGRATION_FAILED and not result.details.get("returned")
+    printing.print_result(result, as_json)
+    raise typer.Exit(0 if is_done else 1)
+
+
+def announce_tests(crew: Crew, as_json: bool) -> None:
+    """Tell a person at a terminal which tests the command waits for: they can take minutes."""
+    command = crew.board.read().config.integration_command if sys.stderr.isatty() and not as_json else None
+    if command:
+        printing.print_notice(f"testing with: {command}")

@@ -1,0 +1,53 @@
+"""``liza metrics``: show tasks, tries, verdicts and messages of the sprint, and the usage of all sessions in groups."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import (
+    Heading,
+    JsonOption,
+    Position,
+    create_app,
+    declare_command,
+    split_names,
+)
+from liza.cli.render import printing, render_metrics
+from liza.crew.crew import find_crew
+from liza.verbs.metrics import export_usage, usage_by
+from liza.verbs.metrics import metrics as verb
+
+app = create_app()
+
+
+@declare_command(
+    app, "metrics", "liza metrics\nliza metrics --by model,day --json", position=Position(Heading.LOOK, 11)
+)
+def metrics(
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Only usage: by task, agent, program, account, model, tool, outcome or day."),
+    ] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="Send new sessions to the OpenTelemetry collector (needs liza[otel]).")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show tasks, tries, verdicts and messages of the sprint, and the usage of all sessions in groups.
+
+    Each session counts once: an ended one as recorded, a living one as far as it was measured. By model and by tool,
+    only sessions whose runtime reports that are counted. Days are in UTC.
+    """
+    if export:
+        exported = export_usage(find_crew())
+        printing.print_json(exported) if as_json else printing.print_text(render_metrics.format_export(exported))
+        return
+    groups = split_names(by)
+    values = verb(find_crew()) if groups is None else usage_by(find_crew(), groups)
+    if as_json:
+        printing.print_json(values)
+    else:
+        text = render_metrics.format_metrics(values) if groups is None else render_metrics.format_usage(values)
+        printing.print_wrapped(text)

@@ -1,0 +1,27 @@
+"""``liza pause``: start no new work until `liza resume`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.cli.render import printing
+from liza.crew.crew import find_crew
+from liza.verbs import pause as verbs
+
+app = create_app()
+
+
+@declare_command(app, "pause", 'liza pause "the spec changes this afternoon"', position=Position(Heading.STEER, 10))
+def pause(
+    why: Annotated[str, typer.Argument(help="The reason.")] = "",
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Start nothing new until a person has reviewed the sprint.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Start no new work until `liza resume`. Running sessions continue."""
+    verb = verbs.checkpoint if checkpoint else verbs.pause
+    printing.print_result(verb(find_crew(), why), as_json)

@@ -1,0 +1,98 @@
+"""``liza programs``: show, check and trust agent programs, and their accounts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.cli.render import printing, render_accounts, render_crew
+from liza.verbs.program_accounts import show_accounts
+from liza.verbs.programs import check_programs, list_programs, show_program, trust_project_programs
+
+app = create_app("Show, check and trust agent programs.")
+
+
+@declare_command(app, "list", "liza programs list", position=Position(Heading.START, 7))
+def list_(as_json: JsonOption = False) -> None:
+    """List the programs that Liza can run, with the versions of the installed ones."""
+    programs = list_programs()
+    printing.print_json(programs) if as_json else printing.print_text(render_crew.format_programs(programs))
+
+
+@declare_command(
+    app, "check", "liza programs check script:./agent.sh", process=Process.DIRECT, position=Position(Heading.START, 8)
+)
+def check(
+    name: Annotated[
+        str | None, typer.Argument(help="Check this program, with a small task; default: all installed ones.")
+    ] = None,
+    run: Annotated[
+        bool | None, typer.Option("--run/--no-run", help="Let each program do a small task. This calls its model.")
+    ] = None,
+    limit: Annotated[float, typer.Option("--limit", min=1, help="Time limit of the task, in seconds.")] = 300,
+    as_json: JsonOption = False,
+) -> int:
+    """Check that programs are installed and work. Exit 1 if one does not.
+
+    With NAME or --run, a program does a small task in a temporary project, from the brief to the submission, with the
+    permissions of this crew. This shows whether its login, its permissions and its output patterns work. The program
+    calls its model a few times.
+    """
+    report = check_programs(name, run=bool(name) if run is None else run, limit=limit)
+    printing.print_json(report) if as_json else printing.print_text(render_crew.format_programs(report))
+    return 0 if report["ok"] else 1
+
+
+@declare_command(app, "show", "liza programs show script", position=Position(Heading.START, 9))
+def show(
+    name: Annotated[str, typer.Argument(help="The program.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show how Liza runs a program, and what Liza can do with it."""
+    program = show_program(name)
+    printing.print_json(program) if as_json else printing.print_text(render_crew.format_program(program))
+
+
+@declare_command(app, "trust", "liza programs trust", position=Position(Heading.START, 10))
+def trust(as_json: JsonOption = False) -> None:
+    """Trust the present content of this project's liza.toml and .liza/guards.toml. Read them first.
+
+    The first can make Liza run any command, the second can give agents rights.
+    """
+    result = trust_project_programs()
+    if as_json:
+        printing.print_json(result)
+        return
+    commands = "".join(f"\n  {command}" for command in result["commands"])
+    printing.print_text(
+        f"{' and '.join(result['files'])} {'is' if len(result['files']) == 1 else 'are'} trusted in "
+        f"{'its' if len(result['files']) == 1 else 'their'} present form ({result['sha256'][:12]})"
+        + (f"; it may run:{commands}" if commands else "")
+        + (f"; agents are allowed: {', '.join(result['allowing_rules'])}" if result["allowing_rules"] else "")
+    )
+
+
+@declare_command(
+    app,
+    "accounts",
+    "liza programs accounts --check\nliza programs accounts --clear script/work",
+    position=Position(Heading.START, 11),
+)
+def accounts(
+    clear: Annotated[
+        str | None, typer.Option("--clear", help="Use this account again, although it was limited or refused.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Read each secret once, and say whether that works.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Show your accounts of agent programs: which sessions use each, and until when one is limited.
+
+    No secret is shown. The accounts are in ~/.config/liza/accounts.toml; specs/accounts.md describes the file.
+    An account at its usage limit is used again when the limit ends. One whose login was refused is used again after
+    --clear. Exit 1 if an account has a problem, such as a variable that is not set.
+    """
+    report = show_accounts(clear=clear, check=check)
+    printing.print_json(report) if as_json else printing.print_text(render_accounts.format_accounts(report))
+    return 0 if report["ok"] else 1

@@ -1,0 +1,38 @@
+"""``liza run``: start an agent program by hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.cli.render import printing
+from liza.crew.crew import find_crew
+from liza.supervisor.by_hand.program_run import RunRequest, run_program
+
+app = create_app()
+
+
+@declare_command(
+    app,
+    "run",
+    "liza run claude\nliza run codex -- --model gpt-5.2-codex\nliza run script:./agent.sh",
+    process=Process.DIRECT,
+    position=Position(Heading.START, 12),
+)
+def run(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="As for up --program: liza programs list.")],
+    args: Annotated[list[str] | None, typer.Argument(metavar="[-- ARG...]", help="Arguments for the program.")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Start a program in this terminal, with its brief, and no supervisor.
+
+    In a worktree that you claimed (liza claim) it gets the brief of the task, hooks, and the environment of a session;
+    the task stays yours when it ends. Elsewhere it gets the general context of the crew in its instructions file, which
+    git does not see, and which is as before when the program ends. The exit status is that of the program.
+    """
+    request = RunRequest(program, tuple(args or ()), os.environ, Path.cwd())
+    return run_program(find_crew(), request, printing.print_notice)

@@ -1,0 +1,49 @@
+"""``liza slots``: list the slots, remove and repair them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
+from liza.cli.render import printing, render_slots
+from liza.crew.crew import find_crew
+from liza.verbs import slots as verbs
+
+app = create_app("List the slots, remove and repair them.")
+
+
+@declare_group(app, "liza slots", position=Position(Heading.STEER, 26))
+def slots(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List the slots, the worktrees that are reused from task to task: state, task, last agent, size on disk."""
+    if ctx.invoked_subcommand is not None:
+        return
+    listing = verbs.list_slots(find_crew())
+    printing.print_json(listing) if as_json else printing.print_wrapped(
+        render_slots.format_slots(listing, printing.wants_colours())
+    )
+
+
+@declare_command(app, "prune", "liza slots prune", position=Position(Heading.STEER, 27))
+def prune(as_json: JsonOption = False) -> None:
+    """Remove all free slots. Later claims create slots again, with their set-up. Slots with unsaved work stay."""
+    printing.print_result(verbs.prune(find_crew()), as_json)
+
+
+@declare_command(app, "repair", "liza slots repair s3", position=Position(Heading.STEER, 28))
+def repair(
+    slot: Annotated[str | None, typer.Argument(metavar="[SLOT]", help="The slot; default: all.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Repair slots whose directory or records were deleted, moved or replaced. No file in them is deleted."""
+    printing.print_result(verbs.repair(find_crew(), slot), as_json)
+
+
+@declare_command(app, "nuke", "liza slots nuke s3", position=Position(Heading.STEER, 29))
+def nuke(slot: Annotated[str, typer.Argument(metavar="SLOT", help="The slot.")], as_json: JsonOption = False) -> None:
+    """Save the work in a slot that no agent uses, and remove the slot. Its agents and their records stay.
+
+    A task that waits for its next claim continues with its saved work in a new slot.
+    """
+    printing.print_result(verbs.nuke(find_crew(), slot), as_json)

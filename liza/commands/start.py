@@ -1,0 +1,87 @@
+"""``liza start``: do one task from one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.cli.render import printing
+from liza.commands.init import find_permissions_question, print_fact, print_nothing
+from liza.commands.up import Steps
+from liza.crew.caller import require_person
+from liza.crew.crew import find_crew, find_crew_or_none
+from liza.rules.reports.sentence_text import check_sentence
+from liza.rules.tasks.unclaimable import first_able_coder
+from liza.rules.value_classes import replace
+from liza.up import start as crews
+from liza.verbs.init import InitOptions
+from liza.verbs.init import init as init_crew
+from liza.verbs.sentence_task import add_sentence_task, refuse_new_copies
+
+app = create_app()
+
+
+@declare_command(
+    app,
+    "start",
+    'liza start "The invoice shows the due date" --program codex',
+    process=Process.DIRECT,
+    position=Position(Heading.START, 5),
+)
+def start(
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="What is to be done, in one sentence.")],
+    program: Annotated[
+        list[str] | None,
+        typer.Option("--program", metavar="[WHO=]PROGRAM", help="As in `liza up`; default: as configured."),
+    ] = None,
+    terminal: Annotated[
+        bool, typer.Option("--tmux", help="Run each session in a terminal, for `liza attach`.")
+    ] = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Without a crew: let the program skip its permission prompts, unasked."),
+    ] = False,
+    copy: Annotated[
+        list[str] | None,
+        typer.Option("--copy", metavar="FILE", help="Without a crew: as in `liza init`; repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Do one task from one sentence: `liza init` if there is no crew, add the task, then one coder and one reviewer.
+
+    The command ends when the task is closed and no other one goes on without you. Its document is in .liza/specs.
+    Repeated with the same sentence, it continues the open task. If the crew runs already, only the task is added.
+    """
+    sentence = check_sentence(sentence)
+    default_program, programs = crews.parse_programs(program or [])
+    crew = find_crew_or_none()
+    if crew is None:
+        new_crew = InitOptions(
+            goal=sentence,
+            permissions="bypass" if yes else None,
+            program=default_program,
+            copied_files=tuple(copy or ()),
+        )
+        say = print_nothing if as_json else print_fact
+        init_crew(Path.cwd(), new_crew, say, find_permissions_question(as_json))
+        crew = find_crew()
+    else:
+        refuse_new_copies(crew, copy or ())
+    options = crews.UpOptions(planners=0, program=default_program, programs=programs, terminal=terminal)
+    require_person(crew, planner=False)
+    crews.check_programs(crew, options)  # First: a mistyped program must leave no task.
+    added = add_sentence_task(crew, sentence)
+    task = crew.board.read().task(str(added.task))
+    # An earlier coder may have failed the task: it is not given to that one again.
+    coders = first_able_coder(task) if task is not None else 1
+    options = replace(options, coders=coders, exit_when_done=True, task=added.task)
+    steps = Steps(as_json)
+    steps("", added.message, crew.clock.now())
+    printing.print_remarks(added)
+    if all(map(crew.is_supervised, options.agents())):
+        steps("", "the crew runs already: liza status", crew.clock.now())
+        return 0
+    return crews.up(crew, options, steps)

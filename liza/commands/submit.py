@@ -1,0 +1,16 @@
+"""``liza submit``: submit the committed work of this run's task for review."""
+
+from __future__ import annotations
+
+from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.cli.render import printing
+from liza.crew.crew import find_crew
+from liza.verbs.submit import submit as submit_work
+
+app = create_app()
+
+
+@declare_command(app, "submit", "git commit -am 'Round half up' && liza submit", position=Position(Heading.AGENTS, 2))
+def submit(as_json: JsonOption = False) -> None:
+    """Submit the committed work of this run's task for review."""
+    printing.print_result(submit_work(find_crew()), as_json)

@@ -1,0 +1,106 @@
+"""``liza up``: start the crew."""
+
+from __future__ import annotations
+
+import errno
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.cli.render import printing
+from liza.crew.crew import find_crew
+from liza.up import start as crews
+
+app = create_app()
+_CONTINUES = "the crew continues: liza status, or liza down to stop it"
+
+
+@declare_command(
+    app,
+    "up",
+    "liza up --coders 2 --program coder=script:./agent.sh",
+    process=Process.DIRECT,
+    position=Position(Heading.START, 4),
+)
+def up(
+    coders: Annotated[
+        str,
+        typer.Option(
+            "--coders",
+            metavar="N|auto[:MIN-MAX]",
+            help="Number of coders; auto: start and retire them as tasks wait, by default 1 to 4.",
+        ),
+    ] = "1",
+    reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="Number of reviewers.")] = 1,
+    planners: Annotated[int, typer.Option("--planners", min=0, help="Number of planners.")] = 1,
+    program: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--program",
+            metavar="[WHO=]PROGRAM",
+            help="A NAME, or script:COMMAND; with WHO, only for this role or agent; default: as configured.",
+        ),
+    ] = None,
+    terminal: Annotated[
+        bool, typer.Option("--tmux", help="Run each session in a terminal, for `liza attach`.")
+    ] = False,
+    detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave the crew running, and return.")] = False,
+    exit_when_done: Annotated[
+        bool, typer.Option("--exit-when-done", help="Stop when the goal is reached; do not wait for new tasks.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Start the crew: one planner, one coder and one reviewer by default. Ctrl+C stops it.
+
+    A second Ctrl+C stops it at once. A third one kills all its processes. Each line starts with the time of day. If the
+    reader of the output exits (`| head`), the output ends and the crew continues.
+    """
+    default_program, programs = crews.parse_programs(program or [])
+    number_of_coders, coders_limit = crews.parse_coders(coders)
+    options = crews.UpOptions(
+        planners=planners,
+        coders=number_of_coders,
+        coders_limit=coders_limit,
+        reviewers=reviewers,
+        program=default_program,
+        programs=programs,
+        detached=detached,
+        terminal=terminal,
+        exit_when_done=exit_when_done,
+    )
+    return crews.up(find_crew(), options, Steps(as_json))
+
+
+class Steps:
+    """Prints the output of `up`.
+
+    When the reader of stdout has gone (a closed pipe or terminal), this is reported on stderr, and later lines of `up`
+    itself go there: the Ctrl+C that ends `| tee` also stops the crew.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json, self._gone = as_json, False
+
+    def __call__(self, agent: str, text: str, when: datetime) -> None:
+        """Print one line. Raises OSError if the disk is full."""
+        if self._gone:
+            if not agent:
+                printing.print_notice(f"{printing.time_of_day(when)}  {text}")
+            return
+        try:
+            self._write(agent, text, when)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            self._gone = True
+            printing.discard_output(_CONTINUES if agent else text)
+
+    def _write(self, agent: str, text: str, when: datetime) -> None:
+        if self._as_json:
+            printing.print_json_line({"time": when, "agent": agent or None, "event": text})
+        else:
+            from liza.cli.render import render_crew  # other commands of this module do not need it
+
+            printing.print_row(render_crew.format_feed_start(agent, when, printing.wants_colours()), text)

@@ -1,0 +1,81 @@
+"""``liza verdict``: approve or reject the commit under review."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.cli.render import printing
+from liza.crew.crew import find_crew
+from liza.rules.errors import UsageError
+from liza.verbs.verdict import verdict as give_verdict
+
+app = create_app()
+_COMMENT = "--comment"
+
+
+class PairedCommentsCommand(TyperCommand):
+    """A command whose option ``--comment`` has two values, and can be repeated: typer has no such options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        joined, rest = [], iter(args)
+        for word in rest:
+            joined.append(word)
+            if word == "--":
+                return super().parse_args(ctx, [*joined, *rest])
+            if word == _COMMENT:
+                location, text = next(rest, None), next(rest, None)
+                if location is None or text is None:
+                    raise _comment_error()
+                joined.append(f"{location}\n{text}")
+        return super().parse_args(ctx, joined)
+
+
+@declare_command(
+    app,
+    "verdict",
+    'liza verdict approve "ran npm test: 214 pass; the three clauses of DONE WHEN hold"\n'
+    'liza verdict reject "src/tax.py:12 rounds down; 0.125 must give 0.13" --task invoice-model\n'
+    'liza verdict reject "rounding" --task invoice-model --comment src/tax.py:12 "rounds down"',
+    cls=PairedCommentsCommand,
+    position=Position(Heading.AGENTS, 3),
+)
+def verdict(
+    word: Annotated[str, typer.Argument(metavar="approve|reject", help="Your verdict.")],
+    text: Annotated[str, typer.Argument(help="What you ran and saw, or what is wrong and how you saw it.")],
+    task: Annotated[
+        str | None, typer.Option("--task", help="The task, if a person gives the verdict. An agent's run has a task.")
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option("--commit", help="The commit that you judge; default: the one under review.")
+    ] = None,
+    comment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--comment",
+            metavar="FILE:LINE TEXT",
+            help="A comment on a line of the rejected commit, for the coder's next brief; repeatable.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Approve or reject the commit under review. The verdict is binding."""
+    comments = split_pairs(comment or ())
+    result = give_verdict(find_crew(), word, text, task_id=task, commit=commit, comments=comments)
+    printing.print_result(result, as_json)
+
+
+def split_pairs(joined: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the two values of each ``--comment``. Raises UsageError if only one was given."""
+    pairs = [comment.partition("\n") for comment in joined]
+    if not all(separator for _, separator, _ in pairs):
+        raise _comment_error()
+    return [(location, text) for location, _, text in pairs]
+
+
+def _comment_error() -> UsageError:
+    return UsageError("--comment needs FILE:LINE and a text", 'liza verdict reject "…" --comment src/tax.py:12 "…"')
