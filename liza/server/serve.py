@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from liza.board import events, wake_up
-from liza.board.text.text_memory import MemoryReturns
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -157,12 +156,10 @@ class _Process:
 
     def _check(self, call_in_loop: Callable[..., None], stop: Callable[[], None]) -> None:
         """Stop the server when its lock or socket was deleted, moved or replaced, or when its crew has ended. A crew
-        starts its server again. Also return unused memory."""
+        starts its server again."""
         lonely = 0.0
         pause = threading.Event()
-        returns = MemoryReturns(time.monotonic)
         while not pause.wait(CHECK_SECONDS):
-            returns.return_if_due()
             is_alone = self._with_crew and not api_server.has_supervisor(self._crew)
             lonely = lonely + CHECK_SECONDS if is_alone and os.getppid() != self._starter else 0.0
             if _identities(self._crew) != self._files or lonely >= LONELY_SECONDS:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from liza.board import events, wake_up
-from liza.board.text.text_memory import MemoryReturns
 from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.recovery import recorder, recover
@@ -97,7 +96,6 @@ class Supervisor:
         self.events: queue.Queue[Any] = queue.Queue()
         self.memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
         self.past = LoopMemory(repository_changed_at=crew.clock.monotonic())
-        self.memory_returns = MemoryReturns(crew.clock.monotonic)
         self.make_meter = partial(MeterThread, crew, preset, environ=environ, post=self.events.put)
         launcher = Launcher(crew, preset, environ, self._notify_once, terminal=terminal)
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
@@ -276,7 +274,6 @@ class Supervisor:
                 self.action_runner.resume_terminal_log(self.memory.session.run)
         self._report_alarms()
         self._push_branches()
-        self.memory_returns.return_if_due()
         self._wait_for_event(seconds)
 
     def _record_history(self) -> float:

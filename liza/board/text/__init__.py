@@ -2,8 +2,6 @@
 
 `document.py` reads a text as parts, one for each entry, and parses only the parts that changed. `changes.py` writes a
 changed state into the text: it replaces lines, else uses ruamel's round trip, and reads every result back. Comments
-and formatting outside the changed lines stay. `parse.py` takes the events of a text from `machine_form.py`, or imports
-ruamel (`yaml_library.py`) for text that Liza does not write.
-`text_memory.py` returns the memory of earlier texts.
+and formatting outside the changed lines stay. `parse.py` reads with ruamel's C parser.
 Read `document.py` first, then `changes.py`.
 """

@@ -15,6 +15,7 @@ from liza.board.text.values import find_struct, from_plain, normalize_scalar, st
 from liza.board.text.yaml_lines import Style
 from liza.rules import settings
 from liza.rules.errors import BoardTooNew, BoardUnreadable
+from liza.rules.formatting.type_errors import find_problem
 from liza.rules.model import SCHEMA_VERSION, State
 from liza.rules.value_classes import Mutable
 from liza.system import installation
@@ -306,8 +307,6 @@ def read_whole(text: str, name: str = BOARD_NAME) -> Document:
     try:
         state = from_plain({key: _normalize_agents(key, value) for key, value in plain.items()}, State)
     except msgspec.ValidationError as error:
-        from liza.rules.formatting.type_errors import find_problem  # needed only for a board that cannot be read
-
         problem = find_problem(error, State)
         located = parse.locate_error(text, str(error))
         message = f"{located} {problem.path} is {problem.actual}, wanted {problem.expected}"

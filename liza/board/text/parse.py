@@ -1,23 +1,30 @@
-"""Parse YAML text to plain values and to outlines.
+"""Parse YAML text to plain values and to outlines, from the events of ruamel.
 
-`plain_form` reads the value of a part in the form in which Liza writes, `machine_form` makes the events of such a text.
-For other texts ruamel is imported: its C parser, and the pure Python one if C fails.
+ruamel's C parser reads a text; its pure Python one reads what C refuses. Decision 021.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from liza.board.text import machine_form, plain_form
+from _ruamel_yaml import CParser  # type: ignore[import-not-found]
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    StreamEndEvent,
+)
+
 from liza.board.text.values import FREE_FORM_KEYS, NULLS, normalize_scalar, parse_plain_scalar
 from liza.rules.value_classes import Mutable, field
-
-if TYPE_CHECKING:
-    from ruamel.yaml.error import YAMLError
 
 _MAX_DEPTH: Final = 48
 """Maximum nesting of collections: functions that walk a value recurse."""
@@ -26,9 +33,6 @@ _MAX_PURE_TEXT: Final = 1 << 20
 _MAX_ALIASED_VALUES: Final = 100_000
 """Maximum number of values that all aliases of one text expand to."""
 
-_MAX_MACHINE_TEXT: Final = 1 << 17
-"""Number of characters that one process parses without ruamel. The C parser is faster, but its import takes longer than
-it saves for such a text."""
 
 T = TypeVar("T")
 
@@ -45,11 +49,8 @@ class NeedsSlowPath(Exception):
     """The fast method is not certain for this text; the caller uses a slower one."""
 
 
-class _Events(Mutable, eq=False):
-    """The events of a text: ``following`` returns the next one, ``kinds`` is the module with their classes."""
-
-    following: Callable[[], Any]
-    kinds: Any
+NextEvent = Callable[[], Any]
+"""Returns the next event of a text."""
 
 
 def _error_at(event: Any, reason: str) -> Unparsable:
@@ -69,26 +70,22 @@ def _scalar(event: Any, key: str, free: bool) -> Any:
 class _PlainBuilder:
     """Build plain values from parser events. Keys with the value null are left out of mappings."""
 
-    def __init__(self, events: _Events, alone: bool) -> None:
-        self._next = events.following
-        kinds = events.kinds
-        self._alias_kind, self._scalar_kind = kinds.AliasEvent, kinds.ScalarEvent
-        self._mapping_kind, self._mapping_end_kind = kinds.MappingStartEvent, kinds.MappingEndEvent
-        self._sequence_end_kind = kinds.SequenceEndEvent
+    def __init__(self, following: NextEvent, alone: bool) -> None:
+        self._next = following
         self._is_part = alone
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._depth = self._size = self._aliased = 0
 
     def value(self, event: Any, key: str, free: bool) -> Any:
         kind = type(event)
-        if kind is self._scalar_kind and event.anchor is None:
+        if kind is ScalarEvent and event.anchor is None:
             return _scalar(event, key, free)
-        if self._is_part and (kind is self._alias_kind or event.anchor is not None):
+        if self._is_part and (kind is AliasEvent or event.anchor is not None):
             raise NeedsSlowPath("anchors and aliases reach beyond an entry")
-        if kind is self._alias_kind:
+        if kind is AliasEvent:
             return self._alias(event)
         before = self._size
-        built = _scalar(event, key, free) if kind is self._scalar_kind else self._collection(event, key, free)
+        built = _scalar(event, key, free) if kind is ScalarEvent else self._collection(event, key, free)
         self._size += 1
         if event.anchor is not None:
             self._anchors[event.anchor] = built, self._size - before
@@ -109,17 +106,17 @@ class _PlainBuilder:
         if self._depth == _MAX_DEPTH:
             raise _error_at(event, "nested too deeply")
         self._depth += 1
-        value = self._mapping(key, free) if type(event) is self._mapping_kind else self._sequence(key, free)
+        value = self._mapping(key, free) if type(event) is MappingStartEvent else self._sequence(key, free)
         self._depth -= 1
         return value
 
     def _mapping(self, key: str, free: bool) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         seen = set()
-        following, end_kind, scalar_kind = self._next, self._mapping_end_kind, self._scalar_kind
+        following = self._next
         free = free or key in FREE_FORM_KEYS
-        while type(event := following()) is not end_kind:
-            if type(event) is not scalar_kind:
+        while type(event := following()) is not MappingEndEvent:
+            if type(event) is not ScalarEvent:
                 raise _error_at(event, "a key that is not a scalar")
             name = event.value
             if name in seen:
@@ -134,8 +131,8 @@ class _PlainBuilder:
 
     def _sequence(self, key: str, free: bool) -> list[Any]:
         items = []
-        following, end_kind = self._next, self._sequence_end_kind
-        while type(event := following()) is not end_kind:
+        following = self._next
+        while type(event := following()) is not SequenceEndEvent:
             items.append(self.value(event, key, free))
         return items
 
@@ -147,55 +144,31 @@ def _merge_keys(mapping: dict[str, Any], merged: Any) -> None:
                 mapping.setdefault(key, value)
 
 
-def _first_event(events: _Events, alone: bool) -> Any:
+def _first_event(following: NextEvent, alone: bool) -> Any:
     """Return the first event of the document, None if the text has no values."""
-    events.following()
-    event = events.following()
-    if type(event) is events.kinds.StreamEndEvent:
+    following()
+    event = following()
+    if type(event) is StreamEndEvent:
         return None
-    if alone and type(event) is events.kinds.DocumentStartEvent and event.explicit:
+    if alone and type(event) is DocumentStartEvent and event.explicit:
         raise NeedsSlowPath("a document marker inside an entry")
-    return events.following()
+    return following()
 
 
-def _expect_end(events: _Events, alone: bool) -> None:
-    events.following()
-    event = events.following()
-    if type(event) is not events.kinds.StreamEndEvent:
+def _expect_end(following: NextEvent, alone: bool) -> None:
+    following()
+    event = following()
+    if type(event) is not StreamEndEvent:
         if alone:
             raise NeedsSlowPath("more than one document")
         raise _error_at(event, "more than one document")
 
 
-def _parse(text: str, ask: Callable[[_Events], T]) -> T:
-    """Return ``ask`` of the events of a text. Raises Unparsable."""
-    if "_ruamel_yaml" not in sys.modules and (events := _list_machine_events(text)) is not None:
-        return ask(_Events(iter(events).__next__, machine_form))
-    return _parse_with_library(text, ask)
-
-
-_machine_text = 0
-
-
-def _list_machine_events(text: str) -> list[Any] | None:
-    """Return the events of a text that is in the form in which Liza writes; None for others, and if there was much."""
-    global _machine_text
-    _machine_text += len(text)
-    if _machine_text > _MAX_MACHINE_TEXT:
-        return None
-    try:
-        return machine_form.list_events(text)
-    except machine_form.NotMachineForm:
-        return None
-
-
-def _parse_with_library(text: str, ask: Callable[[_Events], T]) -> T:
+def _parse(text: str, ask: Callable[[NextEvent], T]) -> T:
     """Return ``ask`` of the C parser's events, or of the pure parser's if C fails. Raises Unparsable."""
-    from liza.board.text import yaml_library
-
     try:
-        return ask(_Events(yaml_library.c_parser(text), yaml_library.events))
-    except yaml_library.YAMLError as refused:
+        return ask(CParser(text).get_event)
+    except YAMLError as refused:
         if len(text) > _MAX_PURE_TEXT:
             raise _to_unparsable(refused) from None
     except RecursionError:
@@ -205,17 +178,29 @@ def _parse_with_library(text: str, ask: Callable[[_Events], T]) -> T:
         column = error.start - text.rfind("\n", 0, error.start)
         raise Unparsable("a lone surrogate, which UTF-8 cannot encode", line + 1, column) from None
     try:
-        return ask(_Events(yaml_library.pure_parser(text), yaml_library.events))
-    except yaml_library.YAMLError as error:
+        return ask(_pure_parser(text))
+    except YAMLError as error:
         raise _to_unparsable(error) from None
     except (RecursionError, ValueError, ArithmeticError) as error:
         # The pure parser recurses with the depth of the text, and fails on escapes that are no valid code points.
         raise Unparsable(f"not YAML: {type(error).__name__}", 1, 1) from None
 
 
-def _to_unparsable(error: YAMLError) -> Unparsable:
-    from liza.board.text.yaml_library import MarkedYAMLError
+def _pure_parser(text: str) -> NextEvent:
+    """Return a function that returns the next event of the pure Python parser."""
+    iterator = YAML(typ="safe", pure=True).parse(text)
 
+    def following() -> Any:
+        event = next(iterator)
+        if isinstance(event, ScalarEvent):
+            # Raise UnicodeEncodeError for a lone surrogate, also if escaped, as the C parser does.
+            event.value.encode()
+        return event
+
+    return following
+
+
+def _to_unparsable(error: YAMLError) -> Unparsable:
     if not isinstance(error, MarkedYAMLError):
         return Unparsable(" ".join(str(error).split()), 1, 1)
     mark = error.problem_mark or error.context_mark
@@ -237,12 +222,12 @@ def parse_text(text: str) -> Any:
     """Return the plain value of a text: scalars as written, nulls left out. Raises Unparsable."""
     text = join_surrogates(text)
 
-    def ask(events: _Events) -> Any:
-        event = _first_event(events, alone=False)
+    def ask(following: NextEvent) -> Any:
+        event = _first_event(following, alone=False)
         if event is None:
             return None
-        value = _PlainBuilder(events, alone=False).value(event, "", False)
-        _expect_end(events, alone=False)
+        value = _PlainBuilder(following, alone=False).value(event, "", False)
+        _expect_end(following, alone=False)
         return value
 
     return _parse(text, ask)
@@ -253,21 +238,13 @@ def parse_part(text: str, key: str) -> Any:
 
     Raises Unparsable, and NeedsSlowPath if the part cannot be read without the rest of the file.
     """
-    try:
-        return plain_form.read_plain(text, key)
-    except machine_form.NotMachineForm:
-        return parse_part_by_events(text, key)
 
-
-def parse_part_by_events(text: str, key: str) -> Any:
-    """As ``parse_part``, for a text in any form."""
-
-    def ask(events: _Events) -> Any:
-        event = _first_event(events, alone=True)
+    def ask(following: NextEvent) -> Any:
+        event = _first_event(following, alone=True)
         if event is None:
             return None
-        value = _PlainBuilder(events, alone=True).value(event, key, False)
-        _expect_end(events, alone=True)
+        value = _PlainBuilder(following, alone=True).value(event, key, False)
+        _expect_end(following, alone=True)
         return value
 
     return _parse(text, ask)
@@ -301,42 +278,42 @@ class Node(Mutable):
 def parse_outline(text: str) -> Node:
     """Return the positions of all values of a text. Raises Unparsable, NeedsSlowPath if it has no simple outline."""
 
-    def ask(events: _Events) -> Node:
-        event = _first_event(events, alone=False)
+    def ask(following: NextEvent) -> Node:
+        event = _first_event(following, alone=False)
         if event is None:
             raise NeedsSlowPath("empty")
-        return _node(event, events, 0)
+        return _node(event, following, 0)
 
     return _parse(text, ask)
 
 
-def _node(event: Any, events: _Events, depth: int) -> Node:
+def _node(event: Any, following: NextEvent, depth: int) -> Node:
     if depth > _MAX_DEPTH:
         raise _error_at(event, "nested too deeply")
     start, end = event.start_mark, event.end_mark
     anchored = getattr(event, "anchor", None) is not None
-    kind, kinds, following = type(event), events.kinds, events.following
-    if kind is kinds.AliasEvent:
+    kind = type(event)
+    if kind is AliasEvent:
         return Node(NodeKind.ALIAS, start.line, start.column, end.line, end.column, anchored=True)
-    if kind is kinds.ScalarEvent:
+    if kind is ScalarEvent:
         node = Node(NodeKind.SCALAR, start.line, start.column, end.line, end.column, style=event.style or "")
         node.value, node.anchored = event.value, anchored
         if node.style and node.style in "|>" and end.column == 0 and end.line > start.line:
             node.end_line, node.end_column = end.line - 1, 1 << 30
         return node
     flow = bool(event.flow_style)
-    if kind is kinds.MappingStartEvent:
+    if kind is MappingStartEvent:
         node = Node(NodeKind.MAP, start.line, start.column, start.line, start.column, flow, anchored=anchored)
-        while type(event := following()) is not kinds.MappingEndEvent:
-            key = _node(event, events, depth + 1)
+        while type(event := following()) is not MappingEndEvent:
+            key = _node(event, following, depth + 1)
             if key.kind is not NodeKind.SCALAR or key.value in node.pairs:
                 raise NeedsSlowPath("a key that is not a scalar, or occurs twice")
-            value = _node(following(), events, depth + 1)
+            value = _node(following(), following, depth + 1)
             node.pairs[key.value] = (key, value)
         return _set_end(node, [child for pair in node.pairs.values() for child in pair], event)
     node = Node(NodeKind.SEQ, start.line, start.column, start.line, start.column, flow, anchored=anchored)
-    while type(event := following()) is not kinds.SequenceEndEvent:
-        node.items.append(_node(event, events, depth + 1))
+    while type(event := following()) is not SequenceEndEvent:
+        node.items.append(_node(event, following, depth + 1))
     return _set_end(node, node.items, event)
 
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.resolver import VersionedResolver
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString
+
 from liza.board.text import parse, yaml_lines
 from liza.board.text.parse import NeedsSlowPath
 from liza.board.text.splice import find_item_offset
@@ -13,9 +19,6 @@ from liza.board.text.values import ABSENT, NULLS, find_struct, struct_fields
 
 def round_trip(text: str, old: Any, new: Any) -> str:
     """Return the text with the plain value ``old`` changed to ``new`` in ruamel's tree. Raises NeedsSlowPath."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     yaml = YAML(typ="rt", pure=True)
     yaml.Resolver = _resolver_class()
     yaml.preserve_quotes = True
@@ -38,8 +41,6 @@ def round_trip(text: str, old: Any, new: Any) -> str:
 
 def _resolver_class() -> Any:
     """Return a resolver that keeps plain scalars as text: 12e4567 would be written back as infinity."""
-    from ruamel.yaml.nodes import ScalarNode
-    from ruamel.yaml.resolver import VersionedResolver
 
     class Words(VersionedResolver):
         def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
@@ -78,8 +79,6 @@ def _apply_list(data: list[Any], old: list[Any], new: list[Any]) -> list[Any]:
 
 def _to_ruamel(value: Any) -> Any:
     """Return a plain value in ruamel's types, with strings quoted."""
-    from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString
-
     if isinstance(value, str):
         return DoubleQuotedScalarString(value)
     if isinstance(value, int | float):
