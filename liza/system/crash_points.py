@@ -32,7 +32,7 @@ def _is_armed() -> bool:
 
 def _pass_point(name: str) -> None:
     global _passed
-    where, _, kind = os.environ.get("LIZA_FAULT", "").partition(":")
+    where, _, how = os.environ.get("LIZA_FAULT", "").partition(":")
     wanted, _, count = where.partition("#")
     if trace_path := os.environ.get("LIZA_FAULT_TRACE"):
         with open(trace_path, "a") as trace:  # noqa: PTH123 - one small append is atomic
@@ -41,11 +41,11 @@ def _pass_point(name: str) -> None:
         return
     _passed += 1
     if _passed == int(count or 1):
-        _trigger(kind)
+        _trigger(how)
 
 
-def _trigger(kind: str) -> None:
-    match kind:
+def _trigger(how: str) -> None:
+    match how:
         case "full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         case "stop":

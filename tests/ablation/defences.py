@@ -1009,7 +1009,7 @@ TABLE: dict[str, Defence] = {
     "guards that fail": Defence(
         "a tool that cannot be judged does not run",
         {"liza.programs.guards.session_guards:judge_tool": _allowed_if_unjudged},
-        (f"{AUTHORIZE}test_a_library_that_is_missing_denies",),
+        (f"{AUTHORIZE}test_what_cannot_be_judged_is_denied_unless_the_crew_allows_it",),
     ),
     "rights of a project's file": Defence(
         "an agent gives itself no rights by a file that a person has not trusted",

@@ -13,7 +13,7 @@ import pytest
 from liza.board.store import Board
 from liza.rules.model import HumanNote
 from liza.rules.paths import Paths
-from liza.system import crash_points
+from tests.campaign import forks
 from tests.conftest import FakeClock
 from tests.edges.test_board_store import FIRST, NOW, messages, say
 
@@ -60,7 +60,7 @@ def _killed_half_way(paths: Paths, number: int) -> bool:
     """A transaction in a process that dies when half of its write of that number is out; whether it came to that."""
     pid = os.fork()
     if pid == 0:
-        crash_points._ARMED, crash_points._NAME, crash_points._COUNT = True, "part", str(number)  # type: ignore[misc]
+        forks.arm(f"part#{number}")
         try:
             say(Board(paths, FakeClock()), "second")
         finally:

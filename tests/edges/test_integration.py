@@ -271,6 +271,10 @@ def seen_beside(crew: Crew, merging: Callable[[], object], moved: str, point: st
     return found.read_text()
 
 
+def _merge_afresh(root: Path, task: str) -> object:
+    return merge(find_crew(root), task)
+
+
 def _write_drift(crew: Crew, to: Path) -> None:
     to.write_text(repr(drift.find_integration_drift(crew)))
 
@@ -278,7 +282,7 @@ def _write_drift(crew: Crew, to: Path) -> None:
 def points_of_a_look(crew: Crew, notes: Path) -> list[str]:
     """The points that a look for drift passes beside a merge that has moved integration."""
     approved(crew, "first")
-    with standing(partial(merge, crew, "first"), "merge.advanced") as resume:
+    with standing(partial(_merge_afresh, crew.paths.root, "first"), "merge.advanced") as resume:
         forks.run(lambda: drift.find_integration_drift(crew), trace=notes / "trace")
         resume()
     return forks.passed(notes / "trace")
@@ -290,7 +294,9 @@ def test_no_merge_of_liza_looks_like_a_move_from_outside(crew: Crew, tmp_path: P
     for number, point in enumerate(points or points_of_a_look(crew, tmp_path / "notes")):
         task = f"c{number}"
         approved(crew, task)
-        found = seen_beside(crew, partial(merge, crew, task), "merge.advanced", point, tmp_path / "notes")
+        found = seen_beside(
+            crew, lambda task=task: merge(find_crew(crew.paths.root), task), "merge.advanced", point, tmp_path / "notes"
+        )
         assert (point, found) == (point, "None")
 
 
