@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Any, Final
 
@@ -116,7 +117,6 @@ def diff_texts(newest: str, edited: str) -> str:
     while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
         end += 1
     end = max(0, end - 3)
-    import difflib
 
     lines = difflib.unified_diff(
         old[start : len(old) - end], new[start : len(new) - end], "before", "after", n=2, lineterm=""

@@ -18,6 +18,7 @@ from liza.board.text import changes, document
 from liza.board.text.document import RESTORE_COMMAND, Document
 from liza.board.text.values import check_revision
 from liza.board.write_intent import WriteIntent, sha
+from liza.rules import transitions
 from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError, NotRegularFile
 from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State
@@ -362,8 +363,6 @@ class BoardRepairer:
         ), numbers
 
     def _describe_edit(self, newest: Document | None, changed: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:
-        from liza.rules import transitions
-
         messages = []
         if overwrote:
             numbers = ", ".join(map(str, overwrote))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from liza.board import commit_steps, new_violations, revision_journal, spool, write_intent
+from liza.board import archive_files, commit_steps, new_violations, revision_journal, spool, write_intent
 from liza.board.commit_steps import BoardPaths
 from liza.board.repair import BoardRepairer, LockedBoard
 from liza.board.revision_journal import RevisionRecord
@@ -320,8 +320,6 @@ class Board:
 
     def _commit_move(self, locked: LockedBoard, changed: Document, record: RevisionRecord, move: ArchiveMove) -> None:
         """Append entries to the archive, then write the revision without them."""
-        from liza.board import archive_files
-
         archive_files.repair_move(self.paths, locked.document.state)
         archive_files.begin_move(self.paths, move)
         self._commit(locked, changed, msgspec.structs.replace(record, archived=move.ids))
@@ -386,8 +384,6 @@ class Board:
 
     def _repair_move(self, state: State) -> None:
         """Finish or undo a move to the archive that a crash interrupted."""
-        from liza.board import archive_files
-
         # A move that cannot be repaired now stays in its intent, where readers find its tasks.
         with suppress(LizaError):
             archive_files.repair_move(self.paths, state)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import platform
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from liza import __version__
 from liza.cli import app, postponed_commands
+from liza.cli.render.columns import strip_controls
 from liza.cli.render.reader_watch import EXIT_PIPE_CLOSED
+from liza.command_server import control
+from liza.crew.crew import find_crew_or_none, with_stop
 from liza.crew.liza_path import qualify_command
+from liza.crew.recovery.recorder import record_if_unsupervised
 from liza.rules.errors import LizaError, UsageError, format_error
-from liza.system import program_path
+from liza.rules.formatting.undecoded import escape_undecoded
+from liza.system import atomic, program_path
+from liza.system.files import to_write_failed
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -53,8 +65,6 @@ def liza_agent() -> int:
 def _offer_command_server(words: Sequence[str]) -> None:
     """Start the command server for later commands, if this command is one that starts it."""
     with suppress(ImportError):  # The package is optional.
-        from liza.command_server import control
-
         control.offer(words)
 
 
@@ -74,8 +84,6 @@ def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequenc
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE_CLOSED
     except OSError as error:
-        from liza.system.files import to_write_failed
-
         write_failed = to_write_failed(error)
         return print_error(
             name,
@@ -93,7 +101,6 @@ def _name_survivors(error: LizaError) -> LizaError:
     """Return the error with a hint that first ends processes of a deleted .liza, if there are any."""
     if "liza.crew.crew" not in sys.modules:
         return error
-    from liza.crew.crew import with_stop
 
     return with_stop(error)
 
@@ -111,14 +118,11 @@ def _record_history() -> None:
     """Write the spooled revisions to the history, as the last step and only if no living supervisor does it."""
     if "liza.crew.crew" not in sys.modules:
         return
-    from liza.crew.crew import find_crew_or_none
 
     # A failure is harmless: the revisions stay in the spool, and the command itself is done.
     with suppress(LizaError, OSError):
         crew = find_crew_or_none()
         if crew is not None and crew.board.spool.revisions():
-            from liza.crew.recovery.recorder import record_if_unsupervised
-
             record_if_unsupervised(crew)
 
 
@@ -126,15 +130,9 @@ def print_error(name: str, error: LizaError, as_json: bool) -> int:
     """Print the error and its hint on stderr; return its exit code."""
     hint = qualify_command(error.hint or "")
     if as_json:
-        import json
-
-        from liza.rules.formatting.undecoded import escape_undecoded
-
         data = {"code": error.code, "message": error.message, "hint": hint or error.hint}
         text = json.dumps({"error": {key: escape_undecoded(value) for key, value in data.items()}})
     else:
-        from liza.cli.render.columns import strip_controls
-
         text = strip_controls(format_error(name, error.message, hint))
     # Each stream may have no reader, or a full disk; the exit code is that of the error all the same.
     _write_or_close(sys.stdout, "")
@@ -153,12 +151,6 @@ def _write_or_close(stream: TextIO, text: str) -> None:
 
 def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
     """Return an error for a bug, and write a report with the arguments, the traceback and the versions."""
-    import platform
-    import traceback
-
-    from liza import __version__
-    from liza.system import atomic
-
     report = (
         f"liza {__version__} on Python {platform.python_version()}, {platform.platform()}\n"
         f"arguments: {list(words)!r}\ndirectory: {_cwd()}\n\n{''.join(traceback.format_exception(bug))}"
@@ -175,10 +167,6 @@ def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
 
 def _report_path(bug: Exception) -> Path:
     """Path of the report of a bug: one for each cause, so that a process that is started again and again writes one."""
-    import hashlib
-    import tempfile
-    import traceback
-
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(bug.__traceback__)]
     digest = hashlib.sha256(f"{type(bug).__name__} {frames}".encode()).hexdigest()
     return Path(tempfile.gettempdir()) / f"liza-report-{os.getuid()}-{digest[:12]}.txt"

@@ -13,7 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from liza.crew.crew import SystemClock
+from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, WriteFailed
+from liza.rules.formatting.redaction import redact
+from liza.rules.paths import Paths
 
 RETRY_PAUSE: Final = 20  # seconds: the cause of the failure may have passed by then
 MAX_HINT_COMMAND: Final = 200  # characters: a longer command is not repeated in a hint
@@ -23,10 +27,6 @@ def note_postponed(words: Sequence[str], error: LizaError) -> LizaError:
     """Return the error for the run. If the run is not at fault, write a note and replace the hint by a retry."""
     if not isinstance(error, BoardInconsistent | WriteFailed | LockTimeout) or not words or not _is_in_a_run():
         return error
-    from liza.crew.crew import SystemClock
-    from liza.programs.session.run_directory import RunDir
-    from liza.rules.formatting.redaction import redact
-    from liza.rules.paths import Paths
 
     # The disk may be full, and the environment variable may not name a run of an agent.
     with suppress(LizaError, OSError):
@@ -40,9 +40,6 @@ def note_success(words: Sequence[str]) -> None:
     """Record that the run has called a command, and remove its note of this one: it succeeded."""
     if not words or not _is_in_a_run():
         return
-    from liza.crew.crew import SystemClock
-    from liza.programs.session.run_directory import RunDir
-    from liza.rules.paths import Paths
 
     with suppress(LizaError, OSError):
         directory = RunDir(Paths(_root()), os.environ["LIZA_RUN"])

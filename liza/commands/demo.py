@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.demo.native_run import run_native_demo
 from liza.demo.run import run_demo as show
 
 app = create_app()
@@ -25,7 +26,5 @@ def demo(
 ) -> int:
     """Run a crew of scripted agents on a small project. It needs no AI program and costs nothing."""
     if native:
-        from liza.demo.native_run import run_native_demo
-
         return run_native_demo(directory)
     return show(directory)

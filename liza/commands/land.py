@@ -15,6 +15,7 @@ from liza.crew.crew import find_crew
 from liza.rules.errors import HINT_LABEL, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.verbs import land as verbs
+from liza.verbs.land_request import land_pr, preview_push
 
 app = create_app()
 
@@ -56,8 +57,6 @@ def land(
         raise UsageError("--merge, --pr: choose one; --head and --origin are for --pr", "liza land --pr")
     crew = find_crew()
     if pr:
-        from liza.verbs.land_request import land_pr, preview_push
-
         # Agents can change the URL of a remote: it is shown before anything is sent.
         preview = None if as_json else preview_push(crew, branch, head)
         if preview is not None and not yes and sys.stdin.isatty() and sys.stdout.isatty():

@@ -12,6 +12,7 @@ from liza.commands.merge import UntestedOption, announce_tests
 from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
 from liza.verbs.sync import sync as verb
+from liza.verbs.sync_request import sync_request
 
 app = create_app()
 
@@ -42,8 +43,6 @@ def sync(
     if (pr and (branch is not None or accept_moved)) or (comment is not None and not pr):
         raise UsageError("--pr takes no branch and no --accept-moved; --comment is for --pr", "liza sync --pr")
     if pr:
-        from liza.verbs.sync_request import sync_request
-
         printing.print_result(sync_request(find_crew(), comment), as_json)
         return
     crew = find_crew()

@@ -16,6 +16,7 @@ from liza.rules.errors import UsageError
 from liza.rules.tasks.backlog import TaskFields
 from liza.rules.value_classes import replace
 from liza.verbs import task as verbs
+from liza.verbs.import_issue import add_from_issue
 from liza.verbs.show_task import list_tasks, show_task
 
 app = create_app("Show and change tasks.")
@@ -130,8 +131,6 @@ def add(
             raise UsageError("--file cannot be combined with other options", "liza task add --file F")
         tasks = verbs.parse_tasks(read_text(file))
     elif source is not None:
-        from liza.verbs.import_issue import add_from_issue
-
         if spec is not None:
             raise UsageError("--from brings its own document, without --spec", f"liza task add --from {source}")
         names = split_names(depends)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
+from liza.cli.render import printing, render_crew
 from liza.crew.crew import find_crew
 from liza.up import start as crews
 
@@ -101,6 +101,4 @@ class Steps:
         if self._as_json:
             printing.print_json_line({"time": when, "agent": agent or None, "event": text})
         else:
-            from liza.cli.render import render_crew  # other commands of this module do not need it
-
             printing.print_row(render_crew.format_feed_start(agent, when, printing.wants_colours()), text)

@@ -19,6 +19,7 @@ from liza.cli.render import printing, render_crew
 from liza.cli.render.reader_watch import exit_with_reader
 from liza.crew.crew import Crew, find_crew
 from liza.verbs import notify as verbs
+from liza.verbs.watch import watch as verb
 from liza.verbs.watch import watch as watch_alarms
 
 app = create_app()
@@ -61,8 +62,6 @@ def watch(
     if notify or exec_ is not None or quiet is not None or try_:
         rows = _notifying_alarms(crew, (notify or [], exec_, quiet), try_)
     else:
-        from liza.verbs.watch import watch as verb
-
         rows = verb(crew)
     for alarm in rows:
         if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.run_directory import RunDir
@@ -108,8 +109,6 @@ def find_state(crew: Crew, state: State, agent: str, signals: tuple[str, ...]) -
 
 def gather_facts(crew: Crew, state: State, agent: str, signals: tuple[str, ...]) -> AgentFacts:
     """Return the facts about an agent of the board. Raises LizaError, OSError."""
-    from liza.crew import usage_summary  # `task show` needs an activity and no usage
-
     held = find_current_work(state, agent)
     session = _find_session(crew, state, agent, held)
     gauge = usage_summary.read_gauge(crew, state, agent)

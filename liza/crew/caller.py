@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shlex
 import sys
@@ -13,6 +14,7 @@ from liza.programs.session import run_directory, session_process
 from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, person_id, role_of
+from liza.rules.tasks.planning import require_planner
 from liza.rules.value_classes import Value
 from liza.system import ancestors, files, processes
 from liza.system.locks import is_flock_held
@@ -37,8 +39,6 @@ _INSIDE_PROJECT_COMMAND = "it was called from inside a test or a set-up command 
 
 def current_person() -> str:
     """Name of the current person in the history: ``human:<login name>``, or the user id if there is no name."""
-    import getpass
-
     try:
         return person_id(getpass.getuser())
     except (OSError, KeyError):
@@ -112,8 +112,6 @@ def require_person(crew: Crew, *, planner: bool) -> str:
     if run == ancestors.PROJECT_COMMAND_RUN:
         raise Refused(f"this is for a person: {_INSIDE_PROJECT_COMMAND}", "liza status")
     if planner and role_of(agent_of(run)) == "planner":
-        from liza.rules.tasks.planning import require_planner
-
         require_planner(crew.board.read(), run)
         return agent_of(run)
     raise Refused(f"this is for a person, and it was called from inside the session {run}", "liza ready")

@@ -16,9 +16,14 @@ from liza.board.store import Board, Transaction
 from liza.board.text.document import RESTORE_COMMAND
 from liza.crew import run_state
 from liza.crew.drift import confirmed_settings
+from liza.crew.recovery import moved_repository
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import RunDir
+from liza.repo.config_pins import Pins, git_dirs
+from liza.repo.runner import Git
 from liza.repo.slots import slot_records, slots_directory
+from liza.repo.slots.pool import Worktrees
+from liza.repo.survey import begin_command, survey
 from liza.rules import settings
 from liza.rules.derived import restart_planning_rounds, update_derived_fields
 from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
@@ -92,9 +97,6 @@ class Crew(Value, dict=True):
     @cached_property
     def git(self) -> Git:
         """git at the root of the person's checkout, with the commands that its configuration may execute pinned."""
-        from liza.repo.config_pins import Pins
-        from liza.repo.runner import Git
-
         # init writes the pins before the board. A board without pins means that the pins were deleted: no git
         # command runs until they are restored.
         needs_pins = self.paths.pins.exists() or self.paths.state.exists()
@@ -117,8 +119,6 @@ class Crew(Value, dict=True):
 
         Raises Refused, GitFailed.
         """
-        from liza.repo.config_pins import git_dirs
-
         self._refuse_moved()
         return slot_records.slot_owner(self.paths.slot(slot), git_dirs(self.git)[1])
 
@@ -128,8 +128,6 @@ class Crew(Value, dict=True):
 
     @cached_property
     def worktrees(self) -> Worktrees:
-        from liza.repo.slots.pool import Worktrees
-
         self._refuse_moved()
         return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
 
@@ -287,17 +285,12 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
     """Return the error for a directory without a crew; its hint is to begin a crew or to restore the kept board."""
     message, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
     if not _in_git(here):
-        from liza.repo.runner import Git
-        from liza.repo.survey import begin_command
-
         begin = begin_command(Git(here))
         return NoCrew(f"{here} is not in a git repository", f'{begin} && liza init "what you want to have"')
     crew: Crew | None = None
     source = None
     # If git fails, the answer is still that there is no crew.
     with suppress(LizaError, OSError):
-        from liza.repo.survey import survey  # only for this error
-
         main = survey(here).main_checkout
         if main is not None and Paths(main).state.exists():
             step = shlex.join(["cd", str(main)])
@@ -374,8 +367,6 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
     if record is not None and record.root == paths.root:
         current, moved_reason = replace(paths, chosen_slots=record.directory), None
     else:
-        from liza.crew.recovery import moved_repository
-
         current, moved_reason = moved_repository.repair_location(paths, record)
     if moved_reason is None and (paths.root / ".worktrees").is_dir():
         # Where the checkout cannot be written, as in a box, the next command moves them.

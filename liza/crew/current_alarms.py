@@ -10,16 +10,26 @@ from itertools import islice
 from pathlib import Path
 
 from liza.board import revision_journal, signals
-from liza.crew import draft_specs, usage_summary
+from liza.crew import draft_specs, layout, usage_summary
+from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
-from liza.crew.drift import confirmed_settings, drift_cache
+from liza.crew.drift import confirmed_settings, drift, drift_cache
+from liza.crew.landing import backup_record, sync_failures
+from liza.crew.merging import epic_branches, merge_blocker
+from liza.crew.notices import notice_record
+from liza.crew.recovery import lost_worktrees, recorder
+from liza.crew.serving import stopped_processes
+from liza.programs.guards import denials, guard_files
 from liza.programs.session import run_directory
+from liza.repo import ref_names, stale_locks
+from liza.repo.slots import relocate, slot_records, stuck_slots
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.formatting.redaction import redact
 from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.governance.sprint_alarms import is_checkpoint_due
 from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_TOML
+from liza.rules.landing import backup_rules, poll_rules
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import branch_of
@@ -87,8 +97,6 @@ def _without_undecoded(alarm: Alarm) -> Alarm:
 
 def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:
     """Alarms for branches of open epics that were deleted or moved outside of Liza."""
-    from liza.crew.merging import epic_branches
-
     # If the repository cannot be read, `liza doctor` reports it.
     with suppress(LizaError, OSError):
         for epic, fault in epic_branches.find_faults(crew).items():
@@ -97,11 +105,6 @@ def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:
 
 def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     """Alarms for conditions that block every worktree, every merge or every new claim."""
-    from liza.crew import layout
-    from liza.crew.recovery import lost_worktrees
-    from liza.repo import ref_names, stale_locks
-    from liza.repo.slots import relocate, slot_records
-
     yield from _disk_alarms(crew)
     damage_reason: str | None = None
     with suppress(LizaError, OSError):
@@ -113,8 +116,6 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     if any(task.epic for task in state.tasks):
         yield from _epic_branch_alarms(crew)
     if any(task.status is Status.APPROVED for task in state.tasks):
-        from liza.crew.merging import merge_blocker
-
         merge_alarm = merge_blocker.find_merge_blocker(crew, state)
         if merge_alarm is not None:
             yield merge_alarm
@@ -160,15 +161,11 @@ def _disk_alarms(crew: Crew) -> Iterator[Alarm]:
 
 def _archive_alarms(crew: Crew) -> Iterator[Alarm]:
     """Alarms for archive files that lost entries which the history has."""
-    from liza.crew.archive import recorded_archive
-
     damaged, cost = {}, "its tasks are not shown, and no task can be added"
     try:
         damaged = recorded_archive.find_damaged(crew)
     except LizaError as error:
         yield Alarm(AlarmKind.ARCHIVE_DAMAGED, "archive", f"{error.message}: {cost}", error.hint)
-    if damaged:
-        from liza.crew.archive import archive_damage
     for name, loss in sorted(damaged.items()):
         message = f".liza/archive/{name}: {loss.reason}; {cost}"
         yield Alarm(AlarmKind.ARCHIVE_DAMAGED, name, message, archive_damage.mending_command(crew, name, loss))
@@ -178,8 +175,6 @@ def _request_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
     """The alarm for an open pull request that `liza up` cannot read."""
     if not state.pull_request.is_open:
         return ()
-    from liza.crew.landing import sync_failures
-    from liza.rules.landing import poll_rules
 
     return poll_rules.sync_alarms(state, sync_failures.read_failure(crew.paths))
 
@@ -187,17 +182,12 @@ def _request_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
 def _backup_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     """The alarm for branches that could not be pushed to origin."""
     if state.config.push == "auto" and crew.paths.push_failure.exists():
-        from liza.crew.landing import backup_record
-        from liza.rules.landing import backup_rules
-
         yield from backup_rules.backup_alarms(state, backup_record.read_failure(crew))
 
 
 def _history_alarms(crew: Crew) -> Iterator[Alarm]:
     """The alarm for revisions that are not recorded, because the history has others of the same numbers."""
     if crew.paths.history_conflict.exists():
-        from liza.crew.recovery import recorder
-
         # If the repository cannot be read, `liza doctor` reports it.
         with suppress(LizaError, OSError):
             if (conflict := recorder.read_conflict(crew)) is not None:
@@ -207,15 +197,11 @@ def _history_alarms(crew: Crew) -> Iterator[Alarm]:
 def _notice_alarms(crew: Crew) -> Iterator[Alarm]:
     """The alarms for targets that could not be notified."""
     if crew.paths.notices.exists():
-        from liza.crew.notices import notice_record
-
         yield from notice_record.failure_alarms(crew.paths, crew.clock.now())
 
 
 def _find_stopped(crew: Crew, state: State) -> StoppedProcesses:
     """Stopped processes of the crew; none if the process table cannot be read."""
-    from liza.crew.serving import stopped_processes
-
     try:
         return stopped_processes.find_stopped(crew, state.agents)
     except OSError:
@@ -224,8 +210,6 @@ def _find_stopped(crew: Crew, state: State) -> StoppedProcesses:
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:
     """Slots that were set aside; empty if they cannot be listed: `liza doctor` reports that."""
-    from liza.repo.slots import stuck_slots
-
     try:
         return tuple(str(path) for path in stuck_slots.list_retired(crew.paths.slot("x").parent))
     except OSError:
@@ -237,8 +221,6 @@ def _repository(crew: Crew, state: State) -> RepositoryDrift:
 
     The other alarms are reported all the same; `liza doctor` reports why git fails.
     """
-    from liza.crew.drift import drift
-
     try:
         return drift.current_drift(crew, state)
     except (LizaError, OSError):
@@ -270,7 +252,6 @@ def _denials_of(crew: Crew, state: State, name: str) -> dict[str, tuple[int, str
     path = crew.paths.run(work.run) / DENIALS_FILE if work is not None else None
     if path is None or not path.exists():
         return {}
-    from liza.programs.guards import denials
 
     counts = denials.count_denials(path.parent)
     return {redact(rule): (denied.count, redact(denied.last)) for rule, denied in counts.items()}
@@ -285,7 +266,6 @@ def _guard_notices(crew: Crew) -> tuple[tuple[str, str], ...]:
     """Why rules of the project's guard file do not count, each with a command; empty without such a file."""
     if not (crew.paths.liza / GUARDS_TOML).exists():
         return ()
-    from liza.programs.guards import guard_files
 
     try:
         notices = guard_files.load_guards(crew.paths, Path.home()).notices

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,6 @@ def liza_path() -> Path:
     candidate = Path(sys.executable).parent / "liza"
     if candidate.is_file():
         return candidate
-    import shutil
 
     match = shutil.which("liza")
     if match is None:

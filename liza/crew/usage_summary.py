@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from liza.crew import run_state
 from liza.crew.crew import Crew
+from liza.programs.accounts.run_account import account_of
 from liza.programs.messages import inbox
+from liza.programs.presets import command_line, preset_table
 from liza.programs.session.run_directory import Gauge
 from liza.programs.usage import ledger
+from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.errors import LizaError
+from liza.rules.governance.retrospective import SprintEnd
 from liza.rules.model import Budget, State
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, run_id
@@ -57,7 +61,6 @@ def sprint_end(crew: Crew, state: State) -> SprintEnd | None:
     """Return the time and the usage for the retrospective; None if no planner may complete the sprint now."""
     if state.planning.trigger != WakeTrigger.SPRINT_COMPLETE:
         return None
-    from liza.rules.governance.retrospective import SprintEnd  # a sprint completes once
 
     return SprintEnd(crew.clock.now(), str(sprint_cost(crew, state)["said"]))
 
@@ -99,8 +102,6 @@ def unmeasured_reason(crew: Crew, state: State, agent: str) -> str | None:
 
 def _reports_figures(crew: Crew, spec: str) -> bool:
     """Return whether a program reports tool calls or tokens; true for a program that is not known any more."""
-    from liza.programs.presets import command_line, preset_table
-
     try:
         preset = preset_table.load_presets(crew.paths).resolve(spec)
     except LizaError:
@@ -175,9 +176,6 @@ def read_usage(crew: Crew, state: State) -> list[LedgerEntry]:
 
 def _with_telemetry(crew: Crew, entry: LedgerEntry) -> LedgerEntry:
     """Return the entry of a living session with what its runtime reported by model and tool, and its age."""
-    from liza.programs.accounts.run_account import account_of  # `status` does not need these
-    from liza.programs.usage.telemetry_log import TelemetryLog
-
     directory = crew.run_dir(entry.run)
     # Files that an agent damaged hide only the details of its own session.
     with suppress(LizaError, OSError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -301,9 +303,6 @@ def copy_index(git: Git) -> Iterator[Git]:
 
     The copy keeps the file times, its own too, so that git knows which files may have changed since.
     """
-    import shutil
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="liza-index-") as folder:
         index = Path(folder) / "index"
         git_dir = git.git_dir or git_dirs(git)[0]

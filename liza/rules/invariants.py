@@ -8,7 +8,10 @@ from typing import Any
 
 from liza.rules.derived import work_by_agent
 from liza.rules.errors import UsageError
+from liza.rules.formatting.suggestions import did_you_mean
+from liza.rules.governance import anomaly_kinds
 from liza.rules.merging import targets
+from liza.rules.merging.gates import gate_problems
 from liza.rules.model import (
     FINAL_STATUSES,
     URGENCIES,
@@ -24,8 +27,9 @@ from liza.rules.model import (
     TrackedRequest,
     Violation,
 )
+from liza.rules.notices import quiet_hours, target_names
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
-from liza.rules.project import setting_limits
+from liza.rules.project import gate_variables, setting_limits
 from liza.rules.statuses import SEVERITIES, AgentStatus, GoalStatus, Pattern, SprintStatus
 
 S = Status
@@ -222,7 +226,6 @@ def _agent(key: str, agent: Agent) -> Iterator[Violation]:
 def _allowed(actual: str, words: Iterable[str]) -> str:
     """Return what is expected of a word: the allowed words, and the one that is meant if one is similar."""
     # Every command loads this module, and few boards have a wrong word.
-    from liza.rules.formatting.suggestions import did_you_mean
 
     names = [str(word) for word in words]
     return f"one of {', '.join(names)}{did_you_mean(str(actual), names)}"
@@ -239,8 +242,6 @@ def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterat
 
 def _notify(key: str, config: Config) -> Iterator[Violation]:
     """A target never appears in a violation: it may be a credential."""
-    from liza.rules.notices import quiet_hours, target_names  # few crews have this setting
-
     for label, problem in target_names.board_problems(config.notify.targets):
         actual = f"{label} ({problem})"
         yield Violation(entry=key, field="notify.targets", actual=actual, expected="desktop, env:NAME or file:PATH")
@@ -264,8 +265,6 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     if config.gate_environment not in ((), Config().gate_environment):
-        from liza.rules.project import gate_variables  # every command loads this module
-
         for name in gate_variables.find_refused(config.gate_environment):
             yield Violation(entry=key, field="gate_environment", actual=name, expected=gate_variables.EXPECTED)
     for name in ("planning_rounds", "archive_after"):
@@ -274,8 +273,6 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
     if config.session_max is not None and config.session_max < 1:
         yield Violation(entry=key, field="session_max", actual=str(config.session_max), expected="1 or more, or null")
     if config.gates:
-        from liza.rules.merging.gates import gate_problems  # every command loads this module, and few crews have gates
-
         for problem in gate_problems(config):
             yield Violation(entry=key, field="gates", actual=problem, expected="gates that can be run")
     if not 1 <= config.proof_runs <= 10:
@@ -350,8 +347,6 @@ def _circuit_breaker(key: str, breaker: CircuitBreaker) -> Iterator[Violation]:
 
 
 def _anomaly(key: str, anomaly: Anomaly) -> Iterator[Violation]:
-    from liza.rules.governance import anomaly_kinds  # every command loads this module, and few add an anomaly
-
     if anomaly.type not in anomaly_kinds.ANOMALY_TYPES:
         wanted = _allowed(anomaly.type, anomaly_kinds.ANOMALY_TYPES)
         yield Violation(entry=key, field="type", actual=anomaly.type, expected=wanted)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from liza.rules.errors import UsageError
+from liza.rules.formatting.ascii_form import to_ascii
 from liza.rules.value_classes import Value
 
 ROLES = ("planner", "coder", "code-reviewer")
@@ -61,8 +62,6 @@ def check_task_id(text: str) -> str:
     An id becomes part of a path and of a ref, so only letters, digits, ``-`` and ``_`` are allowed.
     """
     if not _TASK.fullmatch(text):
-        from liza.rules.formatting.ascii_form import to_ascii  # ids are rarely refused
-
         ascii_form = "-".join(to_ascii(text).split())
         proposed = f"; {ascii_form} is one" if _TASK.fullmatch(ascii_form) else ""
         raise UsageError(

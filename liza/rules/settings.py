@@ -7,6 +7,7 @@ Liza command, until a person confirms another one.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from liza.rules.model import (
     SlotLimits,
     TestProof,
 )
+from liza.rules.notices.target_names import hide_credentials
 from liza.rules.value_classes import decodable
 
 NESTED_SETTINGS: Final = {
@@ -122,7 +124,6 @@ def _shown(key: str, value: Any) -> Any:
     """Return the value without the addresses and the command of notices: both may contain a credential."""
     if key != "notify":
         return value
-    from liza.rules.notices.target_names import hide_credentials  # needed only for this setting
 
     return hide_credentials(value)
 
@@ -148,8 +149,6 @@ def describe_unknown_key(key: str) -> str:
 
 
 def _nearest(word: str, names: tuple[str, ...]) -> str:
-    import difflib  # slow to import, and needed only for a misspelt key
-
     matches = difflib.get_close_matches(word, names, 1)
     return f"; did you mean {matches[0]}?" if matches else ""
 

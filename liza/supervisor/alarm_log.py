@@ -17,6 +17,7 @@ from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
 from liza.crew.drift import drift
 from liza.crew.drift.drift_cache import RepositoryStamp
+from liza.crew.governance import breaker_check
 from liza.crew.merging import logged_alarms
 from liza.crew.serving import keeper_start
 from liza.rules.alarm_kinds import Alarm, AlarmKind
@@ -123,7 +124,6 @@ def _check_breaker(crew: Crew, state: State, last: str) -> tuple[str, tuple[Alar
     """
     if not is_worth_a_check(state):
         return "", ()
-    from liza.crew.governance import breaker_check  # a crew without failures needs nothing of it
 
     try:
         return breaker_check.check_breaker(crew, state, last), ()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from liza.board import events, wake_up
 from liza.crew import usage_summary
 from liza.crew.crew import Crew
+from liza.crew.landing.branch_pusher import BranchPusher
 from liza.crew.recovery import recorder, recover
 from liza.crew.recovery.orphan_sessions import end_orphan_sessions
 from liza.programs.brief.beacon_topics import CONTINUED_TOPICS
@@ -308,7 +309,6 @@ class Supervisor:
         if self.branch_pusher is None:
             if self.last_state.config.push != "auto":
                 return
-            from liza.crew.landing.branch_pusher import BranchPusher  # few crews need it
 
             self.branch_pusher = BranchPusher(self.crew, self.environ, lambda: self.events.put(PushEnded()))
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -51,8 +52,6 @@ def _wait_for_growth(handle: int, seconds: float) -> None:
 
 def _open_inotify(path: Path, events: int) -> int | None:
     """Return an inotify descriptor with a watch on ``path``; None if the system offers none."""
-    import ctypes
-
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         handle = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))

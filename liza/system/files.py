@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import shlex
+import shutil
 import signal
 from collections.abc import Iterator
 from itertools import chain, count
@@ -130,8 +131,6 @@ def find_free_path(path: Path) -> Path:
 
 def remove_tree(directory: Path) -> tuple[Path, ...]:
     """Remove a directory with its content, except mount points; return these. Raises OSError."""
-    import shutil  # slow to import; few commands remove a crew
-
     kept: dict[Path, None] = {}
 
     def keep(_function: object, name: str, raised: tuple[type[BaseException], BaseException, object]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +20,6 @@ NAME = "liza"
 
 def install_command(*requirements: str) -> str:
     """Return the command that installs packages into the environment of this process."""
-    import shutil  # 3 ms, for an error
-    from importlib.util import find_spec
-
     if _has_file("pipx_metadata.json"):
         options = [f"--pip-args={word}" for word in requirements if word.startswith("-")]
         packages = [word for word in requirements if not word.startswith("-")]
@@ -61,8 +62,6 @@ def reinstall_command() -> str:
 
 def _find_distribution() -> Distribution | None:
     """Return the metadata of this package; None if it was not installed."""
-    from importlib.metadata import PackageNotFoundError, distribution  # 20 ms, for an error
-
     try:
         return distribution(NAME)
     except PackageNotFoundError:
@@ -76,8 +75,6 @@ def _has_file(name: str) -> bool:
 
 def _read_source() -> tuple[str, bool]:
     """Return what this Liza was installed from, a path, a URL or its name, and whether it is a checkout in use."""
-    import json  # as above
-
     package = _find_distribution()
     record = {} if package is None else json.loads(package.read_text("direct_url.json") or "{}")
     url, vcs = str(record.get("url", NAME)), record.get("vcs_info", {}).get("vcs")

@@ -11,6 +11,7 @@ import os
 import re
 import select
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -109,8 +110,6 @@ def _is_hidden(pid: int) -> bool:
 
 
 def _command_output(*words: str) -> str:
-    import subprocess
-
     try:
         return subprocess.run(words, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):

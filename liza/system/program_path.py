@@ -9,6 +9,7 @@ the same PATH.
 from __future__ import annotations
 
 import os
+import shutil
 from functools import lru_cache
 from pathlib import Path
 
@@ -35,8 +36,6 @@ def find_program(name: str) -> str:
 def _find_cached(name: str, path: str) -> str | None:
     program = _cache.get((name, path))
     if program is None or not os.access(program, os.X_OK):
-        import shutil  # slow to import, and hooks do not need it
-
         program = _cache[name, path] = shutil.which(name, path=path)
     return program
 

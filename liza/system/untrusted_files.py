@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,6 +100,4 @@ def not_regular_error(path: Path | str) -> NotRegularFile:
 
 
 def _hint(path: Path | str) -> str:
-    import shlex
-
     return shlex.join(["mv", str(path), f"{path}.odd"])

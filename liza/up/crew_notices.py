@@ -8,9 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from liza.board import events
 from liza.crew.crew import Crew
+from liza.crew.current_alarms import find_alarms
+from liza.crew.notices.notice_senders import NoticeSenders
+from liza.crew.notices.notice_targets import configured_targets
 from liza.rules.errors import LizaError
 from liza.rules.model import NotifySettings
+from liza.rules.notices.quiet_hours import parse_quiet_hours
 
 IDLE_SECONDS = 30.0
 """Seconds until the setting is read again while there are no targets."""
@@ -55,11 +60,6 @@ class CrewNotices:
     def _follow(self, settings: NotifySettings) -> None:
         """Send alarms until the setting changes or the thread is to end. Raises LizaError, OSError."""
         # Loaded now: most crews have no targets.
-        from liza.board import events
-        from liza.crew.current_alarms import find_alarms
-        from liza.crew.notices.notice_senders import NoticeSenders
-        from liza.crew.notices.notice_targets import configured_targets
-        from liza.rules.notices.quiet_hours import parse_quiet_hours
 
         targets = configured_targets(settings)
         self._say("", f"alarms that need you are sent to {', '.join(target.label for target in targets)}")

@@ -11,6 +11,7 @@ from liza.crew.landing import forge_program, sync_failures
 from liza.crew.result import Result
 from liza.rules.errors import LizaError
 from liza.rules.landing.poll_rules import next_poll_seconds
+from liza.verbs.sync_request import sync_request
 
 IDLE_SECONDS = 60.0
 """Seconds until the board is looked at again while it cannot be read, or while the reading is turned off."""
@@ -64,7 +65,6 @@ class RequestPoll:
             return interval or IDLE_SECONDS
         try:
             # Loaded now: most crews have no pull request.
-            from liza.verbs.sync_request import sync_request
 
             self._report(sync_request(self._crew))
             self._failures = 0

@@ -11,6 +11,7 @@ import shlex
 import tarfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +141,6 @@ def _newest(paths: Iterator[Path]) -> list[Path]:
 
 
 def _versions(directory: Path) -> str:
-    from importlib import metadata
-
     lines = [f"liza {__version__}", f"python {platform.python_version()}", f"system {platform.platform()}"]
     with suppress(LizaError):
         lines.append(Git(directory, None).out("version"))

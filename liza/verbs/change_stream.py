@@ -6,6 +6,7 @@ import queue
 from collections.abc import Iterator
 from typing import Any
 
+from liza.board import events
 from liza.crew.crew import Crew
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Config
@@ -22,8 +23,6 @@ def follow_status(crew: Crew) -> Iterator[dict[str, Any]]:
 
 def watch_changes(crew: Crew) -> Iterator[None]:
     """Yield now and after each change, and at least every poll interval: a lease expires without a change."""
-    from liza.board import events
-
     events_queue: queue.Queue[Any] = queue.Queue()
     # Do not watch the locks: checking whether a supervisor runs touches its lock and would cause an endless loop.
     watch = events.watch(crew.paths)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 from datetime import datetime
 
+from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.left_work import describe_left_work
+from liza.crew.recovery import recover
 from liza.crew.recovery.orphan_slots import release_orphan_slot
 from liza.crew.result import Result
+from liza.repo.slots import slot_setup
 from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.times import format_time
 from liza.rules.model import State, Status
@@ -21,6 +24,7 @@ from liza.rules.tasks.task_groups import task_groups
 from liza.rules.value_classes import Value, replace
 from liza.system import crash_points, processes
 from liza.system.locks import Lock
+from liza.verbs.claim_review import claim_review
 
 _PREPARE_LIMIT = 120.0  # seconds to wait for the task lock
 
@@ -43,8 +47,6 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     require_person(crew, planner=False)
     agent = parse_agent_id(agent)
     if role_of(agent) == "code-reviewer":
-        from liza.verbs.claim_review import claim_review
-
         return claim_review(crew, agent, task_id)
     claimed = claim_task(crew, agent, task_id, give_back=True)
     unfinished = describe_left_work(crew, claims.get_task(crew.board.read(), claimed.task), claimed.run)
@@ -70,8 +72,6 @@ def _first_commands(crew: Crew, done: TaskClaim) -> tuple[str, ...]:
 
     The set-up is one of them: a supervisor runs it itself, but it can take minutes.
     """
-    from liza.repo.slots import slot_setup
-
     config, enter = crew.board.read().config, f"cd {shlex.quote(str(crew.paths.task_link(done.task)))}"
     setup, test = config.sandbox_setup, config.integration_command
     warnings: tuple[str, ...] = ()
@@ -116,14 +116,10 @@ def claim_task(
 
 def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> tuple[TaskClaim, Evidence]:
     before = crew.board.read()
-    if any(task.reservation for task in task_groups(before).held):
-        from liza.crew.recovery import recover  # nearly always no other claim is under way
-
-        if recover.undo_dead_reservations(crew, patience=0):
-            before = crew.board.read()
+    is_reserved = any(task.reservation for task in task_groups(before).held)
+    if is_reserved and recover.undo_dead_reservations(crew, patience=0):
+        before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
-        from liza.crew.archive import archived_tasks  # not needed for a task of the board
-
         archived_tasks.refuse_archived(crew, before, [task_id])
     evidence = crew.gather_evidence(before)
     now = crew.clock.now()

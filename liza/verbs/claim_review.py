@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.rules.errors import Refused, TakenMeanwhile
@@ -18,8 +19,6 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
     """
     before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
-        from liza.crew.archive import archived_tasks  # not needed for a task of the board
-
         archived_tasks.refuse_archived(crew, before, [task_id])
     evidence = crew.gather_evidence(before)
     now = crew.clock.now()

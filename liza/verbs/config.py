@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -67,6 +68,4 @@ def _refuse_unconfirmed(crew: Crew, outer: str) -> None:
 
 def format_value(value: Any) -> str:
     """Return a value as `config set` reads it: a text as it is, everything else as JSON."""
-    import json
-
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

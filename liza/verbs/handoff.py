@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from liza.crew import usage_summary
 from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -95,8 +96,6 @@ def _has_given_back(state: State, task: str, run: str) -> bool:
 
 def _sprint_end(crew: Crew) -> SprintEnd | None:
     """Return what the retrospective needs beside the board. Read before the lock is taken."""
-    from liza.crew import usage_summary  # only planners need it
-
     return usage_summary.sprint_end(crew, crew.board.read())
 
 

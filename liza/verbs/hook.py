@@ -16,11 +16,15 @@ import msgspec
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import NO_REPLY, HookReply, ReceivedEvent
 from liza.programs.hooks.hook_templates import HookMeaning, HookTemplate, load_template
+from liza.programs.messages import inbox, prompt_stream
+from liza.programs.session import log_file
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
+from liza.programs.usage.call_digest import digest, summarize_call
 from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.formatting.times import format_time
 from liza.rules.guards.tool_vocabulary import RAW_INPUT
 from liza.rules.paths import Paths
+from liza.rules.sessions.message_rules import MessageChannel
 from liza.rules.worker_api.prompt_rules import AT_TURN_END, DURING_TURN, PRIORITIES, PromptPriority
 from liza.worker.api_requests import AuthorizeRequest
 from liza.worker.authorize import authorize
@@ -140,7 +144,6 @@ class Hook:
             return hook_events.context_reply(event, _brief_text(run_dir, template))
         if not _has_messages(run_dir):
             return NO_REPLY
-        from liza.programs.messages import inbox
 
         waiting = inbox.claim_for_hook(
             run_dir.paths,
@@ -167,8 +170,6 @@ class Hook:
         """
         if event.meaning is HookMeaning.TOOL or not _has_messages(run_dir):
             return
-        from liza.programs.messages import inbox
-        from liza.rules.sessions.message_rules import MessageChannel
 
         read = inbox.list_prompted(run_dir.paths, run_dir.agent, run_dir.run, event.prompt)
         by = HOOK_EVIDENCE.format(event=self.event)
@@ -188,8 +189,6 @@ class Hook:
                 self.log_error(error)
         if self.run_dir is None or not self.messages:
             return
-        from liza.programs.messages import inbox
-        from liza.rules.sessions.message_rules import MessageChannel
 
         try:
             now = datetime.now(UTC).replace(microsecond=0)
@@ -200,8 +199,6 @@ class Hook:
 
     def log_error(self, error: Exception) -> None:
         """Log an error in the run directory, for a person. Raises nothing."""
-        from liza.programs.session import log_file
-
         if self.run_dir is None:
             return
         with suppress(OSError, LizaError):
@@ -212,9 +209,6 @@ class Hook:
 
 def _log_call(run_dir: RunDir, event: ReceivedEvent) -> None:
     """Append a tool call to the list that the supervisor's meter reads. Raises OSError, Refused."""
-    from liza.programs.session import log_file
-    from liza.programs.usage.call_digest import digest, summarize_call
-
     call = [event.tool, event.tool_input]
     line = msgspec.json.encode({"call": digest(call), "words": summarize_call(call)})
     path = run_dir.path / HOOK_CALLS_FILE
@@ -225,8 +219,6 @@ def _log_call(run_dir: RunDir, event: ReceivedEvent) -> None:
 
 def _delivered_to_runtime(run_dir: RunDir) -> tuple[str, ...]:
     """Return the messages that the stream of the run has delivered. Raises OSError, NotRegularFile."""
-    from liza.programs.messages import prompt_stream
-
     return prompt_stream.read_delivered(run_dir)
 
 

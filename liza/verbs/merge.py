@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager, suppress
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merging import batches, merge_outcomes, merge_turn
+from liza.crew.merging import batches, epic_merges, merge_blocker, merge_outcomes, merge_turn
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.crew.project import proof_runner
+from liza.crew.recovery import slot_limits
 from liza.crew.result import Result, make_result
 from liza.repo.merge import merges
 from liza.rules.errors import LizaError, Refused, TaskNotWritable
@@ -82,8 +83,6 @@ def _merge_and_archive(
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
     archive_moves.archive_if_due(crew, merge_outcomes.merge_actor(by))
     if crew.board.read().config.slots.max_bytes is not None:
-        from liza.crew.recovery import slot_limits  # few crews have that limit
-
         slot_limits.keep_limit_after(crew, "the merge")
     return replace(result, message="\n".join(filter(None, (result.message, *failed))))
 
@@ -165,8 +164,6 @@ def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
                     raise
     finally:
         if unwritable or crew.paths.unwritable_tasks.exists():
-            from liza.crew.merging import merge_blocker  # few boards have such tasks
-
             # Their alarms cannot be on the board. Without this record only the log of the merger names them.
             with suppress(*merge_outcomes.CAUGHT_ERRORS):
                 merge_blocker.record_unwritable(crew, unwritable)
@@ -174,8 +171,6 @@ def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
 
 def _merge_epic(crew: Crew, by: str, epic: str, job: EpicJob | None) -> Result:
     """Land or update an epic. Raises Refused if nothing is to be done for it, LizaError, OSError."""
-    from liza.crew.merging import epic_merges  # few crews have epics
-
     before = crew.board.read()
     if job is None:
         raise Refused(*epic_rules.no_job_reason(before, epic))

@@ -10,6 +10,7 @@ from typing import Any
 from liza.crew import usage_summary
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
+from liza.programs.usage import ledger, otel_export
 from liza.rules import derived
 from liza.rules.errors import UsageError
 from liza.rules.formatting.suggestions import did_you_mean
@@ -41,8 +42,6 @@ def export_usage(crew: Crew) -> dict[str, Any]:
 
     Raises Missing if the extra is not installed, or no collector is named or accepts the data.
     """
-    from liza.programs.usage import ledger, otel_export
-
     state = crew.board.read()
     ended = ledger.read_entries(crew.paths)
     runs = {entry.run for entry in ended}

@@ -14,6 +14,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.programs.messages import inbox
+from liza.programs.presets import sidecar_order
 from liza.programs.session.run_directory import PANE_FILE, RunDir
 from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
 from liza.rules.model import HumanNote, State, Status
@@ -70,8 +71,6 @@ def _delivery_text(crew: Crew, agent: str, priority: str) -> str:
 
 def _read_channels(directory: RunDir) -> message_rules.DeliveryChannels:
     """Return the ways into a session by what it has used so far. Raises LizaError if a file cannot be read."""
-    from liza.programs.presets import sidecar_order
-
     turn = directory.read_turn()
     return message_rules.DeliveryChannels(
         directory.run,

@@ -10,14 +10,17 @@ from datetime import datetime
 from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result
+from liza.programs.brief.brief_writer import compose_brief
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.model import FailedCheck, State
+from liza.rules.owned_work import find_current_work
 from liza.rules.paths import role_of
 from liza.rules.sessions.message_rules import MessageChannel, list_quotable
 from liza.rules.statuses import StartupCheck
-from liza.rules.tasks import claims, planning, reviews
+from liza.rules.tasks import claims, coding, planning, reviews
+from liza.worker.brief_facts import gather_brief_facts
 
 
 def ready(crew: Crew) -> Result:
@@ -50,9 +53,6 @@ def ready(crew: Crew) -> Result:
 def _compose_by_hand(crew: Crew, state: State, caller: RunCaller) -> str:
     """Compose the brief of a claim that a person or a script works on: no supervisor has written one."""
     # A session's brief was written at its start; only work by hand needs these.
-    from liza.programs.brief.brief_writer import compose_brief
-    from liza.rules.owned_work import find_current_work
-    from liza.worker.brief_facts import gather_brief_facts
 
     work = find_current_work(state, caller.agent)
     if work is None or work.run != caller.run:
@@ -92,9 +92,6 @@ def _record_failed_check(crew: Crew, state: State, caller: RunCaller, failure: t
 
     Work by hand has no session. An error here must not hide the failed check.
     """
-    from liza.rules.owned_work import find_current_work
-    from liza.rules.tasks import coding
-
     check, expected, actual = failure
     now = crew.clock.now()
     failed = FailedCheck(time=now, run=caller.run, check=check, expected=expected, actual=actual)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from liza.crew.caller import identify_run, require_task
 from liza.crew.crew import Crew
+from liza.crew.project import local_files
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
 from liza.repo import survey, symbolic_refs
@@ -155,6 +156,5 @@ def _keep_copied(crew: Crew, board: State, names: Sequence[str]) -> tuple[str, .
     copied = board.config.sandbox_copy
     if not copied or not names:
         return ()
-    from liza.crew.project import local_files  # most crews copy no file
 
     return tuple(name for name in names if local_files.is_copied(name, copied) and (crew.paths.root / name).is_file())

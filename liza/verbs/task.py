@@ -10,9 +10,13 @@ from liza.crew import draft_specs
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.merging import merge_lock, requested_targets
+from liza.crew.recovery import task_branches
 from liza.crew.result import Result, make_result
 from liza.crew.spec_files import find_existing_specs
 from liza.programs.session import session_process
+from liza.repo import ref_names
+from liza.repo.merge import merges
 from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import Refused, UsageError
 from liza.rules.model import State, Status
@@ -66,10 +70,6 @@ def check_new_id(crew: Crew, task_id: str) -> None:
 
 def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
     """Raise Refused if a person has a branch with the name of a task's: its work would be taken for the task's."""
-    from liza.crew.recovery import task_branches  # only new tasks need these
-    from liza.repo import ref_names
-    from liza.repo.merge import merges
-
     branches = merges.find_branches(crew.git, *(branch_of(task.id) for task in requested)) if requested else {}
     for branch in sorted(task_branches.find_persons_branches(crew, branches)) if branches else ():
         other = ref_names.find_free_name(branch.replace("/", "-"), ref_names.list_branches(crew.git))
@@ -80,7 +80,6 @@ def _with_targets(crew: Crew, requested: Sequence[TaskFields], context: RequestC
     """Create the branches of new epics, and check the target branches, of a request. Raises Refused, GitFailed."""
     if not any(task.epic or task.target for task in requested):
         return context
-    from liza.crew.merging import requested_targets  # few crews have other branches than integration
 
     return requested_targets.prepare(crew, requested, context)
 
@@ -252,8 +251,6 @@ def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Result:
 def _recover_if_dead(crew: Crew, by: str, task_id: str) -> None:
     """Recover the merge of the task if its merger has died."""
     if claims.get_task(crew.board.read(), task_id).merging is not None:
-        from liza.crew.merging import merge_lock  # few tasks are being merged
-
         merge_lock.recover_if_dead(crew, by, task_id)
 
 

@@ -7,12 +7,14 @@ import shlex
 from collections.abc import Sequence
 
 from liza.board.store import Transaction
+from liza.crew.archive import archived_tasks
 from liza.crew.caller import identify_run, require_person, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
 from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.formatting.suggestions import did_you_mean
+from liza.rules.governance import line_comments
 from liza.rules.model import LineComment, State, Status
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, reviews
@@ -74,7 +76,6 @@ def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -
     """Return the comments with the lines of ``commit`` that they are about. Raises UsageError, GitFailed."""
     if not comments:
         return ()
-    from liza.rules.governance import line_comments  # few verdicts have comments
 
     line_comments.check_comments(comments)
     quoted = []
@@ -135,8 +136,6 @@ def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None)
     by = require_person(crew, planner=False)
     state = crew.board.read()
     if state.task(task_id) is None:
-        from liza.crew.archive import archived_tasks  # not needed for a task of the board
-
         archived_tasks.refuse_archived(crew, state, [task_id])
     named_commit = commit or claims.get_task(state, task_id).review_commit or ""
     commit_id = _full_commit(crew, named_commit) if named_commit else ""

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
-from liza.programs.guards import session_guards
+from liza.programs.guards import guard_files, session_guards
 from liza.programs.guards.session_guards import SessionGuards
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError, NotRegularFile
@@ -134,8 +134,6 @@ def _read_guards(run_dir: RunDir, cache: GuardsCache) -> SessionGuards:
     try:
         return cache.read(run_dir)
     except FileNotFoundError:
-        from liza.programs.guards import guard_files  # tomllib and the defaults take 10 ms
-
         record = run_dir.read_record()
         data = guard_files.compose_guards(
             guard_files.load_guards(run_dir.paths, Path.home()),

@@ -12,6 +12,7 @@ from liza.programs.brief.brief_context import BriefContext
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.repo import sparse_checkout, survey
+from liza.repo.slots import slot_setup
 from liza.rules.errors import LizaError
 from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.history_events import HistoryEvent
@@ -90,8 +91,6 @@ def _is_by_hand(directory: RunDir) -> bool:
 
 def _is_setup_due(crew: Crew, state: State, worktree: Path) -> bool:
     """Whether the set-up has not been run for the present files. A supervisor starts no session before it has."""
-    from liza.repo.slots import slot_setup  # only work by hand needs it
-
     return slot_setup.is_setup_due(crew.paths.root, crew.worktrees.slot_git(worktree.name), state.config)
 
 
@@ -99,7 +98,6 @@ def _hidden_names(crew: Crew, state: State, worktree: Path) -> tuple[str, ...]:
     """Return what the set-up left in the worktree and git ignores only there. Raises GitFailed, OSError."""
     if not state.config.sandbox_setup:
         return ()
-    from liza.repo.slots import slot_setup  # many crews have no set-up
 
     return slot_setup.hidden_names(crew.worktrees.slot_git(worktree.name))
 

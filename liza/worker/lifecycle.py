@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from liza.board import wake_up
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import ReceivedEvent
 from liza.programs.hooks.hook_templates import HookMeaning
@@ -24,6 +25,7 @@ from liza.rules.worker_api.lifecycle_rules import (
     judge_event,
     parse_state,
 )
+from liza.system import lock_holders
 from liza.system.locks import lock_path
 from liza.worker.api_answers import LifecycleAnswer
 from liza.worker.api_requests import LifecycleRequest
@@ -111,8 +113,6 @@ def _lock_turn(run_dir: RunDir) -> Iterator[None]:
 
 def _describe_holder(path: Path, error: LockTimeout) -> LockTimeout:
     """Return the error with the process that holds the lock, and with the command that lets it go on."""
-    from liza.system import lock_holders  # hooks do not load it
-
     pid = next(iter(lock_holders.find_holders(path)), None)
     step = f"kill -CONT {pid}"  # of use if it is stopped
     return error if pid is None else LockTimeout(f"{error.message}, {pid}: {step}", step)
@@ -127,8 +127,6 @@ def _record(run_dir: RunDir, turn: Turn, now: datetime, event: str | None, by: T
 
 def _wake_supervisor(run_dir: RunDir) -> None:
     """Wake the supervisor, which also finds the record at its next look."""
-    from liza.board import wake_up  # hooks do not load the package of the board
-
     with suppress(OSError):
         wake_up.wake_watchers(run_dir.paths, run_dir.agent)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from datetime import UTC, datetime
 from typing import IO, Any, TextIO
+
+import msgspec
 
 from liza.cli.render.columns import cell_width, escape_json, strip_controls, strip_controls_but_colours, wrap_text
 from liza.crew.liza_path import qualify_command
@@ -37,8 +40,6 @@ def _wrap_to_terminal(words: str) -> str:
 
 
 def _terminal_width() -> int:
-    import shutil
-
     return max(MIN_WIDTH, shutil.get_terminal_size().columns)
 
 
@@ -50,8 +51,6 @@ def print_notice(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Write a value as JSON to stdout: structs as mappings, times as RFC 3339."""
-    import msgspec
-
     print_text(escape_json(msgspec.json.format(encode_json(value), indent=2).decode()))
 
 

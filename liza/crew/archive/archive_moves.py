@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from liza.board import archive_files
+from liza.board.archive_index import ArchiveIndex
 from liza.crew.archive import recorded_archive
 from liza.crew.crew import Crew
 from liza.programs.session.run_directory import RunDir
@@ -37,9 +39,6 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
 
     Files are read before the lock is taken: under it only changes since then are. Raises Refused, LizaError.
     """
-    from liza.board import archive_files
-    from liza.board.archive_index import ArchiveIndex
-
     index = ArchiveIndex(crew.paths)
     before = crew.board.read()
     if before.archived.total and not archive_files.list_names(crew.paths):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from liza.board.archive_index import ArchiveIndex
+from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
@@ -38,7 +40,6 @@ def open_index(crew: Crew) -> ArchiveIndex | None:
     """Return the index of the archive; None if the crew has no archive."""
     if not crew.paths.archive.exists() and not crew.paths.archive_intent.exists():
         return None
-    from liza.board.archive_index import ArchiveIndex
 
     return ArchiveIndex(crew.paths)
 
@@ -90,14 +91,10 @@ def refuse_archived(crew: Crew, state: State, task_ids: Iterable[str]) -> None:
 
 def refuse_damaged(crew: Crew) -> None:
     """Raise BoardInconsistent if an archive file is damaged: an id that seems free may be that of a task in it."""
-    from liza.crew.archive import recorded_archive
-
     if crew.paths.archive_intent.exists():
         recorded_archive.end_move(crew, "add")
     damaged = recorded_archive.find_damaged(crew)
     if damaged:
-        from liza.crew.archive import archive_damage
-
         archive_damage.refuse_damaged(crew, damaged)
 
 
@@ -194,11 +191,7 @@ def find_faults(crew: Crew, state: State) -> Iterator[ArchiveFault]:
 
     Raises BoardInconsistent, GitFailed.
     """
-    from liza.crew.archive import recorded_archive
-
     damaged = recorded_archive.find_damaged(crew)
-    if damaged:
-        from liza.crew.archive import archive_damage
     for name, loss in sorted(damaged.items()):
         command = archive_damage.mending_command(crew, name, loss)
         expected = "a file with the entries that the history has"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from liza.board import archive_files
 from liza.crew.crew import Crew
 from liza.repo import board_history
 from liza.rules.errors import LizaError
@@ -57,7 +58,6 @@ def end_move(crew: Crew, by: str) -> None:
 def _read_changed(crew: Crew) -> ChangedArchive:
     if not crew.paths.archive.exists():
         return ChangedArchive()
-    from liza.board import archive_files
 
     with suppress(LizaError, OSError):
         recorded, names = _read_stamps(crew), archive_files.list_names(crew.paths)
@@ -84,7 +84,6 @@ def find_damaged(crew: Crew) -> dict[str, ArchiveLoss]:
     recorded = _read_stamps(crew)
     if not recorded and not crew.paths.archive.exists():
         return {}
-    from liza.board import archive_files
 
     moving = archive_files.read_intent(crew.paths)
     names = {*recorded, *archive_files.list_names(crew.paths)} - {moving and moving.name}
@@ -122,8 +121,6 @@ def forget_missing(crew: Crew) -> tuple[str, ...]:
 
 def list_recorded(crew: Crew) -> frozenset[str]:
     """Return the names of the files that were recorded, and those in the history. Raises GitFailed."""
-    from liza.board import archive_files
-
     return frozenset(
         filter(archive_files.is_archive_name, {*_read_stamps(crew), *board_history.list_archive(crew.git)})
     )
@@ -142,8 +139,6 @@ def find_missing(crew: Crew) -> tuple[str, ...]:
 
     Raises GitFailed, WriteFailed.
     """
-    from liza.board import archive_files
-
     with files.convert_os_errors():
         names = filter(archive_files.is_archive_name, board_history.list_archive(crew.git))
         return tuple(_find_losses(crew, [name for name in names if not (crew.paths.archive / name).exists()]))

@@ -14,6 +14,7 @@ from liza.crew.recovery.recorder import record_history
 from liza.repo import board_history
 from liza.repo.merge import merge_refs
 from liza.rules.errors import BoardInconsistent, LizaError, Refused, UsageError
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.model import FrozenStruct, State, Task
 from liza.rules.paths import parse_agent_id
 from liza.rules.reports import work_record
@@ -112,8 +113,6 @@ def parse_record(data: bytes) -> ExportedRecord:
     try:
         record = msgspec.json.decode(data, type=decodable(ExportedRecord))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
-
         reason = describe_decode_error(error, ExportedRecord)
         raise UsageError(f"this is not a work record of an agent: {reason}", hint) from error
     if record.format != FORMAT:

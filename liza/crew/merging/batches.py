@@ -16,7 +16,7 @@ from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import Refused
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import gates, merge_batches, merge_rules, targets
+from liza.rules.merging import blame, gates, merge_batches, merge_rules, targets
 from liza.rules.merging.batch_search import PrefixResult, PublishPrefix, next_batch_step
 from liza.rules.merging.merge_batches import Batch, HowTested
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
@@ -265,7 +265,6 @@ class _Search:
             failure = _test_branch(self.crew, self.batch.branch, red_gates, retries)
         if failure is None:
             return
-        from liza.rules.merging import blame  # needed only after red tests
 
         with self.crew.change(merge_outcomes.merge_actor(self.by), HistoryEvent.MERGE_CLEARED) as tx:
             invocation = Invocation(now=self.crew.clock.now(), by=self.by, detail=failure.message)
@@ -288,8 +287,6 @@ class _Search:
 def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:
     """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, or the merge
     before was red, too."""
-    from liza.rules.merging import blame  # needed only after red tests
-
     is_moved = not target_tips.is_last_tip(crew, batch.branch, batch.expected)
     return is_moved or blame.last_blamed(crew.board.read(), batch.branch) is not None
 

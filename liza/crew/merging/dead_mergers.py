@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
-from liza.crew.merging import merge_outcomes
+from liza.crew.merging import epic_merges, merge_outcomes
 from liza.crew.project import commands
 from liza.repo import symbolic_refs
 from liza.repo.merge import merge_refs, merges
@@ -34,8 +34,6 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
             if _is_untested_published(crew, batch) or not merge_outcomes.record_errors(crew, by, batch.tasks, error):
                 raise
     if state.epics:
-        from liza.crew.merging import epic_merges  # few crews have epics
-
         epic_merges.recover_epics(crew, by)
     if candidates:
         _delete_unused_candidates(crew, by)

@@ -9,6 +9,7 @@ import msgspec
 from liza.crew.crew import Crew
 from liza.programs.session import log_file
 from liza.rules.errors import LizaError
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.merging import gates
 from liza.rules.merging.gates import GateRun
 from liza.rules.paths import Paths
@@ -30,8 +31,6 @@ def read_runs(paths: Paths) -> tuple[GateRun, ...]:
         try:
             runs.append(msgspec.json.decode(line, type=decodable(GateRun)))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
-
             reason = describe_decode_error(error, GateRun)
             raise LizaError(
                 f"{paths.gates}:{number} cannot be read: {reason}", f"sed -i {number}d {paths.gates}"

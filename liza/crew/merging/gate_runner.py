@@ -10,10 +10,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands, installed_packages, listeners, tree_snapshot
+from liza.crew.project import commands, installed_packages, listeners, proof, tree_snapshot
 from liza.crew.project.tree_snapshot import TreeSnapshot
 from liza.programs.session import log_file
 from liza.repo import sparse_checkout
@@ -171,8 +172,6 @@ def _in_threads(
     cancelled: threading.Event,
 ) -> list[GateTiming]:
     """Return the results of ``work`` for each slot. If one fails or this process is told to exit, end all commands."""
-    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait  # slow to import; most crews have one gate
-
     with commands.exit_on_signals(), ThreadPoolExecutor(len(slots), "gates") as pool:
         futures = [pool.submit(work, slot) for slot in slots]
         try:
@@ -258,7 +257,6 @@ def _check_that_tests_ran(crew: Crew, job: GateJob, gate: Gate, log: Path) -> tu
     is_proved = gate.name == TESTS_GATE and config.proof.outcome == ProofVerdict.PROVED
     if not is_proved or command_parts.ran_tests(log_file.read_tail(log)) is not False:
         return ()
-    from liza.crew.project import proof  # few candidates run no test
 
     commands_run = (gate.command, config.sandbox_setup or "")
     texts = (*commands_run, *proof.read_definitions(crew.git, job.commit, commands_run).values())

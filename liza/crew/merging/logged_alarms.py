@@ -21,6 +21,7 @@ from liza.rules.formatting.redaction import redact
 from liza.rules.paths import Paths
 from liza.rules.value_classes import decodable
 from liza.system import crash_points, untrusted_files
+from liza.system.file_growth import Tail
 from liza.system.files import BOARD_MODE, replace_unsynced
 from liza.system.locks import lock_path
 
@@ -88,8 +89,6 @@ def _line(alarm: Alarm) -> str:
 
 def _is_logged(crew: Crew, alarm: Alarm) -> bool:
     """Return whether the end of the log has this very alarm: a search may have logged it before its merger could."""
-    from liza.system.file_growth import Tail  # only for an alarm that a record has
-
     end = f"  {redact(_line(alarm))}"
     return any(line.endswith(end) for line in Tail(crew.paths.alerts, first=_SEARCHED_BYTES).lines())
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from liza.board import wake_up
 from liza.crew.crew import Crew
+from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.merging import epic_rules
 from liza.system.locks import Lock
@@ -58,8 +59,6 @@ def recover_if_dead(crew: Crew, by: str, task_id: str) -> None:
     if not lock.try_acquire():
         return
     try:
-        from liza.crew.merging.dead_mergers import recover_dead_merger  # few tasks are left by a dead merger
-
         recover_dead_merger(crew.with_lock(lock), by)
     finally:
         lock.release()

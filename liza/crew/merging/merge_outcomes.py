@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -172,7 +173,6 @@ def log_bug(crew: Crew, error: Exception) -> None:
     """Write the traceback of a bug to a log that `liza bug-report` collects. Other errors are not logged."""
     if isinstance(error, CAUGHT_ERRORS):
         return
-    import traceback
 
     with suppress(*CAUGHT_ERRORS), log_file.open_empty(crew.paths.logs / _BUG_LOG) as log:
         log.write("".join(traceback.format_exception(error)).encode(errors="backslashreplace"))

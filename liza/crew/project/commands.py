@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,8 +108,6 @@ def _run_once(
     env: Mapping[str, str],
     cancelled: threading.Event | None = None,
 ) -> CommandOutcome:
-    import time
-
     log.parent.mkdir(mode=0o700, exist_ok=True)
     started = time.monotonic()
     with log_file.open_empty(log) as out:
@@ -130,8 +129,6 @@ def _run_once(
 def _wait(process: subprocess.Popen[bytes], log: Path, end: float, cancelled: threading.Event | None) -> int:
     """Wait for the exit status and cap the log meanwhile. Raises TimeoutExpired at ``end`` (monotonic seconds), and
     within LOG_CHECK_INTERVAL after ``cancelled`` is set."""
-    import time
-
     while True:
         remaining = end - time.monotonic()
         if cancelled is not None and cancelled.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections.abc import Iterator
@@ -56,8 +57,6 @@ def install_source(info: Path) -> Path | None:
 
 def _finder_directories(finder: str) -> Iterator[str]:
     """Directories in the MAPPING table of an editable install's finder module."""
-    import ast
-
     for line in finder.splitlines():
         name, _, table = line.partition("=")
         if name.partition(":")[0].strip() == "MAPPING":

@@ -6,10 +6,12 @@ file from its cache, other slots and the person's environment have the edit too.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from liza.repo.runner import Git
@@ -132,7 +134,6 @@ def _read_text(path: Path) -> str:
 def _compare_all(recorded: Sequence[_Recorded]) -> Iterable[ChangedPackageFile]:
     if len(recorded) < _PARALLEL_FILES:
         return _compare(recorded)
-    from concurrent.futures import ThreadPoolExecutor  # slow to import; most slots have no environment
 
     with ThreadPoolExecutor(_THREADS, "digests") as pool:
         return [
@@ -155,8 +156,6 @@ def _compare(recorded: Sequence[_Recorded]) -> list[ChangedPackageFile]:
 
 
 def _digest(content: bytes, algorithm: str) -> str:
-    import base64  # needed only where there is an environment
-
     value = hashlib.new(algorithm, content, usedforsecurity=False).digest()
     return f"{algorithm}={base64.urlsafe_b64encode(value).rstrip(b'=').decode()}"
 

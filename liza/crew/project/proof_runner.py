@@ -8,12 +8,13 @@ from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_outcomes
 from liza.crew.merging.merge_lock import hold_merge_lock
-from liza.crew.project import commands, installed_packages, listeners
+from liza.crew.project import commands, installed_packages, listeners, proof
+from liza.crew.project.broken_runs import ProofPlan
 from liza.repo.slots.pool import PROOF_SLOT
 from liza.rules import settings
 from liza.rules.errors import Refused
 from liza.rules.model import FULL_CHECKOUT, Config, TestProof
-from liza.rules.project import package_records, project_kinds, test_proof
+from liza.rules.project import package_records, project_kinds, test_definitions, test_proof, tree_changes
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.rules.value_classes import replace
 
@@ -79,10 +80,6 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
 
     Raises SharedFailure while the tests may use a server of another checkout: they would say nothing of the sources.
     """
-    from liza.crew.project import proof  # a merge seldom needs a proof
-    from liza.crew.project.broken_runs import ProofPlan
-    from liza.rules.project import tree_changes
-
     config = crew.board.read().config
     assert config.integration_command is not None
     plan = ProofPlan(
@@ -121,8 +118,6 @@ def note_changed_definitions(crew: Crew, by: str, before: str) -> None:
     config = crew.board.read().config
     if not config.proof.meaning or test_proof.is_proof_due(config, config.proof.environment):
         return
-    from liza.crew.project import proof
-    from liza.rules.project import test_definitions
 
     tip = drift.require_integration(crew, crew.board.read())
     if tip == before:
@@ -174,7 +169,6 @@ def _proof_outcome(crew: Crew, result: ProofResult) -> ProofOutcome:
             )
             log = outcome.log.relative_to(crew.paths.root)
             return NotProved(f"{subject}, as they are, {problem} (see {log})")
-    from liza.crew.project import proof
 
     return proof.final_outcome(result)
 

@@ -16,6 +16,7 @@ from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_blocker, merge_turn
 from liza.crew.recovery import earlier_slots, lost_history, recorder, recover
 from liza.crew.serving import address_facts, api_server
+from liza.programs.guards import guard_files
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
 from liza.repo.config_pins import Pins
@@ -249,8 +250,6 @@ def _format_range(revisions: list[int]) -> str:
 def _check_guards(crew: Crew, _: State) -> Iterator[Finding]:
     """Raise the error of the project's guard file: no session starts with it."""
     if (crew.paths.liza / GUARDS_TOML).exists():
-        from liza.programs.guards import guard_files  # tomllib and the defaults take 10 ms
-
         guard_files.load_guards(crew.paths, Path.home())
     yield from ()
 

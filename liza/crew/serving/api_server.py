@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 from contextlib import suppress
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from liza.crew.crew import Crew
+from liza.crew.serving.server_failure import read_failure
 from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import asdict as fields_of
@@ -29,8 +31,6 @@ def missing_packages() -> tuple[str, ...]:
 
 
 def _is_installed(name: str) -> bool:
-    import importlib.util
-
     try:
         return importlib.util.find_spec(name) is not None
     except ImportError:
@@ -73,7 +73,6 @@ def _read_failure(crew: Crew) -> dict[str, Any] | None:
     """Return why the last start failed; None if none did."""
     if not crew.paths.server_failure.exists():
         return None
-    from liza.crew.serving.server_failure import read_failure
 
     failure = read_failure(crew)
     return None if failure is None else fields_of(failure)

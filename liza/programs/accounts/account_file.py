@@ -19,6 +19,7 @@ import msgspec
 
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import UsageError
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.model import FrozenStruct
 from liza.rules.value_classes import Value, decodable
 from liza.rules.worker_api.account_rules import AccountOrder
@@ -122,8 +123,6 @@ def read_accounts(home: Path) -> AccountsFile:
         _check_owner(path)
         document = msgspec.convert(tomllib.loads(data.decode()), decodable(_Document))
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
-        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
-
         raise _error(path, describe_decode_error(error, _Document)) from error
     rows = {
         program: {name: _read_row(path, f"[accounts.{program}.{name}]", name, fields) for name, fields in named.items()}
@@ -137,8 +136,6 @@ def _read_row(path: Path, where: str, name: str, fields: Mapping[str, Any]) -> A
     try:
         row = msgspec.convert(fields, decodable(AccountRow))
     except msgspec.ValidationError as error:
-        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong file
-
         raise _error(path, f"{where} {describe_decode_error(error, AccountRow)}") from error
     if (reason := _row_error(name, row)) is not None:
         raise _error(path, f"{where} {reason}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from liza.rules.errors import LizaError, NotRegularFile
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.paths import state_directory
 from liza.rules.value_classes import decodable
 from liza.rules.worker_api.account_rules import AccountRecord
@@ -38,8 +39,6 @@ def read_records(path: Path) -> Records:
     try:
         return msgspec.json.decode(data, type=decodable(Records))
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
-
         raise LizaError(f"{path} cannot be read: {describe_decode_error(error, Records)}", f"rm {path}") from error
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from liza.programs.brief.quoting import MESSAGE_PREFIX, quote_line, quote_lines
+from liza.programs.messages import delivery_log
 from liza.programs.session import run_directory
 from liza.rules.errors import LizaError, NotRegularFile, QueueFull, UsageError
 from liza.rules.paths import Paths
@@ -285,8 +286,6 @@ def log_events(
 
     A log that cannot be written, such as a planted pipe, stops no delivery: `liza logs --deliveries` names it.
     """
-    from liza.programs.messages import delivery_log  # most commands read an inbox and change nothing
-
     entries = [delivery_log.make_entry(message, event, channel, now, detail) for message in messages]
     with suppress(OSError, NotRegularFile):
         delivery_log.append_entries(paths, agent, entries)

@@ -20,6 +20,7 @@ import msgspec
 from liza.programs.presets import acp_settings, preset, preset_values
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import Missing, UsageError
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.paths import ROLES
 from liza.rules.value_classes import Value, decodable, field
 from liza.system import atomic, untrusted_files
@@ -167,8 +168,6 @@ def merge_row(name: str, layers: list[Layer]) -> Preset:
         try:
             preset_row = msgspec.convert({**merged, "name": name}, decodable(Preset))
         except msgspec.ValidationError as error:
-            from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a wrong row
-
             reason = describe_decode_error(error, Preset)
             raise _file_error(layer.file or Path(layer.source), f"[programs.{name}]: {reason}") from error
     return preset_row

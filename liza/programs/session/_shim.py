@@ -19,11 +19,15 @@ the rules of ``system/untrusted_files.py`` and ``system/atomic.py`` (O_NOFOLLOW;
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import json
 import os
+import select
 import signal
+import socket
 import stat
+import subprocess
 import sys
 import time
 from types import FrameType
@@ -69,8 +73,6 @@ def run_in_pane(run_dir: str, address: str) -> None:
 
 def connect_to_starter(address: str) -> socket.socket:
     """Connect to the starter, which listens at ``address``. Raises OSError if it is gone."""
-    import socket
-
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(address)
     return connection
@@ -78,8 +80,6 @@ def connect_to_starter(address: str) -> socket.socket:
 
 def receive_launch(connection: socket.socket) -> tuple[dict[str, Any], int]:
     """Receive the launch, and the lock of the run. Raises an error if the starter died while sending."""
-    import socket
-
     data, handles, _, _ = socket.recv_fds(connection, 1 << 16, 1)
     while chunk := connection.recv(1 << 16):
         data += chunk
@@ -278,8 +278,6 @@ def wait_for_child(child: int, terminal: int | None) -> int:
 
 def is_hung_up(terminal: int) -> bool:
     """Return whether the other end of a terminal is closed."""
-    import select
-
     waiter = select.poll()
     waiter.register(terminal, 0)
     return any(event & select.POLLHUP for _, event in waiter.poll(0))
@@ -374,8 +372,6 @@ def identify_process(pid: int) -> dict[str, str | int]:
 
 def command_output(*words: str) -> str:
     """Return the output of a command. Limit: 10 s."""
-    import subprocess
-
     return subprocess.run(words, capture_output=True, text=True, timeout=10).stdout.strip()
 
 
@@ -409,8 +405,6 @@ def format_now() -> str:
 def prctl(option: int, value: int) -> None:
     """Call prctl on Linux; do nothing elsewhere: there the group and the lock must suffice."""
     with contextlib.suppress(Exception):  # no ctypes, no libc or no such call
-        import ctypes
-
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 

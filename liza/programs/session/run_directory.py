@@ -25,6 +25,7 @@ from liza.programs.session.run_records import StopNote as StopNote
 from liza.programs.session.run_records import Turn as Turn
 from liza.programs.session.run_records import TurnSource as TurnSource
 from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
 from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, StopReason
@@ -385,8 +386,6 @@ def read_struct(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(data, type=decodable(kind))
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
-
         raise LizaError(f"{path} cannot be read: {describe_decode_error(error, kind)}", f"cat {path}") from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import IO, Any
 from liza.programs.session import run_directory
 from liza.rules.errors import Refused
 from liza.rules.model import AwareDatetime, FrozenStruct, ProcessIdentity
-from liza.system import atomic, crash_points, processes, untrusted_files
+from liza.system import atomic, crash_points, file_growth, processes, untrusted_files
 from liza.system.ancestors import SHIM_PREFIX
 from liza.system.locks import try_flock
 
@@ -118,8 +119,6 @@ def shim_argv(run_dir: Path, by: str) -> list[str]:
 
 def _start_shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str]:
     """Start a shim as a child process, with the launch data on its stdin."""
-    import subprocess
-
     argv = shim_argv(run_dir, str(lock))
     with subprocess.Popen(
         argv,
@@ -202,8 +201,6 @@ def open_wait_fd(living: RunningSession) -> int | None:
 
 def wait_for_end(run_dir: Path, limit: float) -> ProcessState:
     """Wait for the end, at most ``limit`` seconds. Return the state at that time."""
-    from liza.system import file_growth
-
     end = time.monotonic() + limit
     # The watch starts before the first read, so no file written between a read and the wait is missed.
     with file_growth.watch_growth(run_dir, file_growth.NEWS) as wait_for_news:

@@ -8,6 +8,7 @@ from typing import IO
 import msgspec
 
 from liza.rules.errors import LizaError
+from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry
 from liza.rules.value_classes import decodable
@@ -31,8 +32,6 @@ def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
         try:
             entry = msgspec.json.decode(line, type=decodable(LedgerEntry))
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-            from liza.rules.formatting.type_errors import describe_decode_error  # needed only for a damaged file
-
             reason = describe_decode_error(error, LedgerEntry)
             raise LizaError(f"{path}:{number} cannot be read: {reason}", f"sed -i {number}d {path}") from error
         entries[entry.run] = entry

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import time
 from contextlib import suppress
 from enum import StrEnum
@@ -275,8 +276,6 @@ def _update_files(checkout_git: Git, git_dir: Path, move: BranchMove) -> Advance
 
 def _copy_index(git_dir: Path) -> Path:
     """Copy the index with its file times: git uses them to know which files may have changed since."""
-    import shutil
-
     copy = git_dir / _INDEX_COPY
     copy.with_name(f"{_INDEX_COPY}.lock").unlink(missing_ok=True)
     if (git_dir / "index").exists():

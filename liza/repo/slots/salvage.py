@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -222,8 +223,6 @@ def bundle_repository(git_copy: Git, nested: Git, depth: int = _DEPTH, *, only_w
 
     ``only_work``: only these files and HEAD, without commits that a remote branch contains. Raises GitFailed, OSError.
     """
-    import tempfile
-
     ref = _create_salvage(nested, "nested", "work", depth - 1)
     revisions = (ref, "--not", "--remotes") if only_work else ("--all",)
     with tempfile.TemporaryDirectory(prefix="liza-bundle-") as folder:
@@ -243,8 +242,6 @@ def _add_extras(git_copy: Git, extras: _Extras) -> None:
 
 def _extras_tree(git: Git, extras: _Extras) -> str:
     """Return a tree that holds only the extras."""
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
         alone = git.with_environment(GIT_INDEX_FILE=str(Path(folder) / "index"))
         _add_extras(alone, extras)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from liza.repo.merge.merges import merge_trees
@@ -105,8 +106,6 @@ def _restored_ref(task: str) -> str:
 
 def _split_salvage(git: Git, ref: str) -> tuple[str | None, str]:
     """Return the parent HEAD of a salvage, and its tree without the extras."""
-    import tempfile
-
     rows = git.out("log", "--max-count=1", "--format=%T %P", ref).split()
     tree, base, extra = rows[0], *([*rows[1:3], None, None][:2])
     if extra is None or base is None:

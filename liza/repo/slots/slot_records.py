@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import count
@@ -192,8 +193,6 @@ def remove_half_made(git: Git, slot: Path, git_dir: Path) -> None:
     # If it was killed very early, git does not recognise the rest as a worktree.
     for path in (slot, git_dir):
         if path.is_dir() and not path.is_symlink():
-            import shutil
-
             shutil.rmtree(path)
 
 

@@ -6,9 +6,11 @@ In a merge slot only those names stay from one gate to the next. A directory wit
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -48,8 +50,6 @@ def copy_files(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]
     Tracked and identical files are skipped. Raises UsageError for a pattern that leaves the root, Refused if a link
     leads out of the slot, OSError.
     """
-    import shutil
-
     names = _find_copied(root, patterns)
     tracked = set(git.names("ls-files", "-z")) if names else set()
     slot = git.directory
@@ -321,8 +321,6 @@ def _record_path(git: Git) -> Path:
 
 def _digest_inputs(root: Path, git: Git, config: Config) -> str:
     """Return a digest of the inputs of the set-up. An absent file counts as absent."""
-    import hashlib  # slow to import, and most commands that load this module need none
-
     digest = hashlib.sha256((config.sandbox_setup or "").encode())
     for name in sorted(set(config.sandbox_setup_files)):
         path = git.directory / name

@@ -6,6 +6,7 @@ the pins override the submodule's configuration as they do that of the project.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -123,8 +124,6 @@ def _find_repository(path: Path, own: Path) -> Path | None:
 
 def _remove(top: Path, path: Path) -> None:
     """Replace a submodule's path by an empty directory, without following a link."""
-    import shutil
-
     if path.parent.resolve() != top.resolve() / path.parent.relative_to(top):
         return
     if path.is_symlink() or not path.is_dir():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def closest_match(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that is most similar to a mistyped word, in any case; None if none is similar."""
-    from difflib import get_close_matches
-
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     matches = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[matches[0]] if matches else None

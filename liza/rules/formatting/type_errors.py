@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect
 
 from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.value_classes import Value
@@ -72,8 +73,6 @@ def find_problem(error: msgspec.ValidationError, kind: Any) -> TypeProblem:
 
 def _type_at(kind: Any, path: str) -> Any:
     """Return the description of the type at a path below ``kind``, such as ``tasks[0].status``; None if unknown."""
-    from msgspec import inspect
-
     current: Any = inspect.type_info(kind)
     for name in re.findall(r"(?:^|\.)([A-Za-z_]\w*)", path):
         current = next((fields[name] for struct in _structs(current) if name in (fields := _fields(struct))), None)
@@ -97,15 +96,11 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 
 def _structs(kind: Any) -> Iterator[Any]:
-    from msgspec import inspect
-
     return (part for part in _parts(kind) if isinstance(part, inspect.StructType))
 
 
 def _allowed_words(kind: Any) -> Iterator[str]:
     """Yield the words of the enumerations and literals in a type."""
-    from msgspec import inspect
-
     for part in _parts(kind):
         if isinstance(part, inspect.EnumType):
             yield from (str(member.value) for member in part.cls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
@@ -64,8 +65,6 @@ def gates_digest(config: Config, branch: str) -> str:
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    import fnmatch  # slow to import, and needed only for gates with patterns
-
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 

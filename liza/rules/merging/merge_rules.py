@@ -14,6 +14,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_failures, targets
 from liza.rules.model import Epic, MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
+from liza.rules.tasks import coding
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
 from liza.rules.tasks.task_groups import tasks_with
@@ -257,7 +258,6 @@ def fail_merge(state: State, task_id: str, invocation: Invocation) -> State:
     state, failures = state.with_task(back), merge_failures.count_in_a_row(back)
     if failures < state.config.max_review_cycles:
         return state
-    from liza.rules.tasks import coding  # needed only here
 
     reason = f"{count_noun(failures, 'failed merge')}; the last: {merge_failures.first_line(invocation.detail)}"
     return coding.block_by_supervisor(state, task_id, reason, invocation.now)

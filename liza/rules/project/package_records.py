@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import shlex
 from collections.abc import Iterable, Sequence
@@ -44,8 +45,6 @@ def read_record(text: str) -> dict[str, str]:
 
     Entries without a digest and compiled modules, which Python writes itself, are left out.
     """
-    import csv  # needed only where there is an environment
-
     rows = (row for row in csv.reader(text.splitlines()) if len(row) > 1)
     return {row[0]: row[1] for row in rows if "=" in row[1] and not row[0].endswith(".pyc")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -121,8 +122,6 @@ def _meaning_of(name: str, text: str) -> str:
 
 
 def _package_scripts(text: str) -> str:
-    import json
-
     try:
         package = json.loads(text)
         wanted = {key: package[key] for key in ("scripts", "jest", "mocha", "ava", "lint-staged") if key in package}

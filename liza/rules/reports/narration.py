@@ -10,6 +10,7 @@ from liza.rules.merging.merge_failures import first_line
 from liza.rules.merging.tested_words import describe_tested
 from liza.rules.model import Event, State, Status, Task
 from liza.rules.paths import is_person
+from liza.rules.reports.review_alarms import verdict_command
 from liza.rules.statuses import GoalStatus
 from liza.rules.tasks.task_groups import changed_tasks
 from liza.rules.value_classes import Value
@@ -113,7 +114,6 @@ def _verdict_hint(task: Task) -> str:
     """Return the end of the text about a submission that a person reviews; else empty."""
     if task.review != "human":
         return ""
-    from liza.rules.reports.review_alarms import verdict_command  # every verb loads this module
 
     return f". It waits for your verdict: {verdict_command(task.id)}"
 

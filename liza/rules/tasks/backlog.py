@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from liza.rules.errors import Refused, UsageError
+from liza.rules.governance.board_reports import convert_discovery
 from liza.rules.history_events import HistoryEvent
 from liza.rules.invariants import find_cycle
 from liza.rules.merging import targets
@@ -137,8 +138,6 @@ def _convert_discoveries(state: State, wanted: Sequence[TaskFields]) -> State:
     """Record the new tasks in the discoveries that they are added for. Raises Refused, UnknownId."""
     pairs = [(fields.from_discovery, fields.id) for fields in wanted if fields.from_discovery is not None]
     if pairs:
-        from liza.rules.governance.board_reports import convert_discovery  # few tasks have a discovery
-
         for discovery, task in pairs:
             state = convert_discovery(state, discovery, task)
     return state

@@ -15,6 +15,7 @@ from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
 from liza.rules.project import setting_limits
 from liza.rules.statuses import AgentStatus, GoalStatus
+from liza.rules.tasks import routing
 from liza.rules.tasks.task_groups import task_groups, tasks_with
 from liza.rules.value_classes import Value, replace
 
@@ -133,7 +134,6 @@ def preferred_agent(state: State, task: Task, now: datetime, evidence: Evidence)
     """
     if state.config.routing != "record" or task.status is not S.UNCLAIMED:
         return None
-    from liza.rules.tasks import routing  # every command loads this module, and few crews route by records
 
     seconds = routing.preference_seconds(state, task, now)
     if not seconds:
@@ -207,7 +207,6 @@ def _other_after_crashes(state: State, task: Task, agent: str, now: datetime, ev
     count = crashes_in_a_row(task)
     if count < CRASHES_BEFORE_OTHERS or agent != _last_crashed(task):
         return None
-    from liza.rules.tasks import routing  # every command loads this module, and few tasks crash
 
     seconds = routing.preference_seconds(state, task, now)
     others = [

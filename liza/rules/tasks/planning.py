@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from liza.rules.errors import NotOwner, Refused
+from liza.rules.governance.open_trips import HALT, describe_trip, open_trips
+from liza.rules.governance.retrospective import close_sprint
 from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import agent_of, role_of
@@ -84,8 +86,6 @@ def _breaker_tripped(state: State) -> list[Trigger]:
 
     A trip that is added while others are open is a new reason to plan.
     """
-    from liza.rules.governance.open_trips import HALT, describe_trip, open_trips  # most commands plan nothing
-
     trips = open_trips(state)
     if not trips or any(trip.severity == HALT for trip in trips):
         return []
@@ -251,7 +251,6 @@ def _close_goal(state: State, trigger: str | None, end: SprintEnd | None) -> Sta
     )
     if end is None:
         return completed
-    from liza.rules.governance.retrospective import close_sprint  # a sprint completes once
 
     return close_sprint(completed, end)
 
