@@ -18,7 +18,6 @@ from liza import __version__
 from liza.cli import app, postponed_commands
 from liza.cli.render.columns import strip_controls
 from liza.cli.render.reader_watch import EXIT_PIPE_CLOSED
-from liza.command_server import control
 from liza.crew.crew import find_crew_or_none, with_stop
 from liza.crew.liza_path import qualify_command
 from liza.crew.recovery.recorder import record_if_unsupervised
@@ -64,8 +63,11 @@ def liza_agent() -> int:
 
 def _offer_command_server(words: Sequence[str]) -> None:
     """Start the command server for later commands, if this command is one that starts it."""
-    with suppress(ImportError):  # The package is optional.
-        control.offer(words)
+    try:
+        from liza.command_server import control  # The package is optional.
+    except ImportError:
+        return
+    control.offer(words)
 
 
 def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from liza.board.store import Board, Transaction
 from liza.board.text.document import RESTORE_COMMAND
-from liza.crew import run_state
+from liza.crew import deleted_parts
 from liza.crew.drift import confirmed_settings
 from liza.crew.recovery import moved_repository
 from liza.programs.session import log_file
@@ -30,11 +30,9 @@ from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, Not
 from liza.rules.formatting.redaction import redact, redact_changes
 from liza.rules.formatting.times import format_time
 from liza.rules.formatting.undecoded import escape_undecoded
-from liza.rules.model import Clock, State, Status, Task
-from liza.rules.paths import HISTORY_REF, Paths, agent_of, is_person
+from liza.rules.model import Clock, Task
+from liza.rules.paths import HISTORY_REF, Paths, is_person
 from liza.rules.project import slots_location
-from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.task_groups import task_groups, tasks_with
 from liza.rules.value_classes import Value, replace
 from liza.system import files, program_path
 from liza.system.locks import is_flock_held
@@ -53,17 +51,6 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
-
-
-class LazySet(Container[str]):
-    """The ``candidates`` for which ``is_member`` is true. It is called once for each, when membership is tested."""
-
-    def __init__(self, candidates: Iterable[str | None], is_member: Callable[[str], bool]) -> None:
-        self._candidates = frozenset(candidates)
-        self._is_member = cache(is_member)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._candidates and self._is_member(name)
 
 
 class Crew(Value, dict=True):
@@ -107,9 +94,7 @@ class Crew(Value, dict=True):
         except NotRegularFile:
             raise
         except Missing as error:
-            from liza.crew.layout import mending
-
-            raise Missing(error.message, mending(self)) from error
+            raise Missing(error.message, deleted_parts.find_repair(self.paths, self.board.read)) from error
         git_dir = self.paths.root / ".git"
         # If .git is a file, it names the git directory. Nothing can verify it, so git resolves it.
         return git if git_dir.is_file() else git.with_git_dir(self.paths.root, git_dir, git_dir)
@@ -119,29 +104,18 @@ class Crew(Value, dict=True):
 
         Raises Refused, GitFailed.
         """
-        self._refuse_moved()
+        self.refuse_moved()
         return slot_records.slot_owner(self.paths.slot(slot), git_dirs(self.git)[1])
 
-    def _refuse_moved(self) -> None:
+    def refuse_moved(self) -> None:
+        """Raise Refused if the slots cannot be used: the repository was moved."""
         if self.moved_reason is not None:
             raise Refused(self.moved_reason, "liza down")
 
     @cached_property
     def worktrees(self) -> Worktrees:
-        self._refuse_moved()
+        self.refuse_moved()
         return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
-
-    def worktrees_for(self, task: Task) -> Worktrees:
-        """Return the slots for a claim of ``task``, whose branch starts at the tip of the branch it is merged into.
-
-        Raises Refused if that is the branch of an epic that was deleted by hand, GitFailed.
-        """
-        if task.epic is None and task.target is None:
-            return self.worktrees
-        from liza.crew.merging import epic_branches  # few crews have other branches than integration
-
-        self._refuse_moved()
-        return epic_branches.find_slots(self, task)
 
     @contextmanager
     def change(self, actor: str, event: str, task: str | None = None) -> Iterator[Transaction]:
@@ -190,42 +164,6 @@ class Crew(Value, dict=True):
         """Whether a supervisor of ``agent`` runs: its lock is held."""
         with files.convert_os_errors():
             return is_flock_held(self.paths.supervisor_lock(agent))
-
-    def gather_evidence(self, state: State) -> Evidence:
-        """Return the facts for `pick_task` that are not on the board: offline agents and ended sessions.
-
-        A lock or a file is read when a rule asks for it, once for each agent and run. Most decisions need none, and to
-        read all of them for each supervisor would grow with the square of the number of agents.
-        """
-        tasks = [task for status in _OWNED_STATUSES for task in tasks_with(state, status) if task.run]
-        reviews = [(task.review_run, task.review_lease_expires) for task in task_groups(state).held]
-        now, leases = self.clock.now(), dict([*reviews, (state.planning.run, state.planning.lease_expires)])
-        lapsed = {run for run, expires in leases.items() if run is not None and expires is not None and expires <= now}
-        return Evidence(
-            offline=LazySet({task.assigned_to for task in tasks}, lambda agent: not self.is_supervised(agent)),
-            dead=LazySet({task.run for task in tasks}, self._is_over),
-            abandoned=LazySet(lapsed, lambda run: not self.is_supervised(agent_of(run)) and self._is_over(run)),
-            online=LazySet(state.agents, self.is_supervised),
-            **self._routing_evidence(state),
-        )
-
-    def _routing_evidence(self, state: State) -> dict[str, Any]:
-        """Return the facts that only the routing ``record`` needs."""
-        if state.config.routing != "record":
-            return {}
-        from liza.crew.archive.routing_records import LazyRecords
-
-        return {"records": LazyRecords(self, state)}
-
-    def _is_over(self, run: str) -> bool:
-        """Whether a session is proved over. An unreadable file proves nothing; it must not stop other agents."""
-        try:
-            return run_state.is_session_over(self.run_dir(run))
-        except LizaError:
-            return False
-
-
-_OWNED_STATUSES = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, Status.INTEGRATION_FAILED})
 
 
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
@@ -330,9 +268,7 @@ def _in_git(here: Path) -> bool:
 
 def _survivor_names(crew: Crew | None) -> list[str]:
     """Names of the processes that still work for a crew whose .liza is gone."""
-    from liza.crew.layout import find_survivors
-
-    return sorted(set(find_survivors(crew).values())) if crew is not None else []
+    return sorted(set(deleted_parts.find_survivors(crew.paths).values())) if crew is not None else []
 
 
 def _crew_of_repository(here: Path, clock: Clock | None) -> Crew | None:

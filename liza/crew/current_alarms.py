@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from liza.board import revision_journal, signals
-from liza.crew import draft_specs, layout, usage_summary
+from liza.crew import deleted_parts, draft_specs, usage_summary
 from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift, drift_cache
@@ -108,9 +108,9 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     yield from _disk_alarms(crew)
     damage_reason: str | None = None
     with suppress(LizaError, OSError):
-        damage_reason = layout.damage(crew, state)
+        damage_reason = deleted_parts.describe_damage(crew.paths, state)
     if damage_reason is not None:
-        yield Alarm(AlarmKind.DAMAGED, "repository", damage_reason, layout.AGAIN)
+        yield Alarm(AlarmKind.DAMAGED, "repository", damage_reason, deleted_parts.AGAIN)
     if crew.moved_reason is not None:
         yield Alarm(AlarmKind.MOVED, "repository", crew.moved_reason, "liza down")
     if any(task.epic for task in state.tasks):
@@ -127,7 +127,7 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     # A board without the records of a crew, such as a sample board, never had pins.
     if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
-        yield Alarm(AlarmKind.PINS_GONE, "repository", message, layout.FIX)
+        yield Alarm(AlarmKind.PINS_GONE, "repository", message, deleted_parts.FIX)
     pins_error = confirmed_settings.damaged(crew.paths)
     if damage_reason is None and pins_error is not None:
         yield Alarm(AlarmKind.PINS_DAMAGED, "repository", pins_error.message, pins_error.hint)

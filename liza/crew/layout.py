@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -11,21 +10,19 @@ from contextlib import suppress
 from liza.board.text import document
 from liza.crew import agent_texts
 from liza.crew.crew import Crew
+from liza.crew.deleted_parts import AGAIN, describe_damage, find_survivors
 from liza.crew.drift import confirmed_settings
 from liza.repo import board_history
 from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter, exclude
 from liza.repo.runner import Git
 from liza.rules import settings
-from liza.rules.errors import BoardInconsistent, LizaError, Missing, NotRegularFile, Refused
+from liza.rules.errors import BoardInconsistent, Missing, Refused
 from liza.rules.model import Config, ProcessIdentity, State
-from liza.rules.paths import HISTORY_REF
 from liza.rules.reports import drift_alarms
 from liza.system import processes
 
 GOAL_FILE = ".liza/specs/goal.md"
-AGAIN = "liza restore --last-good --stop"
-FIX = "liza doctor --fix"
 KILL_GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -91,33 +88,9 @@ def restore_goal_file(crew: Crew, goal: str) -> bool:
     return text is not None
 
 
-def damage(crew: Crew, state: State, asked: Iterable[str] = ()) -> str | None:
-    """Describe which part of .liza was deleted although its board exists; None if nothing is known to be deleted.
-
-    Also None if only the pins are gone and no process of the crew runs: `doctor --fix` repairs that.
-
-    ``asked``: agents whose lock may exist before the board names their program. Open files of processes are searched
-    only if something is missing. Raises NotRegularFile for the pins.
-    """
-    missing_pins = None if crew.paths.pins.exists() else _lacking(crew)
-    if missing_pins is not None and not _has_history(crew):
-        # `liza init` is still creating this crew.
-        return None
-    unlocked = [agent for agent in _ever_supervised(state) if not crew.paths.supervisor_lock(agent).exists()]
-    if missing_pins is None and not unlocked and all(crew.paths.supervisor_lock(agent).exists() for agent in asked):
-        return None
-    survivors = sorted(set(find_survivors(crew).values()))
-    is_more_gone = missing_pins is not None and (unlocked or not crew.paths.slots_record.exists())
-    if not survivors and not is_more_gone:
-        return None
-    what = missing_pins or "lock files of this crew were deleted"
-    running = f"; still running: {', '.join(survivors)}" if survivors else ""
-    return f"a part of {crew.paths.liza} was deleted: {what}{running}. Until it is restored, nothing runs"
-
-
 def refuse_damaged(crew: Crew, state: State, asked: Iterable[str] = ()) -> None:
     """Raise Refused if a part of .liza was deleted, with the command that restores it; arguments as of ``damage``."""
-    reason = damage(crew, state, asked)
+    reason = describe_damage(crew.paths, state, asked)
     if reason is not None:
         raise Refused(reason, AGAIN)
 
@@ -134,57 +107,12 @@ def is_deleted(crew: Crew) -> bool:
     return not has_board or not os.path.lexists(crew.paths.pins)
 
 
-def mending(crew: Crew) -> str:
-    """Return the command that repairs unreadable pins; it depends on whether more was deleted."""
-    try:
-        return FIX if damage(crew, crew.board.read()) is None else AGAIN
-    except LizaError:
-        return AGAIN
-
-
-def has_pins(crew: Crew) -> bool:
-    """Whether the pinned configuration exists and can be read. Raises NotRegularFile."""
-    return _lacking(crew) is None
-
-
-def _lacking(crew: Crew) -> str | None:
-    try:
-        Pins.load(crew.paths.pins)
-    except NotRegularFile:
-        raise  # new pins cannot replace it without a loss: a person moves it away first
-    except Missing as error:
-        return error.message
-    return None
-
-
-def _has_history(crew: Crew) -> bool:
-    # No pins are needed: show-ref executes nothing that the configuration names.
-    return Git(crew.paths.root).ok("show-ref", "--verify", "--quiet", HISTORY_REF)
-
-
-def _ever_supervised(state: State) -> tuple[str, ...]:
-    """Agents for which a supervisor was ever started: each has had a lock file since then."""
-    return tuple(name for name, agent in state.agents.items() if agent.program)
-
-
-def find_survivors(crew: Crew) -> dict[int, str]:
-    """Find processes that have a lock file of a deleted or moved .liza open.
-
-    Returns lock names by pid: ``locks/supervisor-coder-1.lock`` or ``coder-1.1/session.lock``. The crew's present lock
-    files do not show these processes.
-    """
-    root = re.escape(f"{crew.paths.root}/.liza")
-    lock = r"(locks/supervisor-[^/]+\.lock|run/[^/]+/[^/]+/session\.lock)"
-    matches = processes.find_pids_with_open(rf"{root}(/{lock} \(deleted\)|[^/]+/{lock}( \(deleted\))?)")
-    return {pid: "/".join(path.removesuffix(" (deleted)").split("/")[-2:]) for pid, path in matches.items()}
-
-
 def works_unseen(crew: Crew, agent: str) -> bool:
     """Whether a supervisor or a session of the agent still runs although its lock file was deleted."""
     if crew.paths.supervisor_lock(agent).exists():
         return False
     own = f"locks/supervisor-{agent}.lock"
-    return any(name == own or name.startswith(f"{agent}.") for name in find_survivors(crew).values())
+    return any(name == own or name.startswith(f"{agent}.") for name in find_survivors(crew.paths).values())
 
 
 def refuse_survivors(crew: Crew, step: str | None = None) -> None:
@@ -192,7 +120,7 @@ def refuse_survivors(crew: Crew, step: str | None = None) -> None:
 
     ``step``: the command that ends them. Only processes whose open files are visible to this user are found.
     """
-    survivors = find_survivors(crew)
+    survivors = find_survivors(crew.paths)
     if survivors:
         names, pids = ", ".join(sorted(set(survivors.values()))), " ".join(map(str, sorted(survivors)))
         raise Refused(f"processes of the crew whose .liza is gone still run here: {names}", step or f"kill {pids}")
@@ -204,7 +132,7 @@ def end_survivors(crew: Crew) -> tuple[str, ...]:
     Supervisors first: they would start sessions again. Raises Refused if one cannot be ended.
     """
     ended = []
-    for pid, name in sorted(find_survivors(crew).items(), key=lambda entry: "session.lock" in entry[1]):
+    for pid, name in sorted(find_survivors(crew.paths).items(), key=lambda entry: "session.lock" in entry[1]):
         holder = processes.identify_process(pid)
         if holder is None:
             continue

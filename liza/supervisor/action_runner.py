@@ -9,6 +9,7 @@ from datetime import timedelta
 from liza.board import signals, wake_up
 from liza.crew import layout
 from liza.crew.drift import drift
+from liza.crew.evidence import gather_evidence
 from liza.crew.liza_path import liza_argv
 from liza.crew.merging import merge_turn
 from liza.programs.session import run_directory, session_process, setup_note
@@ -78,7 +79,7 @@ class ActionRunner:
             case actions.ClaimReview(task):
                 claim_review.claim_review(self.crew, self.agent, task, or_next=True)
             case actions.ClaimPlanning(trigger):
-                evidence = self.crew.gather_evidence(self.crew.board.read())
+                evidence = gather_evidence(self.crew, self.crew.board.read())
                 with self.crew.change(self.agent, "plan") as tx:
                     tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now(), evidence)
                 self.notify(f"plans: {WAKE_REASONS.get(trigger, trigger.lower().replace('_', ' '))}")

@@ -17,6 +17,7 @@ from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
 from liza.crew.drift import drift
 from liza.crew.drift.drift_cache import RepositoryStamp
+from liza.crew.evidence import gather_evidence
 from liza.crew.governance import breaker_check
 from liza.crew.merging import logged_alarms
 from liza.crew.serving import keeper_start
@@ -136,7 +137,7 @@ def log_new_alarms(crew: Crew, state: State, more: tuple[Alarm, ...] = ()) -> tu
     """Append new alarms to `.liza/alerts.log`; return those that no search has returned yet. The caller holds the lock
     of the log, and has read ``state`` since. ``more``: alarms that a search does not find.
     """
-    alarms = (*more, *find_alarms(crew, state, crew.gather_evidence(state)))
+    alarms = (*more, *find_alarms(crew, state, gather_evidence(crew, state)))
     early = {(AlarmKind.NEEDS_ANOTHER_CODER, task) for task in _find_early_tasks(crew, state)}
     return logged_alarms.log_searched(crew, (alarm for alarm in alarms if alarm.kind != SELF_LOGGED_KIND), early)
 

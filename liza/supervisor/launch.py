@@ -8,6 +8,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
+from liza.crew.merging import epic_branches
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
 from liza.programs.accounts.run_account import account_of, config_dir_of
 from liza.programs.guards import guard_files
@@ -275,7 +276,7 @@ class Launcher:
             worktrees.assign_run(task.worktree, task.id, work.run)
         except NotOwner:
             # The claim is valid, but its process died or failed before the worktree was prepared.
-            self.crew.worktrees_for(task).prepare(task.worktree, task.id, work.run, salvage_as=work.run)
+            epic_branches.worktrees_for(self.crew, task).prepare(task.worktree, task.id, work.run, salvage_as=work.run)
             worktrees.finish(task.worktree, task.id, work.run)
         return task.worktree
 

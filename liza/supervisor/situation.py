@@ -11,6 +11,7 @@ from datetime import datetime
 
 from liza.board import signals
 from liza.crew.crew import Crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.merging import merge_turn
 from liza.programs.accounts.account_choice import describe_wait
 from liza.programs.accounts.account_file import ACCOUNTS_COMMAND
@@ -72,7 +73,7 @@ def gather_situation(
     account_rest = 0.0 if wait is None or wait.until is None else (wait.until - now).total_seconds()
     budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
     active_signals = signals.active_signals(crew.paths)
-    evidence = replace(crew.gather_evidence(state), resting=memory.streak.seconds_by_task(monotonic_time))
+    evidence = replace(gather_evidence(crew, state), resting=memory.streak.seconds_by_task(monotonic_time))
     return Situation(
         agent=agent,
         state=state,

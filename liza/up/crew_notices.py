@@ -11,6 +11,7 @@ from typing import Any
 from liza.board import events
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
+from liza.crew.evidence import gather_evidence
 from liza.crew.notices.notice_senders import NoticeSenders
 from liza.crew.notices.notice_targets import configured_targets
 from liza.rules.errors import LizaError
@@ -73,7 +74,7 @@ class CrewNotices:
                 state = self._crew.board.read()
                 if state.config.notify != settings:
                     return
-                senders.update(find_alarms(self._crew, state, self._crew.gather_evidence(state)))
+                senders.update(find_alarms(self._crew, state, gather_evidence(self._crew, state)))
                 self._wait(changes, state.config.poll_interval)
 
     def _wait(self, changes: queue.Queue[Any], longest: int) -> None:

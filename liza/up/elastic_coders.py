@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from liza.board import signals
 from liza.crew.crew import Crew
+from liza.crew.evidence import gather_evidence
 from liza.rules.errors import LizaError
 from liza.rules.model import State, Status
 from liza.rules.paths import role_of
@@ -72,7 +73,7 @@ class ElasticCoders:
 
     def _gather_facts(self, running: Collection[str]) -> SizeFacts:
         state = self._crew.board.read()
-        evidence = self._crew.gather_evidence(state)
+        evidence = gather_evidence(self._crew, state)
         self._retiring &= set(running)
         coders = tuple(
             self._coder_facts(state, agent, evidence)

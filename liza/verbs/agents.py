@@ -14,6 +14,7 @@ from liza.board import signals
 from liza.crew.archive import work_records
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.result import Result
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
@@ -29,7 +30,7 @@ from liza.verbs.status import agent_row
 def list_agents(crew: Crew) -> list[dict[str, Any]]:
     """Return every agent as `status --json` prints it."""
     state = crew.board.read()
-    evidence = crew.gather_evidence(state)
+    evidence = gather_evidence(crew, state)
     signal_names = signals.active_signals(crew.paths)
     return [agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents)]
 
@@ -57,7 +58,7 @@ def show_agent(crew: Crew, name: str) -> dict[str, Any]:
         reverse=True,
     )
     return {
-        **agent_row(crew, state, name, crew.gather_evidence(state), signals.active_signals(crew.paths)),
+        **agent_row(crew, state, name, gather_evidence(crew, state), signals.active_signals(crew.paths)),
         "runs": agent.runs,
         "iterations_total": agent.iterations_total,
         "context_percent": agent.context_percent,

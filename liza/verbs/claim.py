@@ -8,7 +8,9 @@ from datetime import datetime
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.left_work import describe_left_work
+from liza.crew.merging import epic_branches
 from liza.crew.recovery import recover
 from liza.crew.recovery.orphan_slots import release_orphan_slot
 from liza.crew.result import Result
@@ -121,7 +123,7 @@ def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> t
         before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
         archived_tasks.refuse_archived(crew, before, [task_id])
-    evidence = crew.gather_evidence(before)
+    evidence = gather_evidence(crew, before)
     now = crew.clock.now()
     chosen = task_id or _pick(before, agent, now, evidence)
     last_slots = crew.worktrees.slots_of(agent)
@@ -159,7 +161,7 @@ def _prepare_and_confirm(crew: Crew, reserved: TaskClaim, evidence: Evidence) ->
     if lapsed_run:
         # Its session is proved dead, but processes that it started may still run.
         processes.kill_run(lapsed_run, crew.paths.root)
-    slots, run = crew.worktrees_for(task), reserved.run
+    slots, run = epic_branches.worktrees_for(crew, task), reserved.run
     prepared = slots.prepare(reserved.slot, reserved.task, run, salvage_as=lapsed_run or task.run)
     crash_points.point("claim", "prepared")
     with crew.change(reserved.run, "claim", reserved.task) as tx:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.result import Result, make_result
 from liza.rules.errors import Refused, TakenMeanwhile
 from liza.rules.model import State
@@ -20,7 +21,7 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
     before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
         archived_tasks.refuse_archived(crew, before, [task_id])
-    evidence = crew.gather_evidence(before)
+    evidence = gather_evidence(crew, before)
     now = crew.clock.now()
     chosen = task_id
     if chosen is None:

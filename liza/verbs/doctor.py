@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from liza.crew import layout, run_state
+from liza.crew import deleted_parts, layout, run_state
 from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, SystemClock, find_crew, with_stop
@@ -121,10 +121,10 @@ def _replace_pins(crew: Crew) -> tuple[str, ...]:
 
     They are not read from the repository's configuration: an agent may have changed it.
     """
-    if layout.has_pins(crew):
+    if deleted_parts.has_pins(crew.paths):
         return ()
     require_person(crew, planner=False)
-    layout.refuse_survivors(crew, layout.AGAIN)
+    layout.refuse_survivors(crew, deleted_parts.AGAIN)
     # Read the board before any change: if it cannot be read either, `liza restore` is needed, and this raises.
     goal = crew.board.read_as_written().goal.description
     had_page = (crew.paths.root / layout.GOAL_FILE).exists()
@@ -150,8 +150,8 @@ def _damaged(crew: Crew) -> Finding | None:
     """Finding for a deleted part of .liza; None if there is none or it cannot be determined: the check of the pins then
     reports the error."""
     with suppress(LizaError, OSError):
-        reason = layout.damage(crew, crew.board.read())
-        return None if reason is None else Finding("crew", reason, False, layout.AGAIN)
+        reason = deleted_parts.describe_damage(crew.paths, crew.board.read())
+        return None if reason is None else Finding("crew", reason, False, deleted_parts.AGAIN)
     return None
 
 

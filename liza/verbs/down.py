@@ -8,7 +8,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from liza.crew import layout
+from liza.crew import deleted_parts, layout
 from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -70,7 +70,7 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     is_server_stopped = api_server.stop(crew)
     tmux.close_all_panes(crew.paths.root)
     checkout_brief.remove_abandoned(crew)
-    layout.refuse_survivors(crew, layout.AGAIN)
+    layout.refuse_survivors(crew, deleted_parts.AGAIN)
     result = "changed" if stopped or ended or is_server_stopped else "unchanged"
     message = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
     message += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from liza.board.store import Restored
 from liza.board.text import document
-from liza.crew import layout
+from liza.crew import deleted_parts, layout
 from liza.crew.archive import archive_damage, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew
@@ -38,7 +38,7 @@ _MENDED = (
     "the missing parts of .liza were recreated, with {goal}. Other deleted files (specs, logs) are lost. Commands that "
     "the repository's own configuration names will not run"
 )
-RESTORE_HINT = layout.AGAIN
+RESTORE_HINT = deleted_parts.AGAIN
 
 
 def find_crew_or_lost() -> Crew:
@@ -92,8 +92,10 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
     if not last_good:
         raise UsageError("name what to restore: the board (--last-good) or a task", "liza restore --last-good")
     board_error = _find_board_error(crew)
-    no_pins = not layout.has_pins(crew)
-    damaged = no_pins or (board_error is None and layout.damage(crew, crew.board.read()) is not None)
+    no_pins = not deleted_parts.has_pins(crew.paths)
+    damaged = no_pins or (
+        board_error is None and deleted_parts.describe_damage(crew.paths, crew.board.read()) is not None
+    )
     ended = _stop_everything(crew) if stop else ()
     if board_error is not None or damaged:
         # Also if a part of .liza is left: a supervisor may have written files during a `git clean`.

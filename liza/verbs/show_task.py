@@ -10,6 +10,7 @@ import msgspec
 from liza.crew import activity, draft_specs
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.spec_files import find_existing_specs
 from liza.rules.errors import LizaError, NotRegularFile, UsageError
 from liza.rules.formatting.suggestions import did_you_mean
@@ -93,7 +94,7 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
 
 def _routing_row(crew: Crew, state: State, task: Task) -> dict[str, Any] | None:
     """Return for which idle agent a task is kept, why, and for how many seconds; None if any agent may take it."""
-    best = picking.preferred_agent(state, task, crew.clock.now(), crew.gather_evidence(state))
+    best = picking.preferred_agent(state, task, crew.clock.now(), gather_evidence(crew, state))
     return None if best is None else {"agent": best.agent, "why": best.why, "seconds": best.seconds, "fits": best.fits}
 
 

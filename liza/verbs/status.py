@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from liza.board import signals
-from liza.crew import activity, commits_ahead, current_alarms, layout, usage_summary
+from liza.crew import activity, commits_ahead, current_alarms, deleted_parts, layout, usage_summary
 from liza.crew.crew import Crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.serving import api_server
 from liza.crew.serving.stopped_processes import find_stopped
 from liza.programs.brief.quoting import quote_line
@@ -48,7 +49,7 @@ def status(crew: Crew) -> dict[str, Any]:
 
 def summarize(crew: Crew, state: State) -> dict[str, Any]:
     """As ``status``, for a board that was read already."""
-    evidence = crew.gather_evidence(state)
+    evidence = gather_evidence(crew, state)
     signal_names = signals.active_signals(crew.paths)
     missing_parts = current_alarms.find_missing_parts(crew, state)
     present = current_alarms.find_alarms(crew, state, evidence, missing_parts)
@@ -300,7 +301,7 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
     """Status to show for an agent without a supervisor, and the reason."""
     holds, work = picking.occupation(state, name), find_current_work(state, name)
     if layout.works_unseen(crew, name):
-        return state.agents[name].status, f"it still runs, but its lock file was deleted: {layout.AGAIN}"
+        return state.agents[name].status, f"it still runs, but its lock file was deleted: {deleted_parts.AGAIN}"
     if exit_note is not None:
         return AgentStatus.OFFLINE, f"its supervisor left: {exit_note.reason}"
     if holds is None:

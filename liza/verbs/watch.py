@@ -7,6 +7,7 @@ from typing import Any
 
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
+from liza.crew.evidence import gather_evidence
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.value_classes import asdict as fields_of
@@ -35,7 +36,7 @@ def watch(
     for _ in watch_changes(crew):
         try:
             state = crew.board.read()
-            alarms = find_alarms(crew, state, crew.gather_evidence(state))
+            alarms = find_alarms(crew, state, gather_evidence(crew, state))
         except NoCrew:
             raise
         except LizaError as error:

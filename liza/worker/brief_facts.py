@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.crew import Crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.left_work import describe_left_work
 from liza.crew.liza_path import liza_path
 from liza.programs.brief.brief_context import BriefContext
@@ -33,7 +34,7 @@ def gather_brief_facts(
 
     A run without a directory is work by hand. Raises GitFailed, LizaError, OSError.
     """
-    triggers = planning.find_triggers(state, crew.gather_evidence(state)) if work.kind == WorkKind.PLANNING else ()
+    triggers = planning.find_triggers(state, gather_evidence(crew, state)) if work.kind == WorkKind.PLANNING else ()
     trigger = next((candidate for candidate in triggers if candidate.name == state.planning.trigger), None)
     worktree = crew.paths.slot(_slot(state, work))
     is_by_hand = _is_by_hand(directory)

@@ -1712,7 +1712,7 @@ TABLE: dict[str, Defence] = {
     ),
     "good version of an archive file": Defence(
         "an archive file that lost entries is never recorded over its good version",
-        {"liza.crew.archive.recorded_archive:_find_losses": gives({})},
+        {"liza.crew.archive.recorded_archive:find_losses": gives({})},
         (
             f"{ARCHIVE}test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored[empty]",
             f"{ARCHIVE}test_a_move_beside_a_damaged_file_counts_its_tasks_and_leaves_it[deleted entry]",

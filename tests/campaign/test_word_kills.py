@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.recovery.recover import recover_crew
 from liza.programs.session.run_directory import RunRecord
 from liza.rules.tasks.planning import claim_planning
@@ -60,7 +61,7 @@ def _hold(world: World, word: Word) -> None:
     kind, slot = "work", "s1"
     if agent == "planner-1":
         with crew.change(agent, "plan") as tx:
-            tx.state, _ = claim_planning(tx.state, agent, crew.clock.now(), crew.gather_evidence(tx.state))
+            tx.state, _ = claim_planning(tx.state, agent, crew.clock.now(), gather_evidence(crew, tx.state))
         task, kind, slot = None, "planning", agent
         crew.worktrees.detach(agent, "integration", word.run)
     else:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from liza.crew.crew import Crew, find_crew
 from liza.crew.current_alarms import find_alarms
+from liza.crew.evidence import gather_evidence
 from liza.rules.errors import LizaError
 from liza.rules.model import Task
 from liza.rules.tasks.backlog import TaskFields
@@ -114,7 +115,7 @@ class Merges:
     def alarms(self) -> dict[str, str]:
         """What `status`, `watch` and the alerts show: kind to message."""
         state = self.crew.board.read()
-        found = find_alarms(self.crew, state, self.crew.gather_evidence(state))
+        found = find_alarms(self.crew, state, gather_evidence(self.crew, state))
         return {one.kind: f"{one.message} → {one.next}" for one in found}
 
     def alerts(self) -> str:

@@ -18,6 +18,7 @@ import pytest
 from liza.board import wake_up
 from liza.crew import caller, current_alarms
 from liza.crew.crew import Crew, find_crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.merging import merge_lock, merge_turn
 from liza.crew.project.proof_runner import prove_now
 from liza.crew.recovery import findings
@@ -203,7 +204,7 @@ def test_only_the_heirs_of_a_living_process_are_asked_whether_they_hold_its_lock
 
 def _alarms(crew: Crew) -> dict[str, Alarm]:
     state = crew.board.read()
-    return {alarm.kind: alarm for alarm in current_alarms.find_alarms(crew, state, crew.gather_evidence(state))}
+    return {alarm.kind: alarm for alarm in current_alarms.find_alarms(crew, state, gather_evidence(crew, state))}
 
 
 def _runner(crew: Crew, memory: Memory, events: queue.Queue[Any]) -> ActionRunner:

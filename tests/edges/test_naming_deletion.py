@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import Crew, find_crew, with_stop
-from liza.crew.layout import AGAIN
+from liza.crew.deleted_parts import AGAIN
 from liza.rules.errors import LizaError, Missing, NoCrew, Refused
 from liza.supervisor.repository_location import naming_deletion
 from liza.system.locks import Lock

@@ -20,6 +20,7 @@ import pytest
 
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
+from liza.crew.evidence import gather_evidence
 from liza.crew.notices import deliveries, notice_record
 from liza.crew.notices.child_run import ChildRunner
 from liza.crew.notices.deliveries import Limits
@@ -100,7 +101,7 @@ def sending(crew: Crew, *texts: str, timing: Timing = QUICK, **more: Any) -> Ite
 
 def failures(crew: Crew) -> list[Alarm]:
     state = crew.board.read()
-    return [alarm for alarm in find_alarms(crew, state, crew.gather_evidence(state)) if alarm.kind == "notices_failed"]
+    return [alarm for alarm in find_alarms(crew, state, gather_evidence(crew, state)) if alarm.kind == "notices_failed"]
 
 
 def sent_to(crew: Crew, text: str) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ from liza.board import revision_journal
 from liza.crew import current_alarms
 from liza.crew.archive import archive_damage
 from liza.crew.crew import Crew, find_crew
+from liza.crew.evidence import gather_evidence
 from liza.crew.recovery import findings, recorder
 from liza.repo import board_history, history_packs
 from liza.repo.board_history import NewRevision
@@ -115,7 +116,7 @@ def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_com
 
 def find_conflicts(crew: Crew) -> list[Alarm]:
     state = crew.board.read()
-    present = current_alarms.find_alarms(crew, state, crew.gather_evidence(state))
+    present = current_alarms.find_alarms(crew, state, gather_evidence(crew, state))
     return [alarm for alarm in present if alarm.kind == AlarmKind.HISTORY_CONFLICT]
 
 

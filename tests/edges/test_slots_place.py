@@ -14,6 +14,7 @@ import pytest
 
 from liza.crew.crew import Crew, find_crew
 from liza.crew.current_alarms import find_alarms
+from liza.crew.evidence import gather_evidence
 from liza.repo.slots import slot_records, slots_directory
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Refused, UnknownId
@@ -316,10 +317,10 @@ def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(
                 "git branch -m task task-old"
             ]
             state = crew.board.read()
-            told = [one.next for one in find_alarms(crew, state, crew.gather_evidence(state))]
+            told = [one.next for one in find_alarms(crew, state, gather_evidence(crew, state))]
             assert told[0] == "git branch -m task task-old", told
             git(repo, "pack-refs", "--all")
-            assert find_alarms(crew, state, crew.gather_evidence(state))[0].kind == "branch_in_the_way"
+            assert find_alarms(crew, state, gather_evidence(crew, state))[0].kind == "branch_in_the_way"
         with pytest.raises(Refused, match=f"the branch {name} is in the way") as refused:
             claim(crew, "coder-1", task)
         found = crew.board.read().task(task)
@@ -349,7 +350,7 @@ def test_a_line_break_in_the_path_is_refused_before_anything_is_made(tmp_path: P
 def lost(crew: Crew) -> list[tuple[str, str]]:
     state = crew.board.read()
     kinds = ("worktree_gone", "worktrees_replaced")
-    return [(one.kind, one.next) for one in find_alarms(crew, state, crew.gather_evidence(state)) if one.kind in kinds]
+    return [(one.kind, one.next) for one in find_alarms(crew, state, gather_evidence(crew, state)) if one.kind in kinds]
 
 
 def test_a_claimed_task_whose_worktree_is_gone_is_an_alarm_until_it_is_laid_out_again(repo: Path) -> None:

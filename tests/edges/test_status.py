@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from liza.cli.render import render_crew
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import MAX_NEWS_AGE
+from liza.crew.evidence import gather_evidence
 from liza.programs.session import run_directory, setup_note
 from liza.programs.session.run_directory import AgentWait, RunRecord
 from liza.programs.session.session_process import RunningSession
@@ -258,8 +259,8 @@ def test_a_session_whose_files_cannot_be_read_is_not_proved_over_and_stops_nobod
     directory.write_gauge(run_directory.Gauge(calls=3, used=TokenUsage(input=5)))
     (directory.path / name).write_text("{no")
     state = crew.board.read()
-    assert state.tasks[0].run not in crew.gather_evidence(state).dead
-    assert "coder-1" in crew.gather_evidence(state).offline
+    assert state.tasks[0].run not in gather_evidence(crew, state).dead
+    assert "coder-1" in gather_evidence(crew, state).offline
     (row,) = status(crew)["agents"]
     assert row["status"] == "OFFLINE"
 

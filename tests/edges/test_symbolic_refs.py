@@ -10,6 +10,7 @@ import pytest
 
 from liza.crew.crew import Crew, find_crew
 from liza.crew.current_alarms import find_alarms
+from liza.crew.evidence import gather_evidence
 from liza.crew.recovery import findings
 from liza.crew.recovery.recover import recover_crew
 from liza.repo import symbolic_refs
@@ -45,7 +46,7 @@ def of_the_person(crew: Crew) -> tuple[str, bytes, str]:  # noqa: F811
 
 def alarms_of(crew: Crew) -> list[Alarm]:  # noqa: F811
     state = crew.board.read()
-    return list(find_alarms(crew, state, crew.gather_evidence(state)))
+    return list(find_alarms(crew, state, gather_evidence(crew, state)))
 
 
 def submitted(crew: Crew) -> None:  # noqa: F811

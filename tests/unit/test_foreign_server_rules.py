@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from liza.rules.merging.gates import GateFindingKind
 from liza.rules.project import foreign_servers
 from liza.rules.project.foreign_servers import CheckoutTrees, ListeningProcess
-from liza.rules.project.tree_changes import GateFindingKind
 from liza.rules.value_classes import replace
 
 TREES = CheckoutTrees("/me/shop", "/me/shop.worktrees", ("/me/shop-two",), ("merge", "merge-2"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -12,91 +12,15 @@ from pathlib import Path
 import msgspec
 
 from liza.board import archive_files
-from liza.board.archive_index import ArchiveIndex
 from liza.crew.archive import archive_loss, recorded_archive
 from liza.crew.archive.archive_loss import ArchiveLoss
 from liza.crew.crew import Crew
 from liza.repo import board_history
-from liza.rules.errors import BoardInconsistent, GitFailed, LizaError
-from liza.rules.value_classes import decodable
-from liza.system import atomic, crash_points, files, untrusted_files
+from liza.rules.errors import BoardInconsistent
+from liza.system import atomic, crash_points, files
 
 REPAIR = "liza archive --repair"
 """It restores files as `liza restore --last-good` does, and corrects the numbers on the board."""
-
-
-class Comparison(msgspec.Struct, frozen=True):
-    """What the file with this stamp lost against the recorded version with this object id."""
-
-    stamp: files.Stamp | None
-    recorded: str | None
-    loss: ArchiveLoss | None
-
-
-def find_losses(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
-    """Return which of these files are damaged or missing, by name, and what they lost.
-
-    An entry that is on the board or in another file is not lost. A file that cannot be compared counts as damaged.
-    Raises BoardInconsistent, LockTimeout.
-    """
-    losses = _compare_all(crew, names)
-    ids = frozenset[str]().union(*(loss.ids for loss in losses.values()))
-    if not ids:
-        return losses
-    present = {task.id for task in crew.board.read().tasks} | ArchiveIndex(crew.paths).find(ids).keys()
-    return {
-        name: remaining
-        for name, loss in losses.items()
-        if (remaining := archive_loss.subtract(loss, present)) is not None
-    }
-
-
-def _compare_all(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
-    """Compare files with the history. Only what changed since the last comparison is read and parsed."""
-    try:
-        recorded = board_history.list_archive(crew.git)
-    except GitFailed as error:
-        return {name: _incomparable(error) for name in names}
-    before, losses = _read_comparisons(crew), dict[str, ArchiveLoss]()
-    now = dict(before)
-    for name in names:
-        try:
-            stamp, version = files.read_stamp(crew.paths.archive / name), recorded.get(name)
-            previous = before.get(name)
-            if previous is None or (previous.stamp, previous.recorded) != (stamp, version):
-                now[name] = Comparison(stamp, version, _compare(crew, name, stamp, version))
-            if (loss := now[name].loss) is not None:
-                losses[name] = loss
-        except BoardInconsistent as error:
-            losses[name] = ArchiveLoss(error.message, is_recorded=name in recorded)
-        except (GitFailed, OSError) as error:
-            losses[name] = _incomparable(error)
-    if now != before:
-        with suppress(OSError):
-            atomic.write(crew.paths.archive_compared, msgspec.json.encode(now), sync=False)
-    return losses
-
-
-def _incomparable(error: Exception) -> ArchiveLoss:
-    return ArchiveLoss(f"it has changed and cannot be compared with the history: {error}")
-
-
-def _compare(crew: Crew, name: str, stamp: files.Stamp | None, version: str | None) -> ArchiveLoss | None:
-    recorded = None if version is None else board_history.read_object(crew.git, version)
-    if stamp is None:
-        return archive_loss.find_missing_loss(recorded)
-    return archive_loss.find_loss(recorded, _read(crew, name))
-
-
-def _read_comparisons(crew: Crew) -> dict[str, Comparison]:
-    with suppress(OSError, LizaError, ValueError, RecursionError):
-        data = untrusted_files.read(crew.paths.archive_compared)
-        return msgspec.json.decode(data, type=decodable(dict[str, Comparison]))
-    return {}
-
-
-def _read(crew: Crew, name: str) -> bytes:
-    return archive_files.read_bytes(crew.paths, name)
 
 
 def mending_command(crew: Crew, name: str, loss: ArchiveLoss) -> str:
@@ -142,7 +66,11 @@ def restore_files(crew: Crew, by: str) -> RestoredArchive:
     if crew.paths.archive_intent.exists():
         recorded_archive.end_move(crew, by)
     names = sorted({*recorded_archive.list_recorded(crew), *archive_files.list_names(crew.paths)})
-    plans = [plan for name, loss in find_losses(crew, names).items() if (plan := _plan_mending(crew, name, loss))]
+    plans = [
+        plan
+        for name, loss in recorded_archive.find_losses(crew, names).items()
+        if (plan := _plan_mending(crew, name, loss))
+    ]
     if not plans:
         return RestoredArchive()
     # Under the lock: a move appends to a file.
@@ -163,7 +91,7 @@ def _plan_mending(crew: Crew, name: str, loss: ArchiveLoss) -> Mending | None:
 
 def _read_if_readable(crew: Crew, name: str) -> bytes | None:
     with suppress(BoardInconsistent):
-        return _read(crew, name)
+        return archive_files.read_bytes(crew.paths, name)
     return None
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from liza.board import archive_files
+from liza.board.archive_index import ArchiveIndex
+from liza.crew.archive import archive_loss
+from liza.crew.archive.archive_loss import ArchiveLoss
 from liza.crew.crew import Crew
 from liza.repo import board_history
-from liza.rules.errors import LizaError
+from liza.rules.errors import BoardInconsistent, GitFailed, LizaError
 from liza.rules.value_classes import decodable
-from liza.system import files, untrusted_files
+from liza.system import atomic, files, untrusted_files
 
 if TYPE_CHECKING:
     from liza.crew.archive.archive_loss import ArchiveLoss
@@ -65,7 +68,7 @@ def _read_changed(crew: Crew) -> ChangedArchive:
         changed = [name for name, stamp in stamps.items() if recorded.get(name) != stamp]
         missing = recorded.keys() - stamps.keys()
         # The history keeps the version before the damage: `restore` writes that one.
-        damaged = _find_losses(crew, [*changed, *missing])
+        damaged = find_losses(crew, [*changed, *missing])
         good = [name for name in changed if name not in damaged]
         files_now = {name: archive_files.read_bytes(crew.paths, name) for name in good}
         if any(files.read_stamp(crew.paths.archive / name) != stamps[name] for name in good):
@@ -74,6 +77,76 @@ def _read_changed(crew: Crew) -> ChangedArchive:
         kept = {name: stamp for name, stamp in recorded.items() if name in damaged}
         return ChangedArchive(files_now, {name: stamps[name] for name in stamps if name not in damaged} | kept)
     return ChangedArchive()
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What the file with this stamp lost against the recorded version with this object id."""
+
+    stamp: files.Stamp | None
+    recorded: str | None
+    loss: ArchiveLoss | None
+
+
+def find_losses(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
+    """Return which of these files are damaged or missing, by name, and what they lost.
+
+    An entry that is on the board or in another file is not lost. A file that cannot be compared counts as damaged.
+    Raises BoardInconsistent, LockTimeout.
+    """
+    losses = _compare_all(crew, names)
+    ids = frozenset[str]().union(*(loss.ids for loss in losses.values()))
+    if not ids:
+        return losses
+    present = {task.id for task in crew.board.read().tasks} | ArchiveIndex(crew.paths).find(ids).keys()
+    return {
+        name: remaining
+        for name, loss in losses.items()
+        if (remaining := archive_loss.subtract(loss, present)) is not None
+    }
+
+
+def _compare_all(crew: Crew, names: Iterable[str]) -> dict[str, ArchiveLoss]:
+    """Compare files with the history. Only what changed since the last comparison is read and parsed."""
+    try:
+        recorded = board_history.list_archive(crew.git)
+    except GitFailed as error:
+        return {name: _incomparable(error) for name in names}
+    before, losses = _read_comparisons(crew), dict[str, ArchiveLoss]()
+    now = dict(before)
+    for name in names:
+        try:
+            stamp, version = files.read_stamp(crew.paths.archive / name), recorded.get(name)
+            previous = before.get(name)
+            if previous is None or (previous.stamp, previous.recorded) != (stamp, version):
+                now[name] = Comparison(stamp, version, _compare(crew, name, stamp, version))
+            if (loss := now[name].loss) is not None:
+                losses[name] = loss
+        except BoardInconsistent as error:
+            losses[name] = ArchiveLoss(error.message, is_recorded=name in recorded)
+        except (GitFailed, OSError) as error:
+            losses[name] = _incomparable(error)
+    if now != before:
+        with suppress(OSError):
+            atomic.write(crew.paths.archive_compared, msgspec.json.encode(now), sync=False)
+    return losses
+
+
+def _incomparable(error: Exception) -> ArchiveLoss:
+    return ArchiveLoss(f"it has changed and cannot be compared with the history: {error}")
+
+
+def _compare(crew: Crew, name: str, stamp: files.Stamp | None, version: str | None) -> ArchiveLoss | None:
+    recorded = None if version is None else board_history.read_object(crew.git, version)
+    if stamp is None:
+        return archive_loss.find_missing_loss(recorded)
+    return archive_loss.find_loss(recorded, archive_files.read_bytes(crew.paths, name))
+
+
+def _read_comparisons(crew: Crew) -> dict[str, Comparison]:
+    with suppress(OSError, LizaError, ValueError, RecursionError):
+        data = untrusted_files.read(crew.paths.archive_compared)
+        return msgspec.json.decode(data, type=decodable(dict[str, Comparison]))
+    return {}
 
 
 def find_damaged(crew: Crew) -> dict[str, ArchiveLoss]:
@@ -89,15 +162,7 @@ def find_damaged(crew: Crew) -> dict[str, ArchiveLoss]:
     names = {*recorded, *archive_files.list_names(crew.paths)} - {moving and moving.name}
     with files.convert_os_errors():
         changed = sorted(name for name in names if recorded.get(name) != files.read_stamp(crew.paths.archive / name))
-    return _find_losses(crew, changed)
-
-
-def _find_losses(crew: Crew, names: Sequence[str]) -> dict[str, ArchiveLoss]:
-    if not names:
-        return {}
-    from liza.crew.archive import archive_damage
-
-    return archive_damage.find_losses(crew, names)
+    return find_losses(crew, changed)
 
 
 def mark_recorded(crew: Crew, archive: ChangedArchive) -> None:
@@ -141,4 +206,4 @@ def find_missing(crew: Crew) -> tuple[str, ...]:
     """
     with files.convert_os_errors():
         names = filter(archive_files.is_archive_name, board_history.list_archive(crew.git))
-        return tuple(_find_losses(crew, [name for name in names if not (crew.paths.archive / name).exists()]))
+        return tuple(find_losses(crew, [name for name in names if not (crew.paths.archive / name).exists()]))

@@ -12,9 +12,8 @@ from liza.crew.merging.gate_runner import PreparedMergeSlot
 from liza.repo.merge import merge_refs
 from liza.rules.errors import LizaError
 from liza.rules.merging import gates, merge_rules
-from liza.rules.merging.gates import GateOutcome, GateRun
+from liza.rules.merging.gates import GateFinding, GateOutcome, GateRun
 from liza.rules.model import Gate
-from liza.rules.project.tree_changes import GateFinding
 from liza.rules.value_classes import Value
 
 

@@ -65,10 +65,15 @@ def moved_error(epic: str, last: str | None, tip: str) -> Refused:
     return Refused(message, f"liza epics restore {epic}")
 
 
-def find_slots(crew: Crew, task: Task) -> Worktrees:
-    """Return the slots for a claim of a task with another target branch than integration. The branch of an epic is
-    created if no task has needed it yet. Raises Refused, Missing, GitFailed.
+def worktrees_for(crew: Crew, task: Task) -> Worktrees:
+    """Return the slots for a claim of ``task``, whose branch starts at the tip of the branch it is merged into.
+
+    The branch of an epic is created if no task has needed it yet. Raises Refused, also for the branch of an epic that
+    was deleted by hand, Missing, GitFailed.
     """
+    if task.epic is None and task.target is None:
+        return crew.worktrees
+    crew.refuse_moved()
     if task.epic is not None:
         ensure_branch(crew, task.epic)
     return Worktrees(crew.paths, crew.git, targets.target_branch(crew.board.read(), task))

@@ -21,7 +21,7 @@ from liza.repo import sparse_checkout
 from liza.repo.merge import merge_refs
 from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures
-from liza.rules.merging.gates import GateOutcome
+from liza.rules.merging.gates import GateFinding, GateFindingKind, GateOutcome
 from liza.rules.model import FULL_CHECKOUT, TESTS_GATE, Gate
 from liza.rules.project import (
     command_parts,
@@ -33,7 +33,6 @@ from liza.rules.project import (
     tree_changes,
 )
 from liza.rules.project.test_proof import ProofVerdict
-from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value, replace
 
 MERGE_SLOT = "merge"

@@ -24,11 +24,11 @@ from liza.rules.errors import (
 )
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_batches, merge_rules, targets
+from liza.rules.merging.gates import GateFinding
 from liza.rules.merging.merge_batches import Batch
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import Status, Task
 from liza.rules.paths import is_person
-from liza.rules.project.tree_changes import GateFinding
 from liza.rules.reports.narration import LIZA
 from liza.rules.transitions import Invocation, add_event
 from liza.system import crash_points

@@ -26,6 +26,7 @@ from liza.repo.runner import Git
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.errors import GitFailed, Missing, Refused
 from liza.rules.formatting.counts import count_noun
+from liza.rules.merging.gates import GateFindingKind
 from liza.rules.model import FULL_CHECKOUT, Config, TestProof
 from liza.rules.project import (
     clean_environment,
@@ -39,7 +40,7 @@ from liza.rules.project.init_command import INIT, quote_option, setup_hint, sugg
 from liza.rules.project.package_records import ChangedPackageFile
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
-from liza.rules.project.tree_changes import GateFindingKind, TreeChanges
+from liza.rules.project.tree_changes import TreeChanges
 from liza.rules.value_classes import Value, replace
 
 ReportFact = Callable[[str, str], None]
@@ -83,7 +84,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     project = detect.read_project(root, crew.git)
     command = None if options.no_test else options.test or (project.test.text if project.test else None)
     setup = ProjectCommand(options.setup, _setup_files(project)) if options.setup else project.setup
-    keep, why_not = usable_environment(root, setup)
+    keep, why_not = environments.usable_environment(root, setup)
     _report_environment(root, keep, why_not, say)
     setup_text = setup.text if setup else None
 
@@ -224,22 +225,6 @@ def _setup_files(project: Project) -> tuple[str, ...]:
         *(project.setup.source_files if project.setup else ()),
     ]
     return tuple(dict.fromkeys(files))
-
-
-def usable_environment(root: Path, setup: ProjectCommand | None) -> tuple[str | None, str]:
-    """Return the activated environment if it can be used, else None and the reason.
-
-    It can be used if it holds dependencies only and no set-up creates another.
-    """
-    active = clean_environment.active_environment(os.environ)
-    if active is None:
-        return None, ""
-    if setup is not None:
-        return None, f"{active} is activated but not used: the set-up creates the environment"
-    links = environments.find_checkout_links(Path(active), root)
-    if links:
-        return None, f"{active} is activated but not used: it has this checkout installed ({links[0]})"
-    return active, ""
 
 
 def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportFact) -> None:

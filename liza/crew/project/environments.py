@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from liza.rules.project import clean_environment
 from liza.rules.project.clean_environment import RemovedVariable
+from liza.rules.project.project_kinds import ProjectCommand
 
 _MAX_BYTES = 1 << 20  # bytes of a file that are searched for a path
 
@@ -81,3 +83,19 @@ def describe_removed(removed: tuple[RemovedVariable, ...]) -> str:
     others = [variable.name for variable in removed if variable.name != "PATH"]
     path = f"from PATH {', '.join(dict.fromkeys(entries))}" if entries else ""
     return "; ".join(filter(None, (", ".join(dict.fromkeys(others)), path)))
+
+
+def usable_environment(root: Path, setup: ProjectCommand | None) -> tuple[str | None, str]:
+    """Return the activated environment if it can be used, else None and the reason.
+
+    It can be used if it holds dependencies only and no set-up creates another.
+    """
+    active = clean_environment.active_environment(os.environ)
+    if active is None:
+        return None, ""
+    if setup is not None:
+        return None, f"{active} is activated but not used: the set-up creates the environment"
+    links = find_checkout_links(Path(active), root)
+    if links:
+        return None, f"{active} is activated but not used: it has this checkout installed ({links[0]})"
+    return active, ""

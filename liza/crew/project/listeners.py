@@ -14,9 +14,9 @@ from liza.crew.crew import Crew
 from liza.repo import worktree_records
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
+from liza.rules.merging.gates import GateFinding
 from liza.rules.project import foreign_servers
 from liza.rules.project.foreign_servers import CheckoutTrees, ListeningProcess
-from liza.rules.project.tree_changes import GateFinding
 from liza.system import ancestors, lock_holders, processes, socket_tables
 
 

@@ -38,11 +38,9 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     setup = config.sandbox_setup
     if not paths.state.exists():
         # No crew yet: check the commands that init will choose.
-        from liza.crew.project import baseline
-
         project = detect.read_project(paths.root, git)
         setup = project.setup.text if project.setup else None
-        keep, why_not = baseline.usable_environment(paths.root, project.setup)
+        keep, why_not = environments.usable_environment(paths.root, project.setup)
         config = replace(config, environment=keep)
         if why_not and setup is None:
             test = project.test.text if project.test else "your tests"

@@ -12,6 +12,7 @@ from liza.board import wake_up
 from liza.crew.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
+from liza.crew.merging import epic_branches
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.recovery import lost_worktrees, run_cleanup
 from liza.crew.recovery.earlier_slots import separate_slots
@@ -182,7 +183,7 @@ def _needs_worktree(crew: Crew, task: Task, by: str) -> bool:
 def _recreate_worktree(crew: Crew, task: Task) -> Repair:
     assert task.worktree is not None
     assert task.run is not None
-    crew.worktrees_for(task).prepare(task.worktree, task.id, task.run, salvage_as=task.run)
+    epic_branches.worktrees_for(crew, task).prepare(task.worktree, task.id, task.run, salvage_as=task.run)
     crew.worktrees.finish(task.worktree, task.id, task.run)
     return Repair(f"{task.id}: its worktree {task.worktree} was created again")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from liza.rules.guards.acts import FETCH, OWN, READ, SHELL, WRITE, Act, join_path
 from liza.rules.guards.normal_commands import git_scope, normalize_call, normalize_git, split_groups
@@ -19,9 +19,6 @@ from liza.rules.guards.shell_table import (
     split_wrapper,
 )
 from liza.rules.guards.word_matching import ANY, MANY, MARK, YES, is_known, is_unknown, match_glob
-
-if TYPE_CHECKING:
-    from liza.rules.guards.shell_walk import ShellWalk
 
 FROM_FILE = "\uf8f3"
 """As input of a shell: a file, whose contents are not read here."""
@@ -52,7 +49,23 @@ _QUOTES = ("'", '"', "`", ">")
 _LAST = 200  # words of a program's text that are examined
 
 
-def run_program(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> None:
+class ScriptWalk(Protocol):
+    """What the programs of a script need of the walk through it: see `shell_walk.ShellWalk`."""
+
+    table: ShellTable
+    guarded_programs: Collection[str]
+    acts: list[Act]
+
+    def script(self, text: str, scope: Scope) -> None: ...
+
+    def invoke(self, words: list[str], scope: Scope, stdin: str) -> None: ...
+
+    def path(self, tool: str, target: str, scope: Scope, is_tree: bool = False) -> None: ...
+
+    def unjudged(self, scope: Scope, reason: str) -> None: ...
+
+
+def run_program(walk: ScriptWalk, words: list[str], scope: Scope, stdin: str) -> None:
     """Note what a command does, and run the commands that it runs."""
     name = program_name(words[0])
     if not is_known(name):
@@ -85,7 +98,7 @@ def _area(table: ShellTable, name: str, words: list[str], scope: Scope) -> str:
     return scope.facts.area_of(scope.resolve(directories[-1]) if directories else scope.directory)
 
 
-def _unknown_program(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
+def _unknown_program(walk: ScriptWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
     """Also run what a command is if the unknown part of its program's name is empty, or completes a known name."""
     if is_unknown(name):
         if MANY in name and len(words) > 1:
@@ -98,12 +111,12 @@ def _unknown_program(walk: ShellWalk, name: str, words: list[str], scope: Scope,
             walk.invoke([candidate, *words[1:]], scope.copy(), stdin)
 
 
-def runs_others(walk: ShellWalk, name: str) -> bool:
+def runs_others(walk: ScriptWalk, name: str) -> bool:
     """Return whether a program runs other commands, which its arguments name."""
     return name in _RUNS_TEXT or name in walk.table.shells or name in walk.table.wrappers
 
 
-def _change_shell(walk: ShellWalk, name: str, words: list[str], scope: Scope) -> bool:
+def _change_shell(walk: ScriptWalk, name: str, words: list[str], scope: Scope) -> bool:
     """Carry out a builtin that changes the shell, or evaluates text; return whether it is one."""
     rest = words[1:]
     if name in ("cd", "pushd"):
@@ -137,11 +150,11 @@ def _change_shell(walk: ShellWalk, name: str, words: list[str], scope: Scope) ->
     return True
 
 
-def _evaluate(walk: ShellWalk, words: Sequence[str], scope: Scope) -> None:
+def _evaluate(walk: ScriptWalk, words: Sequence[str], scope: Scope) -> None:
     walk.script(" ".join(words), scope)
 
 
-def _wrapper(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
+def _wrapper(walk: ScriptWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
     """Run the command that a program such as ``env`` or ``xargs`` runs."""
     table, pair = walk.table, " ".join(words[:2])
     row = table.wrappers.get(pair)
@@ -178,7 +191,7 @@ def _appended(words: Sequence[str], command: list[str]) -> list[str]:
     return [word.replace(mark, MANY if word == mark else ANY) for word in command for mark in marks[:1]]
 
 
-def _shell(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> None:
+def _shell(walk: ScriptWalk, words: list[str], scope: Scope, stdin: str) -> None:
     """Run the script of ``bash -c``, or the one on stdin. A script in a file is not read."""
     index = 1
     wants_script = reads_stdin = False
@@ -204,7 +217,7 @@ def _shell(walk: ShellWalk, words: list[str], scope: Scope, stdin: str) -> None:
     walk.acts.append(Act(SHELL, [program_name(words[0]), *rest[:1]], area=scope.facts.area_of(scope.directory)))
 
 
-def _find(walk: ShellWalk, words: list[str], scope: Scope) -> None:
+def _find(walk: ScriptWalk, words: list[str], scope: Scope) -> None:
     walk.acts.append(Act(SHELL, words, area=scope.facts.area_of(scope.directory)))
     roots = []
     for word in words[1:]:
@@ -233,7 +246,7 @@ def _find(walk: ShellWalk, words: list[str], scope: Scope) -> None:
                 walk.path(WRITE, path, scope)
 
 
-def _git(walk: ShellWalk, words: list[str], scope: Scope) -> None:
+def _git(walk: ScriptWalk, words: list[str], scope: Scope) -> None:
     normal, where = normalize_git(walk.table, ["git", *words[1:]], scope)
     walk.acts.append(Act(SHELL, normal, area=where))
     command = [word for word in normal if word[:1] != MARK]
@@ -259,7 +272,7 @@ def _git(walk: ShellWalk, words: list[str], scope: Scope) -> None:
         walk.script(" ".join(each), inner)
 
 
-def _files(walk: ShellWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
+def _files(walk: ScriptWalk, name: str, words: list[str], scope: Scope, stdin: str) -> None:
     """Note the paths that a program writes or reads by its arguments."""
     table = walk.table
     paths = positionals(words[1:], table.values.get(name, ()))
@@ -346,7 +359,7 @@ def _codes(name: str, words: Sequence[str], options: Sequence[str], stdin: str) 
     return codes
 
 
-def scan_code(walk: ShellWalk, code: str, scope: Scope, name: str = "") -> None:
+def scan_code(walk: ScriptWalk, code: str, scope: Scope, name: str = "") -> None:
     """Look for commands and paths in the text of a program in another language; ``name`` is its interpreter.
 
     Only words are compared: the program is not understood. Commands are looked for where it runs some.
@@ -394,7 +407,7 @@ def _up_to_parenthesis(text: str) -> str:
     return text
 
 
-def _scan_commands(walk: ShellWalk, code: str, scope: Scope) -> None:
+def _scan_commands(walk: ScriptWalk, code: str, scope: Scope) -> None:
     tokens = _CODE_WORD.findall(code)[: _LAST * 10]
     for index, token in enumerate(tokens):
         name = program_name(token)

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from liza.rules.model import TESTS_GATE, AwareDatetime, Config, FrozenStruct, Gate
+from liza.rules.value_classes import Value
 
 FLAKY_RETRIES = 3
 """Repetitions of a gate that was flaky before. At 5 % false failures, one candidate in 160,000 is wrongly red."""
@@ -18,6 +19,25 @@ RECENT_RUNS = 200
 """Number of last runs of a gate from which its time is estimated, and in which it counts as flaky."""
 _WILDCARD = re.compile(r"[*?[]")
 NAME_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+
+
+class GateFindingKind(StrEnum):
+    """What follows from an observation beside the exit status of a gate."""
+
+    RED = "red"
+    """The candidate fails: only its own run shows this."""
+    UNTESTED = "untested"
+    """The run says nothing about the commit. No task is to blame; a person decides."""
+    REMARK = "remark"
+    """A person allowed it: the merge is tested, but…"""
+
+
+class GateFinding(Value):
+    """An observation beside the exit status of a gate, in one phrase. ``hint``: the command that resolves it."""
+
+    kind: GateFindingKind
+    text: str
+    hint: str = ""
 
 
 class GateOutcome(StrEnum):

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from liza.rules.formatting.redaction import redact
+from liza.rules.merging.gates import GateFinding, GateFindingKind
 from liza.rules.project.slot_states import slot_ports
-from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value
 
 RUNTIMES = frozenset(

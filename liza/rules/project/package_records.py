@@ -7,8 +7,8 @@ import hashlib
 import shlex
 from collections.abc import Iterable, Sequence
 
+from liza.rules.merging.gates import GateFinding, GateFindingKind
 from liza.rules.project import tree_changes
-from liza.rules.project.tree_changes import GateFinding, GateFindingKind
 from liza.rules.value_classes import Value
 
 UNRECORDED_INSTALLERS = frozenset(("conda",))

@@ -10,11 +10,12 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, assert_never
 
+from liza.rules.merging.gates import GateFinding, GateFindingKind
 from liza.rules.model import Config, TestProof
 from liza.rules.value_classes import Value, replace
 
 if TYPE_CHECKING:
-    from liza.rules.project.tree_changes import GateFinding
+    from liza.rules.merging.gates import GateFinding
 
 BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 NO_SOURCE = "the repository has no source of a kind that can be made to fail"
@@ -270,7 +271,6 @@ def untested_reason(config: Config) -> GateFinding | None:
     used, parts = tested_instead(config), unaccepted_parts(config)
     if used is None and not parts:
         return None
-    from liza.rules.project.tree_changes import GateFinding, GateFindingKind  # few crews have untested parts
 
     if used is not None:
         text = f"{config.integration_command} does not test the worktree it runs in, it uses {used}"
@@ -303,7 +303,6 @@ def proof_findings(config: Config, commands: Sequence[str]) -> tuple[GateFinding
     """Return what the proof says about a run of these gate commands: a remark for each part that a person accepted."""
     if not config.has_tests:
         return ()
-    from liza.rules.project.tree_changes import GateFinding, GateFindingKind  # only merges need this
 
     if config.proof.outcome == ProofVerdict.SKIPPED:
         return (GateFinding(GateFindingKind.REMARK, "the tests are not proved"),)

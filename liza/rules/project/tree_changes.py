@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from pathlib import PurePosixPath
 
+from liza.rules.merging.gates import GateFinding, GateFindingKind
 from liza.rules.project import breakage, test_proof
 from liza.rules.value_classes import Value, replace
 
@@ -88,25 +88,6 @@ def propose_patterns(names: Sequence[str]) -> tuple[str, ...]:
     for directory, files in by_directory.items():
         patterns += [f"{directory}/*"] if len(files) > 3 and directory != "." else files
     return tuple(patterns)
-
-
-class GateFindingKind(StrEnum):
-    """What follows from an observation beside the exit status of a gate."""
-
-    RED = "red"
-    """The candidate fails: only its own run shows this."""
-    UNTESTED = "untested"
-    """The run says nothing about the commit. No task is to blame; a person decides."""
-    REMARK = "remark"
-    """A person allowed it: the merge is tested, but…"""
-
-
-class GateFinding(Value):
-    """An observation beside the exit status of a gate, in one phrase. ``hint``: the command that resolves it."""
-
-    kind: GateFindingKind
-    text: str
-    hint: str = ""
 
 
 def may_be_written(file: ChangedFile) -> bool:
