@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from importlib import metadata, util
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,10 +28,10 @@ def install(
     monkeypatch.setattr(sys, "prefix", str(prefix))
     monkeypatch.setattr(sys, "executable", "/ve/bin/python")
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}" if name in tools else None)
-    monkeypatch.setattr(util, "find_spec", lambda name: name in tools or None)
+    monkeypatch.setattr(installation, "find_spec", lambda name: name in tools or None)
     text = None if source is None else json.dumps(source)
     distribution = SimpleNamespace(requires=REQUIRES, read_text=lambda name: text)
-    monkeypatch.setattr(metadata, "distribution", lambda name: distribution)
+    monkeypatch.setattr(installation, "distribution", lambda name: distribution)
 
 
 @pytest.mark.parametrize(
