@@ -88,5 +88,5 @@ def test_liza_is_renewed_from_where_it_came(
 
 def test_this_installation_names_the_packages_of_its_extras() -> None:
     assert "'apprise>=" in installation.extra_command("notify")
-    assert metadata.distribution(installation.NAME).requires
-    assert util.find_spec("liza")
+    assert installation.distribution(installation.NAME).requires
+    assert installation.find_spec("liza")
