@@ -6,18 +6,21 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
 
 from liza.rules.brief_marks import begin_mark, end_mark
+from tests.command_servers import VARIABLE, Usage, running_server
 from tests.tools import Tools
 
 settings.register_profile(
@@ -60,8 +63,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
 
 
+_USAGE = pytest.StashKey[Usage]()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _command_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _tools: Tools
+) -> Iterator[None]:
+    """The command server of this process; tests of functions only need none."""
+    if all("unit" in item.path.parts for item in request.session.items):
+        yield
+        return
+    with running_server(tmp_path_factory.mktemp("commands")) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.conftest._server_socket", str(server.socket))
+        sys.addaudithook(server.hear)
+        yield
+        request.config.stash[_USAGE] = server.count_usage()
+
+
+_server_socket = "0"
+"""LIZA_COMMAND_SERVER of tests."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add what a worker of xdist counted."""
+    stash = node.config.stash
+    stash[_USAGE] = stash.get(_USAGE, Usage()) + node.workeroutput.get("commands", Usage())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run whose commands did not use the command servers: it would have tested something else."""
+    usage = session.config.stash.get(_USAGE, Usage())
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["commands"] = tuple(usage)
+    elif not usage.is_enough():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Save how many tests of which file were skipped, and why: bin/test prints it at its end."""
+    """Say how many commands were served. Save how many tests of which file were skipped, and why, for bin/test."""
+    usage = config.stash.get(_USAGE, Usage())
+    if usage.meant:
+        terminalreporter.write_line(f"{usage}{'' if usage.is_enough() else ': TOO FEW'}", red=not usage.is_enough())
     cache = getattr(config, "cache", None)
     if cache is not None:
         skipped = terminalreporter.stats.get("skipped", [])
@@ -77,8 +122,6 @@ class RealHomeTouched(AssertionError):
 @pytest.fixture(scope="session", autouse=True)
 def _real_home_explodes() -> None:
     """Opening anything for writing below the real HOME from this process ends the test."""
-    import sys
-
     temp = Path(os.environ.get("TMPDIR", "/tmp"))
 
     def guard(event: str, args: tuple[object, ...]) -> None:
@@ -136,7 +179,7 @@ def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def set_world(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A HOME of its own, a git configuration of its own, UTC, and no LIZA_, GIT_ or CI in the environment.
+    """A HOME of its own, a git configuration of its own, UTC, and no GIT_, CI or LIZA_ but the command server.
 
     Commands run as they do for a person: with buffered streams, and with modules that are compiled once.
     """
@@ -146,6 +189,7 @@ def set_world(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(VARIABLE, _server_socket)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")

@@ -28,6 +28,7 @@ from liza.crew.crew import SystemClock, find_crew
 from liza.repo.slots import slots_directory
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
+from tests.command_servers import VARIABLE
 from tests.conftest import git, worktree_of
 
 BIN = Path(sys.executable).parent
@@ -140,7 +141,10 @@ class Crew:
     def script(self, name: str, text: str, ready: bool = True) -> str:
         """A program for agents that the test wrote: its ``--program``. It reads its brief first, unless told not to."""
         path = self.notes.parent / name
-        first = f'#!/bin/sh\nset -eu\nNOTES="{self.notes}"\n' + ("liza ready > /dev/null\n" if ready else "")
+        first = f'#!/bin/sh\nset -eu\nNOTES="{self.notes}"\n'
+        if VARIABLE in os.environ:  # Of the variables of Liza, a session has its own only.
+            first += f"export {VARIABLE}={os.environ[VARIABLE]}\n"
+        first += "liza ready > /dev/null\n" if ready else ""
         path.write_text(first + textwrap.dedent(text))
         path.chmod(0o755)
         return f"script:{path}"

@@ -7,6 +7,8 @@ import os
 import pty
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -106,10 +108,20 @@ WORDS_OF_REFUSAL = (
     "has a crew already",
 )
 
-ASK = """
-import importlib, json, os, sys
+THROUGH_THE_SERVER = """
+import sys
+sys.modules["liza.cli"] = None  # it fails if it runs the command itself
+from liza.client import main
+sys.argv[0] = "liza"
+sys.exit(main())
+"""
+
+ASK = (
+    f"client = {THROUGH_THE_SERVER!r}"
+    + """
+import json, os, sys
 from liza.cli import app, entry_points
-from liza.commands import liza_agent
+from liza.cli.declare import Process
 app.load_all_commands()
 for name, words, place in json.load(sys.stdin):
     out, back = os.pipe()
@@ -120,6 +132,8 @@ for name, words, place in json.load(sys.stdin):
         os.dup2(back, 2)
         os.chdir(place)
         sys.argv = [name, *words]
+        if os.environ.get("LIZA_COMMAND_SERVER") and name == "liza" and app.find_process(words) is not Process.DIRECT:
+            os.execv(sys.executable, [sys.executable, "-c", client, *words])
         sys.exit((entry_points.liza_agent if name == "liza-agent" else entry_points.liza)())
     os.close(back)
     with os.fdopen(out) as heard:
@@ -127,6 +141,7 @@ for name, words, place in json.load(sys.stdin):
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     print(json.dumps([code, said]), flush=True)
 """
+)
 
 
 def typed() -> set[str]:
@@ -154,11 +169,27 @@ def session_of(crew: Crew, program: list[str], run: str = "coder-1.1", **more: A
 
 def bare() -> list[str]:
     """env(1) that leaves a program nothing of a session."""
-    keep = ("HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", *switches.VARIABLES)
+    keep = ("HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "LIZA_COMMAND_SERVER", *switches.VARIABLES)
     kept = [f"{name}={os.environ[name]}" for name in keep if name in os.environ]
     return ["env", "-i", f"PATH={BIN}:{os.environ['PATH']}", *kept]
 
 
+@pytest.fixture(params=[False, True], ids=["directly", "served"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Commands run in the processes that are typed, or in those of a command server."""
+    if not request.param:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        monkeypatch.setenv("LIZA_COMMAND_SERVER", f"{directory}/socket")
+        subprocess.run([BIN / "liza", "command-server", "start"], check=True, capture_output=True, timeout=90)
+        try:
+            yield
+        finally:
+            subprocess.run([BIN / "liza", "command-server", "stop"], check=True, capture_output=True, timeout=90)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kinds", [(REFUSED, OWN), variant((REFUSED, OWN, READS))])
 def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused_or_is_the_sessions(
     crew: Crew, kinds: tuple[str, ...]
@@ -195,6 +226,7 @@ def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused
     assert crew.state().tasks == before.tasks
 
 
+@pytest.mark.usefixtures("way")
 def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(crew: Crew) -> None:
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
@@ -208,6 +240,7 @@ def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(cre
 
 
 @pytest.mark.campaign
+@pytest.mark.usefixtures("way")
 def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over(crew: Crew) -> None:
     said = crew.notes / "said"
     judge = f"cd {crew.root}; liza verdict approve mine --task task-2 > {said}.tmp 2>&1; mv {said}.tmp {said}"
@@ -245,6 +278,7 @@ def watched(crew: Crew) -> Crew:
 
 
 @pytest.mark.campaign
+@pytest.mark.usefixtures("way")
 @pytest.mark.needs("unshare")
 def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
     judge = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root} && liza verdict approve me --task task-1"]
@@ -266,6 +300,7 @@ def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
 
 
 @pytest.mark.campaign
+@pytest.mark.usefixtures("way")
 @pytest.mark.needs("unshare")
 def test_a_person_in_another_pid_namespace_says_so_at_a_terminal_and_everybody_is_told(watched: Crew) -> None:
     words = [*unshared(), *bare(), "LIZA_PERSON=yes", "liza", "verdict", "approve", "mine", "--task", "task-1"]
