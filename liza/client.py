@@ -27,6 +27,8 @@ def main() -> int:
     pid = _begin_command(connection) if connection else 0
     if connection and pid:
         return _wait_for_end(connection, pid)
+    if connection:
+        connection.close()
     from liza.cli.entry_points import liza  # A served command must not wait for this import.
 
     return liza()
@@ -77,7 +79,8 @@ def _connect() -> "_socket.socket | None":
 
 def _begin_command(connection: _socket.socket) -> int:
     """Send the command. Return the pid of its process; 0 if the server has not begun it, and will not."""
-    streams = [number for number in range(3) if _is_open(number)]
+    # Where a stream is closed, the connection itself has its number.
+    streams = [number for number in range(3) if number != connection.fileno() and _is_open(number)]
     words = [word.encode(errors="surrogateescape") for word in sys.argv]
     variables = [name + b"=" + value for name, value in posix.environ.items()]
     errors = "strict" if sys.stdout is None else sys.stdout.errors or "strict"
