@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,31 +26,55 @@ from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.worlds import World
 from tests.conftest import git
-from tests.journeys.crews import Crew
+from tests.journeys.crews import BIN, Crew
 
 
 @dataclass(frozen=True)
 class Word:
-    """A verb that ends a run: who says it, which event it leaves, which closing word."""
+    """A verb that ends a run: who says it, which event it leaves, which closing word, and how it is typed."""
 
     run: str
     say: Callable[[Path], object]
     event: str
     word: str
-    worktree: str = ""
-    at: tuple[str, ...] = ()
+    typed: tuple[str, ...]
 
 
 NOTE = HandoffNote("the half of it", "the other half")
+HANDOFF = ("handoff", "the half of it", "--next", "the other half")
+KILLED_CODES = (-signal.SIGKILL, 137)
+"""Exit codes of a client whose command was killed."""
 WORDS = {
-    "submit": Word("coder-1.1", lambda root: submit(find_crew(root)), "submit", "0"),
-    "block": Word("coder-1.1", lambda root: block(find_crew(root), "no way", ("Which?",)), "block", "0"),
-    "handoff": Word("coder-1.1", lambda root: handoff(find_crew(root), NOTE), "handoff", "42"),
-    "approve": Word("code-reviewer-1.1", lambda root: verdict(find_crew(root), "approve", "fine"), "approve", "0"),
-    "reject": Word("code-reviewer-1.1", lambda root: verdict(find_crew(root), "reject", "1. no"), "reject", "0"),
-    "review handoff": Word("code-reviewer-1.1", lambda root: handoff(find_crew(root), NOTE), "release review", "42"),
-    "planner handoff": Word("planner-1.1", lambda root: handoff(find_crew(root), NOTE), "", "42"),
-    "planner done": Word("planner-1.1", lambda root: handoff(find_crew(root), NOTE, done=True), "", "0"),
+    "submit": Word("coder-1.1", lambda root: submit(find_crew(root)), "submit", "0", ("submit",)),
+    "block": Word(
+        "coder-1.1",
+        lambda root: block(find_crew(root), "no way", ("Which?",)),
+        "block",
+        "0",
+        ("block", "no way", "--ask", "Which?"),
+    ),
+    "handoff": Word("coder-1.1", lambda root: handoff(find_crew(root), NOTE), "handoff", "42", HANDOFF),
+    "approve": Word(
+        "code-reviewer-1.1",
+        lambda root: verdict(find_crew(root), "approve", "fine"),
+        "approve",
+        "0",
+        ("verdict", "approve", "fine"),
+    ),
+    "reject": Word(
+        "code-reviewer-1.1",
+        lambda root: verdict(find_crew(root), "reject", "1. no"),
+        "reject",
+        "0",
+        ("verdict", "reject", "1. no"),
+    ),
+    "review handoff": Word(
+        "code-reviewer-1.1", lambda root: handoff(find_crew(root), NOTE), "release review", "42", HANDOFF
+    ),
+    "planner handoff": Word("planner-1.1", lambda root: handoff(find_crew(root), NOTE), "", "42", HANDOFF),
+    "planner done": Word(
+        "planner-1.1", lambda root: handoff(find_crew(root), NOTE, done=True), "", "0", (*HANDOFF, "--done")
+    ),
 }
 
 
@@ -106,6 +131,24 @@ def _say(world: World, word: Word) -> Callable[[], None]:
     return said
 
 
+def _type(world: World, word: Word, fault: str = "", trace: Path | None = None) -> int:
+    """Type the verb as a command of its session, and return its exit code. Fails if no command server ran it."""
+    agent = word.run.partition(".")[0]
+    slot = "s1" if agent == "coder-1" else agent
+    variables = {"LIZA_RUN": word.run, "LIZA_AGENT_ID": agent, "LIZA_ROOT": str(world.root)}
+    variables |= {} if agent == "planner-1" else {"LIZA_TASK": "task-1"}
+    variables |= {name: str(value) for name, value in (("LIZA_FAULT", fault), ("LIZA_FAULT_TRACE", trace)) if value}
+    with world.said.open("ab") as said:
+        process = subprocess.Popen(
+            [BIN / "liza", *word.typed], cwd=world.crew.paths.slot(slot), env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+        )  # fmt: skip
+        code = process.wait(timeout=90)
+    if trace is not None:
+        assert str(process.pid) not in {line.split()[0] for line in trace.read_text().splitlines()}, "it ran directly"
+    return code
+
+
 def _judge_word(world: World, word: Word) -> list[str]:
     crew = find_crew(world.root)
     assert forks.run(lambda: recover_crew(crew, "doctor"), quiet=world.said) == 0, world.told()
@@ -125,6 +168,21 @@ def _judge_word(world: World, word: Word) -> list[str]:
     return found + ([] if word.run in journal else ["the journal does not know it"])
 
 
+def _world_of(tmp_path: Path, word: Word) -> World:
+    """A world in which the run of ``word`` is about to say it."""
+
+    def prepare(crew: Crew) -> None:
+        if not word.run.startswith("planner"):
+            crew.add("task-1")
+
+    world = World(tmp_path, prepare)
+    world.template.rename(world.root)
+    assert forks.run(lambda: _hold(world, word), quiet=world.said) == 0, world.told()
+    world.root.rename(world.template)
+    world.renew()
+    return world
+
+
 @pytest.mark.parametrize(
     ("name", "all_points"),
     [
@@ -136,16 +194,7 @@ def test_a_closing_word_whose_command_is_killed_anywhere_and_said_again_is_heard
     tmp_path: Path, name: str, all_points: bool
 ) -> None:
     word = WORDS[name]
-
-    def prepare(crew: Crew) -> None:
-        if not word.run.startswith("planner"):
-            crew.add("task-1")
-
-    world = World(tmp_path, prepare)
-    world.template.rename(world.root)
-    assert forks.run(lambda: _hold(world, word), quiet=world.said) == 0, world.told()
-    world.root.rename(world.template)
-    world.renew()
+    world = _world_of(tmp_path, word)
     trace = tmp_path / "trace"
     assert forks.run(_say(world, word), trace=trace, quiet=world.said) == 0, world.told()
     assert _judge_word(world, word) == []
@@ -161,3 +210,23 @@ def test_a_closing_word_whose_command_is_killed_anywhere_and_said_again_is_heard
     print(f"{name}: {killed} kills, {time.monotonic() - began:.0f} s, wrong {len(wrong)}")
     assert wrong == []
     assert killed == len(chosen)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", WORDS)
+def test_a_closing_word_killed_in_a_command_server_and_typed_again_is_heard_once(tmp_path: Path, name: str) -> None:
+    word = WORDS[name]
+    world = _world_of(tmp_path, word)
+    trace = tmp_path / "trace"
+    assert _type(world, word, trace=trace) == 0, world.told()
+    assert _judge_word(world, word) == []
+    points = forks.passed(trace)
+    wrong, fired = [], 0
+    for point in points:
+        world.renew()
+        fired += _type(world, word, point) in KILLED_CODES
+        assert [_type(world, word), _type(world, word)] == [0, 0], f"{point}: {world.told()}"
+        wrong += [f"{point}: {one}" for one in _judge_word(world, word)]
+    print(f"{name}: {fired} of {len(points)} points fired, wrong {len(wrong)}")
+    assert wrong == []
+    assert fired == len(points) > 0
