@@ -52,7 +52,6 @@ def test_a_person_rejects_with_a_comment_on_a_line_the_coder_mends_it_and_the_pe
     assert up.wait(30) == 0
 
 
-@pytest.mark.campaign
 def test_a_task_for_a_person_is_left_by_reviewers_and_named_by_status(crew: Crew) -> None:
     words = ("--desc", "d", "--done", "w", "--scope", "s", "--spec", "README.md", "--review", "human")
     crew.liza("task", "add", "--id", "mine", *words)

@@ -228,7 +228,6 @@ def test_a_crew_without_a_usable_account_stops_with_the_reason_until_a_person_ac
     assert crew.task("task-1").failed_by == ()
 
 
-@pytest.mark.campaign
 def test_a_command_that_fails_stops_no_other_account_and_no_session_starts_without_a_secret(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(crew, NOTE_KEY + WORK)

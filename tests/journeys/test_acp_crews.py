@@ -102,7 +102,6 @@ def test_a_note_reaches_a_running_session_as_a_prompt_and_an_urgent_one_interrup
     assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
 def test_an_agent_that_ends_its_turn_without_a_closing_command_is_reminded_by_a_prompt(scene: Scene) -> None:
     scene.crew.configure(idle_after=1)
     scene.script([COMMIT, {"say": "It is done, I think."}], [SUBMIT])
@@ -219,7 +218,6 @@ def test_a_command_that_the_guards_forbid_is_blocked_and_the_model_is_told_why(s
     assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
 def test_down_leaves_no_process_of_a_session_over_acp(scene: Scene) -> None:
     scene.script([{"shell": "sleep 600"}], ignore_end=True, deaf_to_cancel=True)
     scene.row("drain = 0.5")
@@ -237,7 +235,6 @@ def _output(crew: Crew, run: str = "coder-1.1") -> str:
     return ""
 
 
-@pytest.mark.campaign
 def test_a_program_that_is_not_logged_in_ends_its_supervisor_with_the_reason_and_costs_no_try(scene: Scene) -> None:
     # An adapter speaks for the program; a person logs in with the program itself.
     scene.row(f'command = "{sys.executable}"', program="the-program")

@@ -81,7 +81,6 @@ def test_a_session_that_ended_while_no_supervisor_lived_is_settled_by_the_next_o
     came(crew, end)
 
 
-@pytest.mark.campaign
 def test_a_supervisor_that_comes_back_to_a_task_under_another_run_ends_its_old_session(crew: Crew) -> None:
     program = killed(crew, "submit")
     crew.liza("task", "release", "task-1")
@@ -94,7 +93,6 @@ def test_a_supervisor_that_comes_back_to_a_task_under_another_run_ends_its_old_s
     assert again.stop() == 0
 
 
-@pytest.mark.campaign
 def test_down_ends_the_session_of_a_supervisor_that_was_killed_and_the_next_one_goes_on(crew: Crew) -> None:
     program = killed(crew, "submit")
     assert "coder-1.1" in crew.liza("down", "--json")
@@ -105,7 +103,6 @@ def test_down_ends_the_session_of_a_supervisor_that_was_killed_and_the_next_one_
     assert (task.run, task.iteration) == ("coder-1.2", 1)
 
 
-@pytest.mark.campaign
 def test_a_review_goes_on_under_a_restarted_supervisor(crew: Crew) -> None:
     crew.add("task-1")
     crew.gate("gate")

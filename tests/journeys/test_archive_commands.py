@@ -94,7 +94,6 @@ def test_archived_tasks_are_listed_and_the_list_of_the_board_says_that_they_exis
     assert crew.liza("task", "show", "mail").startswith("mail  MERGED\n")  # what the README waits for
 
 
-@pytest.mark.campaign
 def test_commands_that_change_a_task_say_that_it_is_archived(crew: Crew) -> None:
     crew.add("a1", "a2")
     crew.prepare("task", "drop", "a1", "not wanted")
@@ -114,7 +113,6 @@ def test_commands_that_change_a_task_say_that_it_is_archived(crew: Crew) -> None
         assert "next: liza task show a1" in told, words
 
 
-@pytest.mark.campaign
 def test_closed_tasks_above_the_setting_are_archived_by_a_merge_and_by_a_drop(crew: Crew) -> None:
     crew.configure(archive_after=2)
     crew.add("a", "b", "c")

@@ -85,7 +85,6 @@ def test_task_add_asks_a_person_at_a_terminal_for_what_is_missing_and_nothing_el
     assert "Enter leaves" not in at_a_terminal(crew, "task", "add", "--id", "e", "--draft")
 
 
-@pytest.mark.campaign
 def test_task_add_refuses_an_id_that_cannot_be_used_before_it_asks_for_the_rest(crew: Crew) -> None:
     crew.add("a")
     crew.git("branch", "task/mine")
@@ -115,7 +114,6 @@ def test_a_merge_tells_a_person_at_a_terminal_which_tests_it_waits_for_and_a_scr
     assert "testing with: test -f README.md\n" in at_a_terminal(crew, "land", "--merge")
 
 
-@pytest.mark.campaign
 def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_accepted(
     crew: Crew, tmp_path: Path
 ) -> None:
@@ -136,7 +134,6 @@ def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_acc
     assert "is already at integration of origin" in crew.liza("land", "--pr")
 
 
-@pytest.mark.campaign
 def test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted(crew: Crew) -> None:
     crew.add("t1")
     crew.git("config", "core.pager", f"touch {crew.notes}/planted; cat")
@@ -164,7 +161,6 @@ def test_lines_are_broken_between_words_below_their_column_and_commands_stay_who
     assert {*text.split()[:10]} <= {word for line in shown for word in line.split()}
 
 
-@pytest.mark.campaign
 def test_a_mistyped_word_or_id_names_what_was_meant_and_outside_of_git_the_first_step_is_the_right_one(
     crew: Crew, tmp_path: Path
 ) -> None:
@@ -183,7 +179,6 @@ def test_a_mistyped_word_or_id_names_what_was_meant_and_outside_of_git_the_first
     assert crew.liza("note", "--to", "coder-1", "use them").startswith("noted for the next brief of coder-1\n")
 
 
-@pytest.mark.campaign
 def test_purge_says_which_sessions_it_ended(crew: Crew) -> None:
     crew.add("t1")
     crew.agent("coder-1", crew.script("agent", 'echo > "$NOTES/at"\nexec sleep 600\n'))

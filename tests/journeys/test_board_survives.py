@@ -72,7 +72,6 @@ def test_comments_look_alikes_and_line_ends_are_all_there_after_fifty_transition
     assert [(subject, added, gone) for _, subject, added, gone in found if added > FEW or gone > FEW] == []
 
 
-@pytest.mark.campaign
 def test_a_board_whose_end_was_cut_off_is_brought_back_by_the_command_that_its_message_names(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     for last_word in ('  - id: "task-2"', "max_coder_iterations"):

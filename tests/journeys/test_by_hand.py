@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.conftest import git
 from tests.journeys.crews import Crew
 
 
-@pytest.mark.campaign
 def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_merge_has_its_name(crew: Crew) -> None:
     crew.configure(sandbox_setup="touch ready", integration_command="test -f ready", sandbox_copy=[".env"])
     (crew.root / ".env").write_text("SECRET=1\n")
@@ -22,7 +19,7 @@ def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_m
     assert "coder-1.1 printed nothing" in crew.run("logs", "mail").stderr
     assert "liza logs --since 15m" in crew.run("logs", "--since", "yesterday").stderr
     (there / "mail.txt").write_text("x\n")
-    git(there, "add", ".")
+    git(there, "add", "mail.txt")
     git(there, "commit", "-qm", "work")
     crew.liza("submit", cwd=there)
     crew.liza("verdict", "approve", "good", "--task", "mail")
@@ -32,7 +29,6 @@ def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_m
     assert not [line for line in steps if "merging" in line]
 
 
-@pytest.mark.campaign
 def test_a_draft_that_a_person_keeps_is_freed_by_the_command_that_status_names(crew: Crew) -> None:
     words = ("--desc", "Write", "--done", "it is there", "--scope", "mail.txt", "--spec", "README.md", "--draft")
     crew.liza("task", "add", "--id", "mail", *words)

@@ -277,7 +277,6 @@ def watched(crew: Crew) -> Crew:
     return crew
 
 
-@pytest.mark.campaign
 @pytest.mark.usefixtures("way")
 @pytest.mark.needs("unshare")
 def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:

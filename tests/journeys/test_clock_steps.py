@@ -11,7 +11,6 @@ from tests.campaign.scripts import CLOCK
 from tests.journeys.crews import BIN, WORK, Crew
 
 
-@pytest.mark.campaign
 def test_a_session_that_is_adopted_after_the_clock_was_set_forward_is_not_taken_for_one_that_never_got_ready(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,6 @@ def test_after_a_rejection_the_conversation_goes_on_and_a_refused_one_is_followe
     assert supervisor.said().count(reason) == 1
 
 
-@pytest.mark.campaign
 def test_a_conversation_that_only_the_programs_variable_names_goes_on(crew: Crew) -> None:
     crew.add("task-1")
     told = 'echo "${1-no} ${2-words}" >> "$NOTES/words"\nMODEL_SESSION="s-${LIZA_RUN#*.}" liza ready > /dev/null\n'

@@ -76,7 +76,6 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     assert not crew.paths.liza.exists()
 
 
-@pytest.mark.campaign
 def test_where_only_the_seal_is_left_beside_a_living_supervisor_the_first_command_named_mends_it(crew: Crew) -> None:
     crew.add("t1")
     reviewer = crew.agent("code-reviewer-1", crew.script("agent", APPROVE))

@@ -137,7 +137,6 @@ def test_the_demo_ends_well_with_every_task_merged_and_the_goal_reached(shown: F
     assert shown["err"] == ""
 
 
-@pytest.mark.campaign
 def test_it_ends_with_the_board_what_was_merged_and_three_commands(shown: Facts) -> None:
     board, _, rest = shown["out"].partition("\nMerged (")
     assert all(re.search(rf"^{task} +MERGED", board, re.MULTILINE) for task in shown["tasks"])
@@ -145,14 +144,12 @@ def test_it_ends_with_the_board_what_was_merged_and_three_commands(shown: Facts)
     assert len(re.findall(r"^  (?:\S*liza|git) ", rest.partition("Look around")[2], re.MULTILINE)) == 3
 
 
-@pytest.mark.campaign
 def test_a_task_waits_until_what_it_depends_on_is_merged(shown: Facts) -> None:
     assert shown["tasks"]["invoice-text"]["depends_on"] == ["invoice-model"]
     steps = [(one.get("task"), one.get("event")) for one in shown["journal"]]
     assert steps.index(("invoice-model", "merge")) < steps.index(("invoice-text", "reserve"))
 
 
-@pytest.mark.campaign
 def test_a_rejection_is_fixed(shown: Facts) -> None:
     assert in_order(
         ["claim", "submit", "reject", "claim", "submit", "approve", "merge"], events(shown, "invoice-model")
@@ -162,7 +159,6 @@ def test_a_rejection_is_fixed(shown: Facts) -> None:
     assert first != second == task["review_commit"]
 
 
-@pytest.mark.campaign
 def test_two_tasks_that_change_the_same_lines_conflict_always_and_the_second_is_fixed(shown: Facts) -> None:
     failed = [name for name in RIVALS if "merge failed" in events(shown, name)]
     assert len(failed) == 1
@@ -174,7 +170,6 @@ def test_two_tasks_that_change_the_same_lines_conflict_always_and_the_second_is_
     assert len({shown["tasks"][name]["base_commit"] for name in RIVALS}) == 1
 
 
-@pytest.mark.campaign
 def test_a_crash_is_resumed_by_the_same_coder_in_a_new_run(shown: Facts) -> None:
     history = shown["tasks"]["invoice-text"]["history"]
     assert in_order(["claim", "crash", "resume", "submit", "merge"], events(shown, "invoice-text"))
@@ -185,7 +180,6 @@ def test_a_crash_is_resumed_by_the_same_coder_in_a_new_run(shown: Facts) -> None
     assert crash["run"] != resume["run"]
 
 
-@pytest.mark.campaign
 def test_a_hand_off_ends_with_42_and_goes_on_in_a_fresh_session(shown: Facts) -> None:
     assert in_order(["claim", "handoff", "resume", "submit", "merge"], events(shown, "stock-reserve"))
     run = next(event["run"] for event in shown["tasks"]["stock-reserve"]["history"] if event["event"] == "handoff")
@@ -193,7 +187,6 @@ def test_a_hand_off_ends_with_42_and_goes_on_in_a_fresh_session(shown: Facts) ->
     assert shown["exits"][run]["code"] == 42
 
 
-@pytest.mark.campaign
 def test_a_question_is_answered_by_a_person_and_the_answer_is_in_the_code(shown: Facts) -> None:
     task = shown["tasks"]["invoice-mail"]
     assert in_order(["claim", "block", "unblock", "claim", "submit", "merge"], events(shown, "invoice-mail"))
@@ -201,7 +194,6 @@ def test_a_question_is_answered_by_a_person_and_the_answer_is_in_the_code(shown:
     assert f'SENDER = "{task["answers"][0]["answer"]}"' in shown["mail"]
 
 
-@pytest.mark.campaign
 def test_integration_has_a_merge_for_each_task_and_nothing_else_on_its_first_parents(shown: Facts) -> None:
     assert shown["merges"][-1] == "A small shop"
     assert sorted(subject.partition(":")[0] for subject in shown["merges"][:-1]) == sorted(
@@ -209,13 +201,11 @@ def test_integration_has_a_merge_for_each_task_and_nothing_else_on_its_first_par
     )
 
 
-@pytest.mark.campaign
 def test_the_persons_checkout_and_index_are_as_they_were(shown: Facts) -> None:
     assert (shown["head"], shown["commits of main"]) == ("main", ["A small shop"])
     assert (shown["status"], shown["staged"]) == ("", "")
 
 
-@pytest.mark.campaign
 def test_the_history_has_one_commit_a_revision_with_its_number_and_few_changed_lines(shown: Facts) -> None:
     assert [int(number) for number in shown["numbers"]] == list(range(1, shown["revision"] + 1))
     assert len(shown["subjects"]) == shown["revision"]
@@ -230,17 +220,14 @@ def test_the_history_has_one_commit_a_revision_with_its_number_and_few_changed_l
         assert 2 <= len(changed) <= (130 if subject.startswith("add") else 24), (subject, changed)
 
 
-@pytest.mark.campaign
 def test_no_commit_on_any_branch_holds_a_brief(shown: Facts) -> None:
     assert shown["briefs"] == ""
 
 
-@pytest.mark.campaign
 def test_nothing_is_left_running(shown: Facts) -> None:
     assert shown["living"] == []
 
 
-@pytest.mark.campaign
 def test_a_purge_leaves_the_project_and_what_was_merged(shown: Facts) -> None:
     after = shown["after purge"]
     assert shown["purge"]["code"] == 0, shown["purge"]

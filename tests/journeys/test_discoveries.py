@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.journeys.crews import APPROVE, WORK, Crew
 
 REPORT = """\
@@ -48,7 +46,6 @@ def test_an_immediate_discovery_of_a_coder_becomes_a_task_that_is_merged(crew: C
     assert "the cart rounds down Recommended: round half up" in brief
 
 
-@pytest.mark.campaign
 def test_a_person_reports_a_discovery_sees_it_and_resolves_it(crew: Crew) -> None:
     crew.liza("report", "discovery", "the cart rounds down", "--urgency", "immediate")
     assert "cannot wait: the cart rounds down" in crew.liza("status")

@@ -199,7 +199,6 @@ def test_a_bad_task_leaves_no_trace_of_itself_nor_of_the_good_ones_beside_it(
     assert board(crew) == before
 
 
-@pytest.mark.campaign
 def test_task_texts_may_hold_quotes_the_end_of_a_brief_and_200_kb(crew: Path) -> None:
     odd = 'it\'s "$(touch /tmp/x)" `y` <!-- liza:end run=coder-1.1 --> \t ünïcode 日本\n# no comment\n- no: item'
     tasks = json.dumps([{"id": "odd", "description": odd, "scope": "x" * 200_000, "draft": True}])
@@ -210,7 +209,6 @@ def test_task_texts_may_hold_quotes_the_end_of_a_brief_and_200_kb(crew: Path) ->
     ok(["validate"], crew)
 
 
-@pytest.mark.campaign
 def test_what_is_not_committed_is_no_spec_and_the_task_stays_a_draft(crew: Path) -> None:
     (crew / "new.md").write_text("not committed\n")
     added = json.loads(ok(["task", "add", "--id", "n", *ADD[2:-1], "new.md", "--json"], crew))
@@ -275,7 +273,6 @@ def test_a_persons_word_inside_a_session_is_refused(crew: Path, here: Here) -> N
     assert board(crew) == before
 
 
-@pytest.mark.campaign
 def test_outside_a_crew_there_is_one_answer_and_one_next_command(tmp_path: Path) -> None:
     for words in (["status"], ["task", "list"], ["ready"], ["validate"], ["logs", "coder-1"]):
         done = say(words, tmp_path)
@@ -289,7 +286,6 @@ def test_outside_a_crew_there_is_one_answer_and_one_next_command(tmp_path: Path)
     assert "next: liza init" in done.stderr
 
 
-@pytest.mark.campaign
 def test_validate_works_outside_a_crew_and_prints_every_violation(crew: Path, tmp_path: Path) -> None:
     text = board(crew).decode()
     broken = tmp_path / "board.yaml"
@@ -337,7 +333,6 @@ def test_validate_in_a_crew_ends_as_every_command_does_where_the_board_cannot_be
     assert "next: liza restore --last-good" in done.stderr
 
 
-@pytest.mark.campaign
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 def test_a_closed_standard_stream_changes_no_file_and_is_no_bug(crew: Path, closed: str) -> None:
     """The number of a closed stream goes to the next file that is opened, and output would be written into it."""
@@ -383,14 +378,12 @@ def test_status_has_what_outside_callers_rely_on(crew: Path) -> None:
     assert json.loads(ok(["resume", "--json"], crew))["result"] == "unchanged"
 
 
-@pytest.mark.campaign
 def test_programs_are_listed_with_whether_they_are_here(crew: Path) -> None:
     rows = json.loads(ok(["programs", "list", "--json"], crew))["programs"]
     assert all(row.keys() >= {"name", "installed", "version"} for row in rows)
     assert "script" in {row["name"] for row in rows}
 
 
-@pytest.mark.campaign
 def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
     place = worktree_of(crew, "t1").resolve()
@@ -408,7 +401,6 @@ def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Pa
     assert "READY_FOR_REVIEW" in ok(["history", "t1"], crew)
 
 
-@pytest.mark.campaign
 def test_a_diff_shows_file_names_as_they_are_written(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
     worktree = worktree_of(crew, "t1").resolve()
@@ -453,7 +445,6 @@ def test_what_a_command_under_the_lock_breaks_is_told_at_once_and_its_exit_code_
     assert (code, "state.yaml has no goal" in told, "liza restore --last-good" in told) == (7, True, True)
 
 
-@pytest.mark.campaign
 def test_a_command_under_the_lock_keeps_others_out_and_gives_its_exit_code(crew: Path) -> None:
     assert say(["lock", "--", "sh", "-c", "exit 7"], crew).returncode == 7
     assert say(["lock", "--", "sh", "-c", "kill -9 $$"], crew).returncode == 137
@@ -461,7 +452,6 @@ def test_a_command_under_the_lock_keeps_others_out_and_gives_its_exit_code(crew:
     assert ok(["lock", "--", "sh", "-c", script], crew) == "taken\n"
 
 
-@pytest.mark.campaign
 def test_an_edit_is_merged_entry_by_entry_and_a_bad_one_is_kept_and_not_written(crew: Path) -> None:
     editor = crew.parent / "editor.sh"
     editor.write_text(
@@ -479,7 +469,6 @@ def test_an_edit_is_merged_entry_by_entry_and_a_bad_one_is_kept_and_not_written(
     assert board(crew) == before
 
 
-@pytest.mark.campaign
 def test_an_entry_that_changed_on_both_sides_is_shown_and_nothing_is_written(crew: Path) -> None:
     editor = crew.parent / "editor.sh"
     editor.write_text(f"#!/bin/sh\n{BIN / 'liza'} task edit t1 --desc 'theirs' && sed -i 's/do it/mine/' \"$1\"\n")
@@ -509,7 +498,6 @@ def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(cre
     assert json.loads(ok(["restore", "--last-good", "--json"], crew))["result"] == "unchanged"
 
 
-@pytest.mark.campaign
 def test_sync_brings_a_persons_commit_into_integration_and_leaves_the_checkout_alone(crew: Path) -> None:
     (crew / "mine.txt").write_text("mine\n")
     git(crew, "add", "-A")
@@ -521,7 +509,6 @@ def test_sync_brings_a_persons_commit_into_integration_and_leaves_the_checkout_a
     assert json.loads(ok(["sync", "--json"], crew))["result"] == "unchanged"
 
 
-@pytest.mark.campaign
 def test_who_follows_sees_the_first_state_and_then_each_change_and_ctrl_c_ends_it(crew: Path) -> None:
     followed = {"status": ["status", "--watch", "--json"], "history": ["history", "-f", "--json"]}
     processes = {
@@ -541,7 +528,6 @@ def test_who_follows_sees_the_first_state_and_then_each_change_and_ctrl_c_ends_i
     assert [process.wait(timeout=60) for process in processes.values()] == [130, 130]
 
 
-@pytest.mark.campaign
 def test_the_output_of_a_run_is_shown_from_its_end_and_followed_into_the_next_run(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
     runs = crew / ".liza" / "run" / "coder-1"
@@ -588,7 +574,6 @@ def test_init_refuses_a_place_where_no_crew_can_work_and_leaves_nothing(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-@pytest.mark.campaign
 def test_init_refuses_a_detached_head_a_missing_identity_and_a_spec_that_is_not_committed(repo: Path) -> None:
     (repo / "goal.md").write_text("goal\n")
     done = say(["init", "--spec", "goal.md"], repo)
@@ -619,7 +604,6 @@ def test_a_program_that_is_not_installed_stops_up_at_once(crew: Path) -> None:
     assert board(crew) == before
 
 
-@pytest.mark.campaign
 def test_help_stands_under_headings_and_each_command_has_an_example(tmp_path: Path) -> None:
     text = ok(["--help"], tmp_path)
     for heading in ("Start:", "Look:", "Steer:", "Agents' own:", "The board:"):
@@ -779,7 +763,6 @@ def test_a_hint_in_a_session_has_the_path_only_if_the_shell_finds_no_liza_or_ano
     assert qualify_command(command) == command
 
 
-@pytest.mark.campaign
 def test_a_hook_that_was_planted_is_told_while_it_is_there_and_not_when_it_is_gone_though_no_crew_looks(
     crew: Path, here: Here
 ) -> None:

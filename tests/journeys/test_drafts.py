@@ -52,7 +52,6 @@ def test_drafts_of_a_planner_are_told_with_one_command_and_it_frees_them_while_t
     assert LACKS not in crew.liza("task", "list")
 
 
-@pytest.mark.campaign
 def test_a_commit_that_somebody_else_puts_on_integration_frees_a_draft_too(crew: Crew) -> None:
     crew.configure(poll_interval=1)
     add(crew, "t1")
@@ -63,7 +62,6 @@ def test_a_commit_that_somebody_else_puts_on_integration_frees_a_draft_too(crew:
     planner.wait_said("liza  t1 is not a draft any more")
 
 
-@pytest.mark.campaign
 def test_the_next_up_frees_a_draft_and_until_then_status_tells_what_is_true_now(crew: Crew) -> None:
     told = add(crew, "t1")
     assert '\nnext: "${EDITOR:-vi}" DESIGN.md && git add DESIGN.md && git commit' in told

@@ -54,7 +54,6 @@ def listed(crew: Crew, ref: str, task: str) -> list[str]:
     return [line for line in crew.git("show", f"{ref}:{task}.txt").splitlines() if not line.startswith("#")]
 
 
-@pytest.mark.campaign
 def test_a_crew_of_examples_merges_every_task_once_while_the_server_is_killed(deep: Crew) -> None:
     crew = deep
     crew.gate("gate")
@@ -83,7 +82,6 @@ def test_a_crew_of_examples_merges_every_task_once_while_the_server_is_killed(de
     assert metrics["by_tool"]["shell"]["calls"] == 5 * len(TASKS)
 
 
-@pytest.mark.campaign
 def test_a_rejected_example_tries_again(crew: Crew) -> None:
     crew.add("task-1")
     up(crew, program(crew))
@@ -95,7 +93,6 @@ def test_a_rejected_example_tries_again(crew: Crew) -> None:
     assert listed(crew, str(task.review_commit), "task-1") == ["README.md"]
 
 
-@pytest.mark.campaign
 def test_a_reviewer_rejects_a_list_that_is_not_true(crew: Crew) -> None:
     there = crew.work_by_hand("task-1")
     crew.liza("submit", cwd=there)
@@ -119,7 +116,6 @@ def test_a_refused_submit_is_told_to_the_model_with_the_reason(crew: Crew) -> No
     assert "forgotten.txt" in reason
 
 
-@pytest.mark.campaign
 def test_a_planner_with_nothing_to_plan_completes_the_goal(crew: Crew) -> None:
     crew.add("task-1")
     up(crew, program(crew), reviewers=1, planners=1)

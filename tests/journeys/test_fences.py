@@ -141,7 +141,6 @@ def test_a_run_says_nothing_any_more_after_its_task_was_released_or_resumed(crew
     assert crew.state().revision == before
 
 
-@pytest.mark.campaign
 def test_the_commit_that_was_rejected_is_not_submitted_again(crew: Crew) -> None:
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
@@ -155,7 +154,6 @@ def test_the_commit_that_was_rejected_is_not_submitted_again(crew: Crew) -> None
     assert crew.task("task-1").review_commit == crew.git("rev-parse", "HEAD", cwd=there)
 
 
-@pytest.mark.campaign
 def test_what_cannot_be_claimed_is_refused_with_the_reason_and_registers_nobody(crew: Crew) -> None:
     crew.add("task-1")
     told = crew.liza("claim", "task-1", "--agent", "code-reviewer-1", code=1)
@@ -166,7 +164,6 @@ def test_what_cannot_be_claimed_is_refused_with_the_reason_and_registers_nobody(
     assert crew.state().agents == {}
 
 
-@pytest.mark.campaign
 def test_verbs_of_a_run_are_refused_in_a_directory_that_no_run_has(crew: Crew) -> None:
     crew.add("task-1")
     before = crew.paths.state.read_bytes()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-import pytest
-
 from tests.conftest import worktree_of
 from tests.journeys.crews import Crew
 
@@ -66,7 +64,6 @@ def test_a_forged_approval_frees_its_coder_and_one_command_puts_the_task_back_an
     assert "unchanged" in crew.liza("restore", "--task", "task-1")
 
 
-@pytest.mark.campaign
 def test_a_forged_verdict_is_told_and_the_task_waits_for_its_review_again(crew: Crew) -> None:
     there = crew.work_by_hand("task-1")
     crew.liza("submit", cwd=there)
@@ -80,7 +77,6 @@ def test_a_forged_verdict_is_told_and_the_task_waits_for_its_review_again(crew: 
     assert told(crew) == []
 
 
-@pytest.mark.campaign
 def test_a_task_whose_coder_has_other_work_by_now_is_free_for_anybody(crew: Crew) -> None:
     crew.work_by_hand("task-1")
     forge(crew, "status: CLAIMED", "status: DRAFT")

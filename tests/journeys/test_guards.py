@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
 from tests.journeys.crews import Crew
 
@@ -49,7 +47,6 @@ def test_an_agent_is_denied_a_push_and_told_why_and_the_third_time_is_an_alarm(c
     crew.open_gate("asked")
 
 
-@pytest.mark.campaign
 def test_what_a_guard_would_say_is_asked_for_without_running_anything(crew: Crew) -> None:
     crew.configure(integration_command="make check > report")
     denied = crew.run("guard", "test", "touch x && git push -f", "--role", "coder", "--json")
@@ -69,7 +66,6 @@ def test_what_a_guard_would_say_is_asked_for_without_running_anything(crew: Crew
     assert crew.run("guard", "test").returncode == 2
 
 
-@pytest.mark.campaign
 def test_a_project_gives_rights_after_a_person_trusted_its_file(crew: Crew) -> None:
     file = crew.paths.liza / "guards.toml"
     file.write_text('[[rule]]\nname = "push-own"\nallow = true\ncommands = ["git push origin <branch> $"]\n')
@@ -84,7 +80,6 @@ def test_a_project_gives_rights_after_a_person_trusted_its_file(crew: Crew) -> N
     assert [alert for alert in crew.json("status")["alerts"] if alert["kind"] == "guards_untrusted"] == []
 
 
-@pytest.mark.campaign
 def test_a_file_with_an_error_starts_no_session_and_status_says_which_field(crew: Crew) -> None:
     (crew.paths.liza / "guards.toml").write_text('[[rule]]\nname = "a"\ntools = ["shel"]\nreason = "x"\n')
     told = crew.run("guard", "test", "ls")
@@ -100,7 +95,6 @@ def test_a_file_with_an_error_starts_no_session_and_status_says_which_field(crew
     assert not crew.paths.run("coder-1.1").joinpath("output.log").exists()
 
 
-@pytest.mark.campaign
 def test_on_error_is_a_setting_that_only_a_person_can_change(crew: Crew) -> None:
     assert crew.run("guard", "test", "echo '").returncode == 1
     crew.configure(guards={"on_error": "allow"})

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from liza.rules.model import State
 from tests.journeys.crews import WORK, started
 
@@ -19,7 +17,6 @@ def _main_thread_wakeups(pid: int) -> int:
     return int(match[1])
 
 
-@pytest.mark.campaign
 def test_commands_that_read_do_not_wake_an_idle_supervisor(tmp_path: Path) -> None:
     with started(tmp_path, poll_interval=3600) as crew:
         pid = crew.agent("coder-1", crew.script("coder", WORK)).process.pid

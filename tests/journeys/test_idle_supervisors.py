@@ -6,8 +6,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from liza.programs.session.run_directory import AgentWait, read_wait, write_wait
 from tests.conftest import LONG
 from tests.journeys.crews import Crew, Supervisor
@@ -50,7 +48,6 @@ def test_no_thread_of_an_idle_supervisor_is_woken_until_there_is_a_task_for_it(c
     crew.wait_status("mail", "CLAIMED")
 
 
-@pytest.mark.campaign
 def test_a_supervisor_that_looks_again_and_again_would_be_seen(crew: Crew) -> None:
     crew.configure(poll_interval=1)
     supervisor = crew.agent("coder-1", crew.script("agent", AGENT))

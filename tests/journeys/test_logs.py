@@ -34,7 +34,6 @@ def line(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline()
 
 
-@pytest.mark.campaign
 def test_a_secret_that_is_printed_in_two_parts_is_taken_out_for_who_follows_and_a_last_line_comes_at_the_end(
     crew: Crew,
 ) -> None:
@@ -61,7 +60,6 @@ def test_a_secret_that_is_printed_in_two_parts_is_taken_out_for_who_follows_and_
         assert line(child).startswith("the last one")
 
 
-@pytest.mark.campaign
 def test_each_command_that_follows_ends_with_the_reader_of_its_output(crew: Crew) -> None:
     crew.add("t1")
     followers = [("logs", "-f"), ("history", "-f"), ("watch",), ("status", "--watch")]
@@ -95,7 +93,6 @@ def test_a_program_that_printed_nothing_is_told_from_a_log_that_is_gone(crew: Cr
     assert "no program was started" in crew.liza("logs", "coder-1.99", code=1)
 
 
-@pytest.mark.campaign
 def test_a_pipe_in_the_place_of_a_runs_output_is_named_and_holds_up_neither_logs_nor_the_supervisor(crew: Crew) -> None:
     crew.add("t1")
     swap = f'cd "{crew.paths.runs}/coder-1/$LIZA_RUN"\nmv output.log aside\nmkfifo output.log\n'

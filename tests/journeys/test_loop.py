@@ -7,8 +7,6 @@ import re
 import signal
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, history
 
@@ -68,7 +66,6 @@ def the_history_has_one_small_commit_a_revision_that_says_what_happened(crew: Cr
     assert "blackboard" not in crew.git("branch", "--all")
 
 
-@pytest.mark.campaign
 def test_the_loop_by_hand_without_any_program_ends_in_a_merge(crew: Crew) -> None:
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
@@ -97,7 +94,6 @@ def test_the_loop_by_hand_without_any_program_ends_in_a_merge(crew: Crew) -> Non
     assert [revision for revision, *_ in history(crew)] == list(range(1, crew.state().revision + 1))
 
 
-@pytest.mark.campaign
 def test_that_a_session_is_ready_is_never_told_after_what_it_did(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     supervisor = crew.agent("coder-1", crew.script("agent.sh", WORK))
@@ -111,7 +107,6 @@ def test_that_a_session_is_ready_is_never_told_after_what_it_did(crew: Crew) -> 
         assert f"{run} ready after" not in told.partition("submitted")[2]
 
 
-@pytest.mark.campaign
 def test_a_sentinel_of_a_hook_is_reported_at_once_and_with_its_own_time(crew: Crew) -> None:
     crew.configure(poll_interval=3600)
     crew.add("task-1")
@@ -130,7 +125,6 @@ def test_a_sentinel_of_a_hook_is_reported_at_once_and_with_its_own_time(crew: Cr
     assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
 def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(crew: Crew, usual_path: str) -> None:
     # As a login shell does: /etc/profile sets PATH anew, and what a session was given there is gone.
     words = f"""

@@ -72,7 +72,6 @@ def test_an_endless_loop_is_warned_of_then_ended_and_blocks_its_task_with_the_re
         assert crew.json("metrics")["by_outcome"]["looped"]["sessions"] >= 2
 
 
-@pytest.mark.campaign
 def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(tmp_path: Path) -> None:
     with started(tmp_path, budget={"tokens_per_task": 1000}) as crew:
         crew.add("task-1")
@@ -91,7 +90,6 @@ def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(t
         assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
 def test_status_shows_every_limit_before_anything_is_spent_and_says_that_a_limit_of_money_sees_no_price(
     tmp_path: Path,
 ) -> None:

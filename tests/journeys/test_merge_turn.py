@@ -60,7 +60,6 @@ def test_a_supervisor_killed_when_it_started_its_merger_leaves_a_crew_that_merge
         crew.wait_status("task-2", "MERGED")
 
 
-@pytest.mark.campaign
 def test_a_merger_whose_supervisor_was_killed_wakes_the_others_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

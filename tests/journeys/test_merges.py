@@ -248,7 +248,6 @@ def test_tests_that_run_when_the_crew_is_stopped_end_with_it_and_the_merge_is_do
         assert crew.wait_status("task-1", "MERGED").tested is True
 
 
-@pytest.mark.campaign
 def test_tests_that_a_merger_killed_with_9_left_are_ended_before_the_next_merge(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with started(tmp_path, integration_command=f'echo "$$" > "{notes}/testing"; read line < "{notes}/gate"') as crew:

@@ -70,7 +70,6 @@ def test_a_login_that_is_refused_stops_the_whole_crew_at_once_with_the_reason_an
     assert steps[0] == f"{by_hand}; liza up --planners 0 --program modelled"
 
 
-@pytest.mark.campaign
 def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(
@@ -206,7 +205,6 @@ def test_a_script_that_goes_on_past_its_time_is_ended_with_the_reason_in_status_
         assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
 def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_there(crew: Crew) -> None:
     crew.add("task-1")
     crew.gate("gate")

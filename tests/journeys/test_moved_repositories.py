@@ -127,7 +127,6 @@ def test_the_first_word_after_a_move_may_be_said_in_the_worktree(crew: Crew, mov
     assert now.status("first") == "READY_FOR_REVIEW"
 
 
-@pytest.mark.campaign
 def test_worktrees_inside_a_repository_move_with_it(tmp_path: Path) -> None:
     with started(tmp_path, inside=True) as crew:
         drafted(crew)

@@ -135,7 +135,6 @@ def _assert_secret(crew: Crew, tokens: list[str]) -> None:
             assert not any(secret in file.read_bytes() for secret in secrets), file
 
 
-@pytest.mark.campaign
 def test_a_supervisor_believes_a_runtime_that_it_waits_and_that_it_has_ended(tmp_path: Path, program: str) -> None:
     with started(tmp_path) as crew:
         (crew.notes / "waits").touch()

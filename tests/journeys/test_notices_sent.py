@@ -98,7 +98,6 @@ def test_a_detached_crew_sends_too_and_nothing_is_left_when_it_ends(crew: Crew, 
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
 
 
-@pytest.mark.campaign
 def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew: Crew, receiver: Receiver) -> None:
     target = target_file(crew, receiver)
     crew.configure(notify={"targets": [target]})
@@ -140,7 +139,6 @@ def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm
     assert not (crew.notes / "planted").exists()
 
 
-@pytest.mark.campaign
 def test_a_trial_says_for_each_target_whether_it_was_sent_and_refuses_a_board_with_a_url(
     crew: Crew, receiver: Receiver
 ) -> None:

@@ -59,7 +59,6 @@ def files(crew: Crew) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in (*paths, info / "exclude", info / "attributes") if path.exists()}
 
 
-@pytest.mark.campaign
 @pytest.mark.parametrize("tracked", [True, False])
 def test_in_a_checkout_the_context_lies_in_the_file_and_nothing_of_it_remains(crew: Crew, tracked: bool) -> None:
     program(crew, "exit 7")
@@ -171,7 +170,6 @@ def test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a
     assert not (crew.root / "AGENTS.md").exists()
 
 
-@pytest.mark.campaign
 def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:
     program(crew, f'echo "$$" > "{crew.notes}/at"; read line < "{crew.notes}/gate"')
     crew.gate("gate")
@@ -190,7 +188,6 @@ def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:
     assert (crew.task("t1").iteration, crew.task("t1").run) == (1, "coder-1.1")
 
 
-@pytest.mark.campaign
 def test_a_script_of_a_relative_path_is_found_in_the_directory_of_the_person(crew: Crew) -> None:
     directory = crew.root / "tools"
     directory.mkdir()

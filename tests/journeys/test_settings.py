@@ -33,7 +33,6 @@ def alerts(crew: Crew, kind: str = "unconfirmed_setting") -> list[dict[str, Any]
     return [one for one in crew.json("status")["alerts"] if one["kind"] == kind]
 
 
-@pytest.mark.campaign
 def test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count(red: Crew) -> None:
     assert alerts(red) == []
     type_in(red, "integration_command: .*", 'integration_command: "true"')
@@ -67,7 +66,6 @@ def test_a_person_confirms_it_with_the_one_command_that_the_alarm_names(red: Cre
     assert red.status("task-1") == "MERGED"
 
 
-@pytest.mark.campaign
 def test_what_a_person_changes_with_liza_edit_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
     type_in(red, "permissions: .*", "permissions: bypass")
     red.configure(integration_command="true", max_coder_iterations=3)
@@ -76,7 +74,6 @@ def test_what_a_person_changes_with_liza_edit_counts_at_once_and_confirms_nothin
     assert red.status("task-1") == "MERGED"
 
 
-@pytest.mark.campaign
 def test_a_supervisor_writes_it_down_and_works_with_what_was_confirmed(crew: Crew) -> None:
     crew.configure(sandbox_setup="touch set-up")
     agent = crew.agent("coder-1", crew.script("coder", 'ls > "$NOTES/seen"; read line < "$NOTES/go"\n'))
@@ -92,7 +89,6 @@ def test_a_supervisor_writes_it_down_and_works_with_what_was_confirmed(crew: Cre
     assert agent.process.poll() is None
 
 
-@pytest.mark.campaign
 def test_pins_that_lost_their_settings_are_told(crew: Crew) -> None:
     words = json.loads(crew.paths.pins.read_text())
     del words["settings"]
@@ -123,7 +119,6 @@ def test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_
     assert red.status("task-1") == "INTEGRATION_FAILED"
 
 
-@pytest.mark.campaign
 def test_settings_that_no_history_shows_to_be_confirmed_are_told_after_pins_are_lost(crew: Crew) -> None:
     crew.configure(permissions="bypass")
     crew.git("update-ref", "-d", "refs/liza/blackboard")
@@ -151,7 +146,6 @@ def test_config_set_keeps_comments_counts_at_once_and_confirms_nothing_else(red:
     assert alerts(red) == []
 
 
-@pytest.mark.campaign
 def test_config_set_of_one_value_does_not_confirm_what_was_changed_beside_it(red: Crew) -> None:
     red.liza("config", "set", "queue.batch", "3")
     type_in(red, "batch: 3", "batch: 3\\n    retries: 9")
@@ -160,7 +154,6 @@ def test_config_set_of_one_value_does_not_confirm_what_was_changed_beside_it(red
     assert [one["about"] for one in alerts(red)] == ["queue"]
 
 
-@pytest.mark.campaign
 def test_the_goal_and_its_document_are_edited_and_a_document_that_is_missing_is_refused(crew: Crew) -> None:
     before = crew.state().goal
     assert "unchanged" in crew.liza("edit", "--goal", EDITOR="true")

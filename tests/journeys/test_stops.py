@@ -81,7 +81,6 @@ def test_another_coder_tries_a_task_that_crashed_twice(crew: Crew) -> None:
     assert (task.assigned_to, crew.heard("task-2").count("crash")) == ("coder-2", 2)
 
 
-@pytest.mark.campaign
 def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_and_the_next_one_says_it(
     crew: Crew,
 ) -> None:
@@ -113,7 +112,6 @@ def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_
     assert "crash" not in crew.heard("task-1")
 
 
-@pytest.mark.campaign
 def test_a_session_deaf_to_term_and_all_that_it_started_elsewhere_end_with_the_supervisor(crew: Crew) -> None:
     crew.add("task-1")
     program = crew.script(
@@ -163,7 +161,6 @@ def test_a_paused_crew_takes_nothing_new_and_ends_no_session_until_it_is_resumed
     assert crew.status("task-2") == "CLAIMED"
 
 
-@pytest.mark.campaign
 def test_an_abort_file_stops_every_session_and_every_supervisor(crew: Crew) -> None:
     crew.add("task-1")
     crew.gate("gate")

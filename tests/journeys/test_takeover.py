@@ -95,7 +95,6 @@ def test_a_task_whose_supervisor_was_killed_is_not_taken_over_while_its_session_
         assert crew.git("for-each-ref", "refs/liza/salvage") == ""
 
 
-@pytest.mark.campaign
 def test_a_claim_by_hand_of_a_lapsed_task_lays_uncommitted_files_back_in_the_same_worktree(tmp_path: Path) -> None:
     with started(tmp_path, lease_duration=1) as crew:
         crew.add("task-1")
@@ -109,7 +108,6 @@ def test_a_claim_by_hand_of_a_lapsed_task_lays_uncommitted_files_back_in_the_sam
         assert crew.task("task-1").iteration == 2
 
 
-@pytest.mark.campaign
 def test_a_reservation_that_a_living_supervisor_does_not_know_of_or_that_the_dead_left_is_taken_back_at_once(
     tmp_path: Path,
 ) -> None:

@@ -51,7 +51,6 @@ def test_a_program_that_waits_at_its_prompt_is_told_to_begin_and_its_word_ends_i
     assert crew.living() == []
 
 
-@pytest.mark.campaign
 def test_a_program_that_is_back_at_its_prompt_after_its_last_word_is_ended_by_that_and_not_by_the_time_of_grace(
     tmp_path: Path,
 ) -> None:
@@ -66,7 +65,6 @@ def test_a_program_that_is_back_at_its_prompt_after_its_last_word_is_ended_by_th
         assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
 def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_try(crew: Crew) -> None:
     gate = crew.gate("gate")
     crew.add("task-1")
@@ -102,7 +100,6 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
 
 
-@pytest.mark.campaign
 def test_a_program_that_only_shows_that_it_waits_is_reported_with_the_signs_and_their_confidence(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "true"), "--tmux")
@@ -189,7 +186,6 @@ def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_w
     assert not (crew.paths.run("coder-1.1") / "asks").exists()
 
 
-@pytest.mark.campaign
 def test_a_dialog_before_the_first_act_is_answered_at_the_terminal_and_the_session_goes_on(crew: Crew) -> None:
     crew.add("task-1")
     asks = "printf 'Do you trust this folder? [y/n] '; read answer; echo $answer > $NOTES/answer"
@@ -208,7 +204,6 @@ def test_a_dialog_before_the_first_act_is_answered_at_the_terminal_and_the_sessi
     assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
 def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_says_so(crew: Crew) -> None:
     crew.add("task-1")
     talks = crew.script("talks", "liza ready\nwhile :; do echo talking; sleep 0.1; done\n")

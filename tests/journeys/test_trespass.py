@@ -76,7 +76,6 @@ def test_a_session_that_commits_in_the_persons_checkout_moves_a_branch_and_pushe
     assert supervisor.process.poll() is None
 
 
-@pytest.mark.campaign
 def test_a_session_that_switches_the_persons_checkout_is_told(crew: Crew) -> None:
     crew.gate("go")
     crew.add("task-1")
@@ -91,7 +90,6 @@ def test_a_session_that_switches_the_persons_checkout_is_told(crew: Crew) -> Non
     crew.open_gate("go")
 
 
-@pytest.mark.campaign
 def test_a_session_that_renames_the_persons_branch_and_makes_another_one_anew_is_told_and_each_way_back_works(
     crew: Crew,
 ) -> None:
