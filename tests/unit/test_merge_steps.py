@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.errors import Refused, UsageError
 from liza.rules.merging import epic_rules, gates, merge_batches, merge_failures, merge_queue, merge_rules, targets
 from liza.rules.merging.epic_rules import EpicJob
 from liza.rules.merging.gates import GateOutcome, GateRun
@@ -18,22 +17,19 @@ from liza.rules.merging.merge_alarms import epic_alarms, retry_alarms
 from liza.rules.merging.merge_batches import Batch, HowTested, Member
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind, RefChange
 from liza.rules.model import (
-    Config,
     Epic,
     EpicMerge,
     EpicStep,
     Event,
-    Gate,
     MergeInProgress,
     MergeRetry,
-    QueueSettings,
     State,
     Status,
     Task,
 )
 from liza.rules.tasks.backlog import TaskFields
 from liza.rules.transitions import Invocation
-from tests.unit.test_merging import COMMIT, MADE, NOW, TIP, approved, board
+from tests.unit.test_merging import MADE, NOW, TIP, approved, board
 from tests.unit.test_verb_changes import changes
 
 LATER = NOW + timedelta(seconds=60)
@@ -129,115 +125,9 @@ def test_a_step_of_a_merge_changes_these_fields_of_its_task_and_no_others(case: 
     assert changes(before, step(before), "t") == (fields, history)
 
 
-REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str, str]] = {
-    "not approved": (
-        board(closed(Status.REJECTED)), lambda state: merge_rules.begin_merge(state, "t", MERGING), Refused,
-        "t is REJECTED: only an APPROVED task is merged", "liza task show t",
-    ),
-    "approved by nobody": (
-        with_first(history=STATE.tasks[0].history[:2]), lambda state: merge_rules.get_approved_task(state, "t"),
-        Refused, f"t is APPROVED on the board and cannot be merged: its history has no verdict on {COMMIT[:12]}",
-        "liza history t",
-    ),
-    "no candidate that waits": (
-        STATE, lambda state: merge_rules.wait_for_files(state, "t", ("a",)), Refused,
-        "t has no candidate that could wait", "liza merge t",
-    ),
-    "hold what is closed": (
-        board(closed(Status.ABANDONED)), lambda state: merge_queue.hold(state, "t", "why"), Refused,
-        "t is ABANDONED: it is in no queue", "liza queue",
-    ),
-    "hold what is being merged": (
-        with_first(merging=MERGING), lambda state: merge_queue.hold(state, "t", "why"), Refused,
-        "t is being merged right now", "liza queue",
-    ),
-    "hold without a reason": (
-        STATE, lambda state: merge_queue.hold(state, "t", " "), UsageError, "the reason is empty",
-        'liza queue hold t "why"',
-    ),
-    "retry what is held": (
-        with_first(merge_hold="no", set_aside=RETRY), lambda state: merge_queue.retry(state, "t"), Refused,
-        "t is held: no", "liza queue release t",
-    ),
-    "a position that is none": (
-        STATE, lambda state: merge_queue.move(state, "t", 3), UsageError,
-        "there is no position 3: the queue has 2", "liza queue",
-    ),
-    "an epic that is not due": (
-        STATE, lambda state: epic_rules.begin_merge(state, LAND, MADE, TIP), Refused,
-        "epic/shop is not to land any more", "liza epics",
-    ),
-    "an epic without a candidate": (
-        STATE, lambda state: epic_rules.record_tested(state, "shop", True), Refused, "epic/shop has no candidate",
-        "liza epics",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", REFUSALS)
-def test_a_refused_step_says_what_is_so_and_names_the_command_that_comes_next(case: str) -> None:
-    state, step, error, message, hint = REFUSALS[case]
-    with pytest.raises(error) as refusal:
-        step(state)
-    assert (str(refusal.value), getattr(refusal.value, "hint", None)) == (message, hint)
-
-
 def test_files_may_wait_while_a_task_is_held() -> None:
     waiting = with_first(merging=replace(MERGING, waiting=("a.py",)))
     assert merge_queue.hold(waiting, "t", "no").tasks[0].merge_hold == "no"
-
-
-@pytest.mark.parametrize(
-    ("kind", "tries", "first", "seconds"),
-    [
-        (MergeFailureKind.FAILED, 1, 10.0, 10.0),
-        (MergeFailureKind.FAILED, 3, 10.0, 40.0),
-        (MergeFailureKind.FAILED, 8, 10.0, 900.0),
-        (MergeFailureKind.FAILED, 10_000, 10.0, 900.0),
-        (MergeFailureKind.FAILED, 1, 0.0, 1.0),
-        (MergeFailureKind.MOVING, 2, 0.0, 2.0),
-        (MergeFailureKind.DIED, 1, 10.0, 0.0),
-        (MergeFailureKind.DIED, 2, 10.0, 10.0),
-        (MergeFailureKind.BATCH, 1, 10.0, 0.0),
-        (MergeFailureKind.BATCH, 3, 10.0, 20.0),
-    ],
-)
-def test_pauses_are_doubled_from_the_first_one_on(
-    kind: MergeFailureKind, tries: int, first: float, seconds: float
-) -> None:
-    assert merge_rules.retry_delay(kind, tries, first) == seconds
-
-
-HEADS = RefChange(name="refs/heads/main", rewound=True)
-CANDIDATES = RefChange(name="refs/liza/candidates/t")
-
-
-@pytest.mark.parametrize(
-    ("changes_of_refs", "moved", "sure"),
-    [
-        ([], (), True),
-        ([RefChange(name="refs/heads/main")], (), True),
-        ([HEADS], ("refs/heads/main",), False),
-        ([RefChange(name="refs/heads/main", gone=True)], ("refs/heads/main",), False),
-        ([RefChange(name="refs/heads/main", built_on=True)], ("refs/heads/main",), True),
-        ([RefChange(name="refs/heads/main", symbolic=True)], ("refs/heads/main",), True),
-        ([RefChange(name="refs/remotes/origin/HEAD", symbolic=True)], (), True),
-        ([RefChange(name="refs/remotes/origin/main", rewound=True)], (), True),
-        ([RefChange(name="refs/heads/task/t", gone=True)], (), True),
-        ([RefChange(name="refs/stash", gone=True)], (), True),
-        ([RefChange(name="refs/liza/journal", gone=True)], (), True),
-        ([CANDIDATES], ("refs/liza/candidates/t",), True),
-        ([RefChange(name="refs/liza/tested/t")], ("refs/liza/tested/t",), True),
-        ([RefChange(name="refs/liza/targets/x")], ("refs/liza/targets/x",), True),
-        ([RefChange(name="refs/liza/integration")], ("refs/liza/integration",), True),
-        ([HEADS, CANDIDATES], ("refs/heads/main", "refs/liza/candidates/t"), False),
-    ],
-)
-def test_refs_that_only_the_tests_can_have_moved_are_proof(
-    changes_of_refs: list[RefChange], moved: tuple[str, ...], sure: bool
-) -> None:
-    assert merge_rules.refs_moved_by_tests(changes_of_refs) == moved
-    assert merge_rules.is_sure(iter(changes_of_refs)) is sure
 
 
 @pytest.mark.parametrize(
@@ -291,22 +181,6 @@ def test_a_landing_is_recorded_on_its_tasks_and_ends_what_the_epic_waited_for() 
     assert epic_of(closed) == Epic(landed=("old", MADE))
 
 
-def test_a_failed_landing_is_tried_again_after_growing_pauses() -> None:
-    once = epic_rules.schedule_retry(TO_LAND, "shop", FAILURE, NOW)
-    retry = MergeRetry(kind="failed", reason="disk full", hint="df -h", tries=1, until=NOW + timedelta(seconds=10))
-    assert epic_of(once) == Epic(set_aside=retry)
-    twice = epic_of(epic_rules.schedule_retry(once, "shop", FAILURE, NOW)).set_aside
-    assert twice == replace(retry, tries=2, until=NOW + timedelta(seconds=20))
-    died = epic_rules.schedule_retry(TO_LAND, "shop", MergeFailure(kind=MergeFailureKind.DIED, message="m"), NOW)
-    assert epic_of(died).set_aside == MergeRetry(kind="merger died", reason="m", tries=1, deaths=1)
-    assert epic_rules.seconds_to_next_try(once, NOW) == 10.0
-    assert epic_rules.seconds_to_next_try(once, NOW + timedelta(seconds=10)) is None
-    assert epic_rules.seconds_to_next_try(TO_LAND, NOW) is None
-    both = merge_rules.retry_or_fail(replace(once, tasks=(*once.tasks, approved("u"))), "u", FAILURE, BY)
-    assert epic_rules.seconds_to_next_try(both, NOW + timedelta(seconds=4)) == 6.0
-    assert epic_rules.seconds_to_next_try(both, NOW + timedelta(seconds=30)) == 40.0
-
-
 @pytest.mark.parametrize(
     ("subject", "retried"), [("t", True), ("u", False), ("gone", False), ("epic/shop", True), ("epic/gone", False)]
 )  # fmt: skip
@@ -341,15 +215,6 @@ def test_a_task_is_added_for_an_epic_that_does_not_merge_and_after_three_a_perso
 
 def test_an_epic_lands_on_integration_and_is_updated_on_its_own_branch() -> None:
     assert (LAND.branch, LAND.into(STATE), UPDATE.into(STATE)) == ("epic/shop", "integration", "epic/shop")
-
-
-def test_what_is_merged_next_is_an_epic_before_a_task() -> None:
-    assert epic_rules.next_subject(TO_LAND, NOW) == "epic/shop"
-    assert epic_rules.next_subject(STATE, NOW) == "t"
-    assert epic_rules.next_subject(board(), NOW) is None
-    paused = epic_board(MERGED, approved("u"), set_aside=RETRY)
-    assert epic_rules.next_subject(paused, NOW) == "u"
-    assert epic_rules.next_subject(paused, LATER) == "epic/shop"
 
 
 def member(name: str, candidate: str, expected: str, **fields: Any) -> Member:
@@ -388,19 +253,6 @@ def test_the_steps_of_a_batch_are_written_to_each_of_its_tasks() -> None:
         ("1", False, ("it is sparse",), *event("merge", commit="1")),
         ("2", False, ("it is sparse",), *event("merge", commit="2")),
     ]
-
-
-def test_candidates_that_are_no_chain_or_go_to_other_branches_are_batches_of_their_own() -> None:
-    def found(*tasks: Task) -> list[tuple[str, tuple[str, ...]]]:
-        return [(batch.branch, batch.ids) for batch in merge_batches.find_batches(board(*tasks))]
-
-    first = approved("a", merging=MergeInProgress(candidate="1", expected=TIP, tip="2"))
-    second = approved("b", merging=MergeInProgress(candidate="2", expected="1", tip="2"))
-    assert found(second, first) == [("integration", ("a", "b"))]
-    assert found(first, replace(second, epic="shop")) == [("integration", ("a",)), ("epic/shop", ("b",))]
-    gap = approved("b", merging=MergeInProgress(candidate="2", expected="9", tip="2"))
-    assert found(first, gap) == [("integration", ("a",)), ("integration", ("b",))]
-    assert found(approved("c")) == []
 
 
 def test_a_failure_is_told_with_its_log_and_read_back() -> None:
@@ -480,44 +332,6 @@ def test_a_measurement_is_a_line_whose_words_stay() -> None:
         '{"time":"2026-01-01T12:00:00Z","gate":"tests","candidate":"c","subject":"t","tasks":1,"seconds":1.0,"outcome":'
     )
     assert lines == [f'{start}"{word}"}}' for word in ("running", "green", "red", "timeout")]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "median"), [([], None), ([3.0], 3.0), ([1.0, 9.0, 2.0], 2.0), ([4.0, 1.0, 3.0, 2.0], 3.0)]
-)
-def test_the_time_of_a_gate_is_the_median_of_runs_that_came_to_their_end(
-    seconds: list[float], median: float | None
-) -> None:
-    runs = [gate_run(GateOutcome.GREEN, value) for value in seconds]
-    assert gates.estimate_seconds([*runs, gate_run(GateOutcome.TIMEOUT, 99.0)]) == median
-
-
-def test_the_time_of_a_batch_is_that_of_its_slowest_gate_or_of_all_at_the_parallelism() -> None:
-    lint = Gate(name="lint", command="lint", paths=("*.py",))
-    docs = Gate(name="docs", command="docs")
-    config = Config(integration_command="make test", gates=(lint, docs), queue=QueueSettings(parallel=2))
-    runs = [
-        gate_run(GateOutcome.GREEN, 10.0),
-        gate_run(GateOutcome.GREEN, 6.0, "lint"),
-        gate_run(GateOutcome.GREEN, 8.0, "docs"),
-    ]
-    assert gates.estimate_batch_seconds(config, runs, "integration") == 12.0
-    assert gates.estimate_batch_seconds(config, runs, "integration", ["a.md"]) == 10.0
-    assert gates.estimate_batch_seconds(config, runs[:2], "integration") is None
-    assert gates.estimate_batch_seconds(Config(), [], "integration") == 0.0
-    assert gates.have_paths(config)
-    assert not gates.have_paths(replace(config, gates=(docs,)))
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("main", True), ("release/1", True), ("epic/x", False), ("refs/heads/x", False), ("a b", False),
-        ("@", False), ("HEAD", False), ("a/", False), ("/a", False), ("", False), ("a\x07", False), ("tasks/x", True),
-    ],
-)  # fmt: skip
-def test_a_target_is_a_branch_that_nothing_else_writes(name: str, expected: bool) -> None:
-    assert targets.is_target_name(name) is expected
 
 
 def test_a_task_waits_for_all_open_tasks_of_an_epic_that_it_depends_on() -> None:

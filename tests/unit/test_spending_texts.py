@@ -10,7 +10,7 @@ import pytest
 from liza.rules.formatting.sizes import format_bytes
 from liza.rules.model import Budget
 from liza.rules.sessions import spending
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage, ToolTotal, UsageTotal
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage, UsageTotal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -59,36 +59,9 @@ def test_a_sum_has_each_figure_of_all_sessions() -> None:
     assert spending.sum_usage([]) == UsageTotal()
 
 
-def test_tools_add_up() -> None:
-    first, second = ToolTotal(calls=3, failures=1, milliseconds=10), ToolTotal(calls=4, failures=2, milliseconds=20)
-    assert first + second == ToolTotal(calls=7, failures=3, milliseconds=30)
-
-
 def test_the_estimate_of_a_silent_program_grows_with_each_call_and_with_its_output() -> None:
     assert spending.estimate_usage(0, 0) == TokenUsage(input=8000, output=0, estimated=8000)
     assert spending.estimate_usage(2, 4000) == TokenUsage(input=3 * 8500, output=1000, estimated=3 * 8500 + 1000)
-
-
-@pytest.mark.parametrize(
-    ("budget", "text"),
-    [
-        (Budget(), "no limit"),
-        (Budget(money_per_task=2), "limit $2.00 a task"),
-        (Budget(tokens_per_sprint=5000), "limit 5,000 tokens a sprint"),
-        (
-            Budget(
-                money_per_task=1,
-                tokens_per_task=1000,
-                seconds_per_task=2000,
-                money_per_sprint=9,
-                seconds_per_sprint=3000,
-            ),
-            "limit $1.00 a task, 1,000 tokens a task, 2,000 s a task, $9.00 a sprint, 3,000 s a sprint",
-        ),
-    ],
-)  # fmt: skip
-def test_each_limit_of_a_budget_is_named(budget: Budget, text: str) -> None:
-    assert spending.format_limits(budget) == text
 
 
 @pytest.mark.parametrize(

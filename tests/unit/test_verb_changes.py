@@ -371,197 +371,169 @@ def test_a_heartbeat_never_shortens_a_lease_and_keeps_the_last_report_of_the_con
     assert state.agents["coder-1"].context_percent == 20
 
 
-REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str, str]] = {
+REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str]] = {
     "an unknown task": (
-        board(task("task-1"), task("b")), lambda state: claims.get_task(state, "task-2"), UnknownId,
-        "there is no task 'task-2' on the board (there are: task-1, b); did you mean task-1?", "liza task list",
+        board(task("task-1"), task("b")), lambda state: claims.get_task(state, "task-2"), UnknownId, "liza task list",
     ),
     "an unknown task on an empty board": (
-        board(), lambda state: claims.get_task(state, "task-2"), UnknownId,
-        "there is no task 'task-2' on the board (there are: none)", "liza task list",
+        board(), lambda state: claims.get_task(state, "task-2"), UnknownId, "liza task list",
     ),
     "a claim of another": (
-        CLAIMED, lambda state: claims.get_owned_task(state, "task-1", "coder-1.7"), NotOwner,
-        "You no longer own this task: coder-1.7 asks for task-1, and it is CLAIMED under coder-1.1. Stop at once",
-        "liza task show task-1",
+        CLAIMED, lambda state: claims.get_owned_task(state, "task-1", "coder-1.7"), NotOwner, "liza task show task-1",
     ),
     "a claim of nobody": (
         board(task()), lambda state: claims.get_owned_task(state, "task-1", "coder-1.7"), NotOwner,
-        "You no longer own this task: coder-1.7 asks for task-1, and it is UNCLAIMED. Stop at once",
         "liza task show task-1",
     ),
     "a second claim": (
         CLAIMED, lambda state: claims.reserve(state, "other", claims.Claimant("coder-1", HERE), "s9", NOW, Evidence()),
-        Refused, "coder-1 is busy with task-1", "liza agents coder-1",
+        Refused, "liza agents coder-1",
     ),
     "a claim of a blocked task": (
         BLOCKED, lambda state: claims.reserve(state, "task-1", claims.Claimant("coder-2", HERE), "s9", NOW, Evidence()),
-        Refused, "coder-2 cannot claim task-1: it is BLOCKED", "liza task show task-1",
+        Refused, "liza task show task-1",
     ),
     "a reservation that is gone": (
         CLAIMED, lambda state: claims.confirm(state, "other", "coder-2.1", BASE, NOW, Evidence()), Refused,
-        "coder-2.1 no longer holds the reservation of other", "liza task show other",
+        "liza task show other",
     ),
     "a release of what is not claimed": (
-        BLOCKED, lambda state: claims.fence(state, "task-1", NOW), Refused,
-        "task-1 is BLOCKED: only a CLAIMED task can be released", "liza task show task-1",
+        BLOCKED, lambda state: claims.fence(state, "task-1", NOW), Refused, "liza task show task-1",
     ),
     "a later commit during a review": (
         REVIEWED, lambda state: coding.submit(state, "task-1", "coder-1.1", replace(GOOD, head=OTHER), NOW), Refused,
-        f"code-reviewer-1 is reviewing task-1 at {HEAD}", "liza task show task-1",
+        "liza task show task-1",
     ),
     "a block without a question": (
         CLAIMED, lambda state: coding.block(state, "task-1", "coder-1.1", "why", (), NOW), UsageError,
-        "a block needs a reason and 1 to 3 questions; 0 were given",
         'liza block "why" --ask "a question that a person can answer"',
     ),
     "a block of what is under review": (
         REVIEWED, lambda state: coding.block_by_supervisor(state, "task-1", "why", NOW), Refused,
-        "task-1 is READY_FOR_REVIEW: it cannot be blocked", "liza task show task-1",
+        "liza task show task-1",
     ),
     "a hand-off without the next step": (
-        CLAIMED,
-        lambda state: coding.handoff(
+        CLAIMED, lambda state: coding.handoff(
             state, "task-1", "coder-1.1", Handoff(agent="coder-1", summary="half", next_action=" "), NOW
-        ),
-        UsageError, "a hand-off needs a summary and the next step",
-        'liza handoff "what is done" --next "the first thing to do"',
+        ), UsageError, 'liza handoff "what is done" --next "the first thing to do"',
     ),
     "a review of another": (
         REVIEWED, lambda state: reviews.get_reviewed_task(state, "task-1", "code-reviewer-2.1"), NotOwner,
-        "You no longer own this review: code-reviewer-2.1 asks for task-1, and it is READY_FOR_REVIEW, reviewed by "
-        "code-reviewer-1.1. Stop at once", "liza task show task-1",
+        "liza task show task-1",
     ),
     "a review that is claimed": (
-        REVIEWED,
-        lambda state: reviews.claim_review(
+        REVIEWED, lambda state: reviews.claim_review(
             state, "task-1", "code-reviewer-2", NOW, Evidence(dead=frozenset({"coder-1.1"}))
-        ),
-        Refused, "code-reviewer-2 cannot review task-1: code-reviewer-1 is reviewing it", "liza task show task-1",
+        ), Refused, "liza task show task-1",
     ),
     "a second review": (
         REVIEWED.with_task(replace(REVIEWED.tasks[0], id="other", reviewing_by=None, review_run=None)),
         lambda state: reviews.claim_review(
             state, "other", "code-reviewer-1", NOW, Evidence(dead=frozenset({"coder-1.1"}))
-        ),
-        Refused, "code-reviewer-1 is busy with the review of task-1", "liza agents code-reviewer-1",
+        ), Refused, "liza agents code-reviewer-1",
     ),
     "a rejection without a reason": (
         REVIEWED, lambda state: reviews.reject(state, "task-1", "code-reviewer-1.1", HEAD, NOW, " "), UsageError,
-        "a rejection needs its reason", 'liza verdict reject "1. file:line what is wrong, how you saw it"',
+        'liza verdict reject "1. file:line what is wrong, how you saw it"',
     ),
     "a verdict of a person on open work": (
         CLAIMED, lambda state: reviews.approve(state, "task-1", "human:ann", HEAD, NOW), Refused,
-        "task-1 is CLAIMED: there is nothing to judge", "liza task show task-1",
+        "liza task show task-1",
     ),
     "a verdict on another commit": (
-        REVIEWED, lambda state: reviews.approve(state, "task-1", "human:ann", OTHER, NOW), Refused,
-        f"the verdict is about {OTHER[:12]}, and {HEAD[:12]} is to be reviewed", "liza diff task-1",
+        REVIEWED, lambda state: reviews.approve(state, "task-1", "human:ann", OTHER, NOW), Refused, "liza diff task-1",
     ),
     "a verdict of the author": (
         REVIEWED, lambda state: reviews.approve(state, "task-1", "coder-1.1", HEAD, NOW), Refused,
-        "coder-1 wrote task-1: an agent cannot review its own work", "liza task show task-1",
+        "liza task show task-1",
     ),
     "an answer to no question": (
-        CLAIMED, lambda state: backlog.unblock(state, "task-1", ["yes"], ME), Refused,
-        "task-1 is CLAIMED: it asks nothing (only a BLOCKED task can be unblocked)", "liza task show task-1",
+        CLAIMED, lambda state: backlog.unblock(state, "task-1", ["yes"], ME), Refused, "liza task show task-1",
     ),
     "an empty answer": (
         BLOCKED, lambda state: backlog.unblock(state, "task-1", ["yes", " "], ME), UsageError,
-        "task-1 asks: a? / b?", 'liza task unblock task-1 --answer "…"',
+        'liza task unblock task-1 --answer "…"',
     ),
     "an answer after two coders failed": (
-        of_task(BLOCKED, failed_by=("coder-1", "coder-2")),
-        lambda state: backlog.unblock(state, "task-1", ["yes"], ME), Refused,
-        "coder-1, coder-2 failed task-1: it needs another plan, not another try",
-        "liza task supersede task-1 --file - --because 'the root cause'",
+        of_task(BLOCKED, failed_by=("coder-1", "coder-2")), lambda state: backlog.unblock(state, "task-1", ["yes"], ME),
+        Refused, "liza task supersede task-1 --file - --because 'the root cause'",
     ),
     "a change of a claimed task": (
         CLAIMED, lambda state: backlog.edit(state, TaskFields(id="task-1", scope="x"), REQUEST), Refused,
-        "task-1 is CLAIMED: it can be edited only before it is claimed",
         "liza task supersede task-1 --file - --because WHY",
     ),
     "a change that makes a task incomplete": (
-        board(task()),
-        lambda state: backlog.edit(state, TaskFields(id="task-1", scope=" "), SPECS),
-        Refused, "task-1 would not be complete: scope is missing (--scope)", "liza task show task-1",
+        board(task()), lambda state: backlog.edit(state, TaskFields(id="task-1", scope=" "), SPECS), Refused,
+        "liza task show task-1",
     ),
     "a drop of a closed task": (
         board(task(status=S.MERGED)), lambda state: backlog.drop(state, "task-1", ME, None), Refused,
-        "task-1 is MERGED, which is final", "liza task show task-1",
+        "liza task show task-1",
     ),
     "a drop of what others need": (
         board(task(), task("a", depends_on=("task-1",)), task("b", depends_on=("task-1",))),
-        lambda state: backlog.drop(state, "task-1", ME, None), Refused,
-        "a, b depends on task-1: drop that too (--cascade) or remove the dependency (--unlink)",
-        "liza task drop task-1 WHY --cascade",
+        lambda state: backlog.drop(state, "task-1", ME, None), Refused, "liza task drop task-1 WHY --cascade",
     ),
     "a successor that is the task itself": (
-        board(task()), lambda state: backlog.supersede(state, "task-1", [], ["task-1"], REQUEST),
-        UsageError, "task-1 needs other tasks that take its place",
+        board(task()), lambda state: backlog.supersede(state, "task-1", [], ["task-1"], REQUEST), UsageError,
         "liza task supersede task-1 --by OTHER --because 'why'",
     ),
     "superseding without a cause": (
         board(task()),
         lambda state: backlog.supersede(state, "task-1", [], [], replace(REQUEST, invocation=replace(ME, detail=" "))),
-        UsageError, "superseding needs the root cause", "liza task supersede task-1 --by OTHER --because 'why'",
+        UsageError, "liza task supersede task-1 --by OTHER --because 'why'",
     ),
     "an id that is there": (
         board(task()), lambda state: backlog.add(state, [TaskFields(id="task-1")], REQUEST), Refused,
-        "there is a task task-1 already", "liza task show task-1",
+        "liza task show task-1",
     ),
     "an id of the archive": (
         board(), lambda state: backlog.add(state, [TaskFields(id="a")], replace(REQUEST, archived={"a": S.MERGED})),
-        Refused, "the id a belongs to a task in the archive", "liza task show a",
+        Refused, "liza task show a",
     ),
     "an unknown dependency": (
         board(), lambda state: backlog.add(state, [TaskFields(id="a", depends_on=("b",))], REQUEST), Refused,
-        "a depends on b, which is not on the board", "liza task list",
+        "liza task list",
     ),
     "a circle": (
         board(task("a", S.DRAFT, depends_on=("b",)), task("b", S.DRAFT)),
-        lambda state: backlog.edit(state, TaskFields(id="b", depends_on=("a",)), REQUEST), Refused,
-        "b would wait for itself: b → a → b", "liza task show b",
+        lambda state: backlog.edit(state, TaskFields(id="b", depends_on=("a",)), REQUEST), Refused, "liza task show b",
     ),
     "dependencies on another branch": (
         board(task("a", S.DRAFT, target="release/1")),
-        lambda state: backlog.add(state, [TaskFields(id="b", depends_on=("a",))], REQUEST), Refused,
-        "b cannot depend on a: they are merged into different branches", "liza task show a",
+        lambda state: backlog.add(state, [TaskFields(id="b", depends_on=("a",))], REQUEST), Refused, "liza task show a",
     ),
     "an unknown review": (
         board(), lambda state: backlog.add(state, [TaskFields(id="a", review="cat")], REQUEST), UsageError,
-        "the review of a is 'cat', expected agent or human", "liza task add --help",
+        "liza task add --help",
     ),
     "two branches": (
-        board(),
-        lambda state: backlog.add(state, [TaskFields(id="a", epic="e", target="release/1")], REQUEST),
-        UsageError, "a cannot have an epic and a target branch", "liza task add --help",
+        board(), lambda state: backlog.add(state, [TaskFields(id="a", epic="e", target="release/1")], REQUEST),
+        UsageError, "liza task add --help",
     ),
     "a branch of agents": (
         board(), lambda state: backlog.add(state, [TaskFields(id="a", target="task/b")], REQUEST), UsageError,
-        "a cannot have the target 'task/b'", "liza task add --help",
+        "liza task add --help",
     ),
     "a planner that does not plan": (
-        board(), lambda state: planning.require_planner(state, "planner-1.1"), NotOwner,
-        "planner-1.1 is not the planning run, which is none. Stop at once", "liza status",
+        board(), lambda state: planning.require_planner(state, "planner-1.1"), NotOwner, "liza status",
     ),
     "a reason to plan that is none": (
-        board(task()), lambda state: planning.claim_planning(state, "planner-1", NOW), Refused,
-        "planner-1 has nothing to plan: nothing to plan", "liza status",
+        board(task()), lambda state: planning.claim_planning(state, "planner-1", NOW), Refused, "liza status",
     ),
     "a transition that the table does not have": (
         board(task()), lambda state: apply_verb(state.tasks[0], backlog.E.MERGE, ME), BoardInconsistent,
-        "task-1 is UNCLAIMED: no transition 'merge' from that status", "liza task show task-1",
+        "liza task show task-1",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_refusal_says_what_is_so_and_names_the_command_that_comes_next(case: str) -> None:
-    state, verb, error, message, hint = REFUSALS[case]
+def test_a_refusal_names_the_command_that_comes_next(case: str) -> None:
+    state, verb, error, hint = REFUSALS[case]
     with pytest.raises(error) as refusal:
         verb(state)
-    assert (str(refusal.value), getattr(refusal.value, "hint", None)) == (message, hint)
+    assert getattr(refusal.value, "hint", None) == hint
 
 
 @pytest.mark.parametrize(
