@@ -167,7 +167,7 @@ def test_a_worker_whose_account_is_not_on_record_is_told_and_gets_no_other(
         assert [each["value"] for each in again.data.get("credentials", [])] == [FIRST], again.data
 
 
-@pytest.mark.parametrize("other", ["script", "claude"])
+@pytest.mark.parametrize("other", ["script", variant("claude")])
 def test_no_file_that_a_session_writes_decides_whose_secret_it_gets(tmp_path: Path, other: str) -> None:
     stores = tmp_path / "stores"
     stores.mkdir()

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import variant
+
 FULL = ["stdout", "stderr"]
 
 
 @pytest.mark.parametrize(
     ("word", "full_streams", "code"),
-    [("nope", ["stderr"], 2), ("nope", FULL, 2), ("--help", ["stdout"], 5), ("--help", FULL, 5)],
+    [("nope", ["stderr"], 2), ("nope", FULL, 2), variant("--help", ["stdout"], 5), variant("--help", FULL, 5)],
 )
 def test_the_exit_code_is_that_of_the_error_also_if_no_disk_takes_its_text(
     word: str, full_streams: list[str], code: int

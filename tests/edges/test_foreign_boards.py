@@ -70,9 +70,11 @@ def refuse_all(directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: 
     "files",
     [
         {"state.yaml": "version: 1\ngoal: {id: g, description: old, status: IN_PROGRESS}\ntasks: []\nagents: {}\n"},
-        {"state.yaml": '{"revision": 7, "version": 1, "goal": {"id": "g"}}', "log.yaml": "- x\n", "archive/a": ""},
-        {"state.yaml": "\0", "locks/x.lock": "1 2 x\n", "tx/journal": "x"},
-        {"state.yaml/of/another": "x"},
+        variant(
+            {"state.yaml": '{"revision": 7, "version": 1, "goal": {"id": "g"}}', "log.yaml": "- x\n", "archive/a": ""}
+        ),
+        variant({"state.yaml": "\0", "locks/x.lock": "1 2 x\n", "tx/journal": "x"}),
+        variant({"state.yaml/of/another": "x"}),
     ],
     ids=["another layout", "with a revision", "binary", "a directory"],
 )

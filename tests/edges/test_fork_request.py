@@ -87,6 +87,7 @@ def test_a_pull_request_of_a_fork_is_opened_in_the_project_and_followed_there(
     assert git(crew.root, "rev-parse", "upstream-main") == git(tmp_path / "acme.git", "rev-parse", "main")
 
 
+@pytest.mark.campaign
 def test_a_project_that_cannot_be_decided_is_asked_for_with_a_command_for_each(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_merge_request_of_gitlab_is_opened_once_and_its_text_is_kept(
     assert land_pr(crew.crew).details["request"]["action"] == "opened", "the other one is that of a fork"
 
 
+@pytest.mark.campaign
 def test_a_request_after_a_squash_merge_has_only_the_new_tasks(crew: Merges, tmp_path: Path) -> None:
     def tell(there: Path) -> None:
         with (there / "NEWS").open("a") as news:

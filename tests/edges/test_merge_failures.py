@@ -322,7 +322,7 @@ def test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_th
     assert crew.status("b") == "MERGED"
 
 
-@pytest.mark.parametrize("forged", ["on the board", "as a ref"])
+@pytest.mark.parametrize("forged", ["on the board", variant("as a ref")])
 def test_a_green_result_that_stands_in_one_place_only_merges_nothing(crew: Merges, forged: str) -> None:
     crew.tests(f"[ -f a.txt ] || exit 0; {KILLS}; exit 1")
     crew.approved("a")
@@ -360,7 +360,7 @@ def test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_bef
     assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", tip)
 
 
-@pytest.mark.parametrize("point", ["merge.noted", "merge.passed", "merge.advanced"])
+@pytest.mark.parametrize("point", ["merge.noted", variant("merge.passed"), variant("merge.advanced")])
 def test_a_merger_that_dies_after_green_has_its_candidate_published_and_not_tested_again_once_that_is_recorded(
     crew: Merges, tmp_path: Path, point: str
 ) -> None:
@@ -485,6 +485,7 @@ def bad(there: Path) -> None:
 SERVICE = 'echo "$(ls | tr "\\n" " ")" >> "$HERE.runs"; [ -f "$HERE.service" ] || { echo "no service"; exit 1; }'
 
 
+@pytest.mark.campaign
 def test_an_outside_cause_is_charged_to_one_task_at_most(crew: Merges, clock: FakeClock) -> None:
     service, runs = Path(f"{crew.root}.service"), Path(f"{crew.root}.runs")
     crew.tests(SERVICE)
@@ -517,6 +518,7 @@ def test_an_outside_cause_is_charged_to_one_task_at_most(crew: Merges, clock: Fa
     assert "merge_set_aside" not in crew.alarms()
 
 
+@pytest.mark.campaign
 def test_a_coder_submits_again_what_an_outside_cause_made_red(crew: Merges, clock: FakeClock) -> None:
     service = Path(f"{crew.root}.service")
     crew.tests(SERVICE)
@@ -536,6 +538,7 @@ def test_a_coder_submits_again_what_an_outside_cause_made_red(crew: Merges, cloc
     assert {crew.status(name) for name in "ab"} == {"MERGED"}
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("how", ["due", variant("named")])
 def test_a_task_that_makes_a_red_integration_green_is_merged(crew: Merges, clock: FakeClock, how: str) -> None:
     crew.tests("[ -f fix.txt ]")
@@ -553,7 +556,7 @@ def test_a_task_that_makes_a_red_integration_green_is_merged(crew: Merges, clock
     assert {crew.status(name) for name in ("a", "b")} == {"MERGED"}
 
 
-@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("others", [0, variant(1)])
 def test_a_task_that_is_red_on_a_green_branch_is_blamed(crew: Merges, others: int) -> None:
     crew.tests("! ls bad-*.txt 2> /dev/null")
     for name in ("a", "b", "c")[: 2 + others]:

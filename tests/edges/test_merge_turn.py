@@ -39,7 +39,7 @@ from liza.system.locks import Lock
 from liza.verbs import down
 from liza.verbs.init import InitOptions, init
 from liza.verbs.sync import sync
-from tests.conftest import until
+from tests.conftest import until, variant
 from tests.journeys.crews import Crew as Project
 from tests.journeys.crews import started
 
@@ -101,7 +101,7 @@ def test_a_turn_that_is_held_in_shared_mode_does_not_stop_the_supervisor(tmp_pat
             assert turn is not None
 
 
-@pytest.mark.parametrize("mode", ["-x", "-s"])
+@pytest.mark.parametrize("mode", ["-x", variant("-s")])
 @pytest.mark.parametrize("lock", ["locks/merge-turn.lock", "merge.lock"])
 def test_status_and_doctor_name_a_foreign_process_that_keeps_every_merge_from_starting(
     tmp_path: Path, lock: str, mode: str

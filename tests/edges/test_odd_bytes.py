@@ -105,6 +105,7 @@ def test_a_file_of_any_name_in_the_way_is_named_until_it_is_gone(crew: Merges, n
     assert path.read_bytes() == b"\xe9 by a\n"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("name", "escaped"), NAMES)
 def test_land_names_a_file_of_any_name_that_is_in_the_way(crew: Merges, name: bytes, escaped: str) -> None:
     approved(crew, "a", name)

@@ -167,7 +167,7 @@ def copied(source: Path, *parts: Path | str) -> Path:
     return place
 
 
-@pytest.mark.parametrize("inside", [False, True], ids=["beside", "within"])
+@pytest.mark.parametrize("inside", [False, variant(True)], ids=["beside", "within"])
 def test_an_installed_copy_counts_though_another_part_of_the_tests_is_red(
     package: Path, tmp_path: Path, inside: bool
 ) -> None:
@@ -495,14 +495,14 @@ A, B = "sh tests/a.sh", "sh tests/b.sh"
     [
         (f"{A} && {B}", ()),
         (f"set -e\ncd tests\ncd ..\n{A}\n{B}\necho ok", ()),
-        (f"{A} && python3 -c pass", ("python3 -c pass",)),
-        (f"{A} | tee log", (f"{A} | tee log",)),
+        variant(f"{A} && python3 -c pass", ("python3 -c pass",)),
+        variant(f"{A} | tee log", (f"{A} | tee log",)),
         variant(f"{A} || true", (f"{A} || true",)),
         variant(f"{A}; echo done", (A,)),
         variant(f"{A} && {B}; true", (A, B)),
         variant(f"{A} &", (f"{A} &",)),
-        (f"{A}; s=$?; {B}; exit $s", ()),
-        ("for t in a b; do sh tests/$t.sh || exit 1; done; echo ok", ()),
+        variant(f"{A}; s=$?; {B}; exit $s", ()),
+        variant("for t in a b; do sh tests/$t.sh || exit 1; done; echo ok", ()),
     ],
 )  # fmt: skip
 def test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail(
@@ -520,7 +520,7 @@ def test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail(
          "it tests uncommitted changes only: `git diff --name-only HEAD`, and a candidate is committed"),
         ("#!/bin/sh\n[ -d kept ] && { echo cache hit; exit 0; }\nsh tests/a.sh && mkdir kept\n", "./t",
          "it shows a cached result: cache hit"),
-        ("#!/bin/sh\necho '3 skipped in 0.01s'\nsh tests/a.sh\n", "./t", "all were skipped or deselected"),
+        variant("#!/bin/sh\necho '3 skipped in 0.01s'\nsh tests/a.sh\n", "./t", "all were skipped or deselected"),
         pytest.param(
             "test:\n\t-sh tests/a.sh\n", "make -f t test", "make ignores the error: `-` before a recipe",
             marks=pytest.mark.needs("make"),
@@ -529,7 +529,7 @@ def test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail(
             "tests:\n\tsh tests/a.sh\n", "make -f t tests",
             "a file or directory has the name of the make target tests", marks=pytest.mark.needs("make"),
         ),
-        ("#!/bin/sh\nsh tests/a.sh || echo No tests found\n", "./t", "it ran no test: No tests found"),
+        variant("#!/bin/sh\nsh tests/a.sh || echo No tests found\n", "./t", "it ran no test: No tests found"),
     ],
     ids=["uncommitted", "cached", "skipped", "ignored", "up-to-date", "none"],
 )  # fmt: skip
@@ -571,6 +571,7 @@ def test_merges_wait_for_a_person_while_a_part_is_untested(scripts: Path) -> Non
     assert not [one for one in status(crew)["alerts"] if one["kind"] == "tests_green"]
 
 
+@pytest.mark.campaign
 def test_a_gate_that_notices_no_failing_source_is_untested(scripts: Path) -> None:
     begun(scripts, A)
     crew = find_crew(scripts)
@@ -589,7 +590,7 @@ for d in $(git log --name-only --format= {base}..HEAD | sed -n 's,/lib.sh,,p'); 
 
 @pytest.mark.parametrize(
     ("base", "is_last"),
-    [("HEAD~1", True), ("$(git rev-list -n 2 HEAD | tail -n 1)", True), ("$LIZA_BASE", False)],
+    [("HEAD~1", True), variant("$(git rev-list -n 2 HEAD | tail -n 1)", True), variant("$LIZA_BASE", False)],
     ids=["named", "hidden", "base"],
 )
 def test_tests_of_the_last_commit_are_found_and_candidates_merged_one_by_one(
@@ -617,7 +618,7 @@ def test_sources_that_no_test_examines_are_named(scripts: Path) -> None:
     ("setup", "builds"),
     [
         ("rm -rf built && mkdir built && cp a/lib.sh built/", True),
-        ("mkdir -p node_modules && date > node_modules/x", False),
+        variant("mkdir -p node_modules && date > node_modules/x", False),
     ],
     ids=["builds", "installs"],
 )
@@ -637,6 +638,7 @@ def test_a_set_up_that_builds_runs_for_each_candidate(scripts: Path, tmp_path: P
     assert (tmp_path / "runs").read_text().count("run") == (2 if builds else 1)
 
 
+@pytest.mark.campaign
 def test_a_merge_that_changes_what_tests_mean_makes_the_proof_old(scripts: Path) -> None:
     write(scripts, "t", "#!/bin/sh\nsh tests/a.sh\n")
     begun(scripts, "./t")

@@ -477,9 +477,9 @@ def _write_item(item: Path, **fields: object) -> None:
     [
         _replace_by_pipe,
         lambda item: item.write_text("{"),
-        lambda item: _write_item(item, revision=1),
-        lambda item: _write_item(item, time="yesterday"),
-        lambda item: _write_item(item, time="1900-01-01T00:00:00+00:00"),
+        variant(lambda item: _write_item(item, revision=1)),
+        variant(lambda item: _write_item(item, time="yesterday")),
+        variant(lambda item: _write_item(item, time="1900-01-01T00:00:00+00:00")),
     ],
     ids=["pipe", "torn", "other revision", "no time", "time before git"],
 )

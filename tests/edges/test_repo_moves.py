@@ -19,7 +19,7 @@ from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Refused
 from liza.rules.value_classes import asdict
 from tests.campaign import forks
-from tests.conftest import git
+from tests.conftest import git, variant
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ def merge(repo: Path) -> Merge:
     [
         ("move.intent", False),
         ("move.locked", False),
-        ("git.read-tree", False),
-        ("move.branch", True),
-        ("move.index", True),
-        ("move.unlocked", True),
+        variant("git.read-tree", False),
+        variant("move.branch", True),
+        variant("move.index", True),
+        variant("move.unlocked", True),
     ],
 )
 def test_a_merger_that_dies_at_any_step_in_a_checkout_leaves_all_of_the_move_or_none_once_it_is_settled(

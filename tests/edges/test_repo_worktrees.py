@@ -741,7 +741,9 @@ def test_late_files_of_the_same_task_are_restored_after_a_claim_that_was_not_fin
     assert status(trees, "s1") == ["?? late.txt"]
 
 
-@pytest.mark.parametrize("spoiled", ["", "garbage", "{}", '{"task": 7, "run": []}', "\0" * 40])
+@pytest.mark.parametrize(
+    "spoiled", ["", "garbage", variant("{}"), variant('{"task": 7, "run": []}'), variant("\0" * 40)]
+)
 def test_a_slot_whose_owner_cannot_be_read_is_saved_and_taken_and_let_go(trees: Worktrees, spoiled: str) -> None:
     claim(trees, "s1", "task-3", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")

@@ -123,6 +123,7 @@ ABOVE = "{ echo '# Title'; cat AGENTS.md; } > x && cat x > AGENTS.md && rm x"
 EDITS = (WRITE, ABOVE, "echo new > AGENTS.md", "true")
 
 
+@pytest.mark.campaign
 def test_git_gets_the_own_text_of_every_file_and_nothing_is_dirty_after_a_session(session: Session) -> None:
     """The same commands with and without a brief give the same commit."""
     for name, content in FILES.items():

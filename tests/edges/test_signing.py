@@ -18,7 +18,7 @@ from liza.repo import commit_signing
 from liza.repo.runner import Git
 from liza.verbs.doctor import doctor
 from liza.verbs.init import InitOptions, init
-from tests.conftest import git
+from tests.conftest import git, variant
 
 # A signing program of a team: it needs a variable, and makes a line that git takes for a signature.
 TEAM_PROGRAM = """\
@@ -83,7 +83,7 @@ def ssh_agent() -> Iterator[None]:
 
 @pytest.mark.needs("ssh-agent")
 @pytest.mark.usefixtures("ssh_agent")
-@pytest.mark.parametrize("form", ["file", "literal", "command"])
+@pytest.mark.parametrize("form", ["file", variant("literal"), variant("command")])
 def test_a_key_of_an_ssh_agent_is_reached_by_the_command_that_init_names(repo: Path, form: str) -> None:
     key = repo.parent / "id"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)

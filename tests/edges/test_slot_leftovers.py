@@ -155,6 +155,7 @@ def test_what_tests_left_does_not_make_the_next_gate_green(crew: Merges, tmp_pat
     assert len(count.read_text().split()) == parallel
 
 
+@pytest.mark.campaign
 def test_a_dependency_that_a_candidate_drops_is_missing_in_its_test(crew: Merges, tmp_path: Path) -> None:
     """The set-up installs what a tracked list names into an ignored directory, which a set-up never empties."""
     (crew.root / "needs.txt").write_text("left\nright\n")

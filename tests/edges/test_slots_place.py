@@ -31,7 +31,7 @@ from liza.verbs.restore import find_crew_or_lost, restore
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
-from tests.conftest import git, worktree_of
+from tests.conftest import git, variant, worktree_of
 
 
 def begun(root: Path, **options: object) -> Crew:
@@ -121,7 +121,7 @@ def test_the_path_of_a_worktree_is_printed_in_one_line_as_its_bytes(repo: Path, 
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("own", ["", "a file", "a link"])
+@pytest.mark.parametrize("own", ["", "a file", variant("a link")])
 def test_links_of_an_earlier_version_leave_the_checkout_and_a_persons_files_stay(
     repo: Path, inside: bool, own: str
 ) -> None:

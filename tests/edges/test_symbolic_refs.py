@@ -24,7 +24,7 @@ from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.task import release
 from liza.verbs.verdict import verdict
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 
@@ -98,9 +98,9 @@ def through_own(crew: Crew) -> None:  # noqa: F811
     [
         (claim_again, Refused, NO_TASK, DELETE),
         (submit_planted, Refused, NO_TASK, DELETE),
-        (merge_planted, Missing, NO_INTEGRATION, PUT),
-        (sync_planted, Missing, NO_INTEGRATION, PUT),
-        (through_own, None, "", ""),
+        variant(merge_planted, Missing, NO_INTEGRATION, PUT),
+        variant(sync_planted, Missing, NO_INTEGRATION, PUT),
+        variant(through_own, None, "", ""),
     ],
     ids=["claim", "submit", "merge", "sync", "own refs"],
 )

@@ -285,6 +285,7 @@ def test_a_gh_that_hangs_is_killed_and_a_missing_one_is_told(
     assert failure(crew) == "5 gh is not installed, or not in PATH → liza doctor"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("state", "hint"), [("CLOSED", "liza land --pr"), variant("MERGED", "git fetch origin refs/heads/main:")]
 )

@@ -15,7 +15,7 @@ from liza.rules.model import Gate, TestProof
 from liza.rules.project.test_proof import ProofVerdict
 from liza.rules.project.tree_changes import TreeChanges
 from liza.verbs.merge import merge
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, copied, prepared
 
 Work = Callable[[Path], None]
@@ -58,11 +58,11 @@ def commits(**files: str) -> Work:
     [
         ("sed -i s/bug/mended/ code.py", "the tests change code.py (line 1: -bug"),
         ("git checkout -q --detach HEAD~1", "the tests left HEAD at"),
-        ("rm code.py", "the tests change code.py (it is gone)"),
-        ("git update-index --assume-unchanged code.py; echo mended > code.py", "the tests change"),
-        ("echo 2 > package-lock.json", "commit the result of `npm install --package-lock-only`"),
-        ("mkdir -p __snapshots__; echo new > __snapshots__/a.txt", "the tests change __snapshots__/a.txt"),
-        ("chmod -x run; printf '\\0' > blob", "the tests change blob"),
+        variant("rm code.py", "the tests change code.py (it is gone)"),
+        variant("git update-index --assume-unchanged code.py; echo mended > code.py", "the tests change"),
+        variant("echo 2 > package-lock.json", "commit the result of `npm install --package-lock-only`"),
+        variant("mkdir -p __snapshots__; echo new > __snapshots__/a.txt", "the tests change __snapshots__/a.txt"),
+        variant("chmod -x run; printf '\\0' > blob", "the tests change blob"),
     ],
 )
 def test_a_candidate_that_its_own_tests_change_is_red(crew: Merges, script: str, said: str) -> None:
@@ -123,9 +123,9 @@ def test_a_person_merges_untested_what_a_supervisor_must_not(crew: Merges) -> No
     "script",
     [
         "cp code.py c && mv c code.py",
-        "touch code.py; chmod 600 code.py; chmod 644 code.py",
-        "echo x > new.txt; mkdir -p out; echo y > out/z",
-        "echo x > new.tmp; git add -N . && git add -A",
+        variant("touch code.py; chmod 600 code.py; chmod 644 code.py"),
+        variant("echo x > new.txt; mkdir -p out; echo y > out/z"),
+        variant("echo x > new.tmp; git add -N . && git add -A"),
     ],
 )
 def test_tests_that_leave_the_commit_as_it_is_are_tests(crew: Merges, script: str) -> None:

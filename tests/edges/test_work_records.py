@@ -60,6 +60,7 @@ def test_a_record_outlives_the_archive_and_the_agents_place_on_the_board(crew: M
         agents.show_agent(crew.crew, "coder-9")
 
 
+@pytest.mark.campaign
 def test_a_record_is_brought_to_another_crew_once_and_verified_against_its_origin(crew: Merges, other: Merges) -> None:
     crew.approved("a", "b")
     assert crew.merge() == ""
