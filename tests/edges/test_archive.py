@@ -1032,7 +1032,7 @@ def test_a_damaged_version_in_the_history_is_passed_over(root: Path, monkeypatch
     was = path.read_text()
     path.write_text("")
     with monkeypatch.context() as context:
-        context.setattr(archive_damage, "find_losses", lambda crew, names: {})
+        context.setattr(recorded_archive, "find_losses", lambda crew, names: {})
         say(opened(root), "a change")
         recorder.record_history(crew_of(root))
     assert board_history.read_archive_file(crew_of(root).git, path.name) == b""
