@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from liza.system.file_lock import Lock
+from liza.system.locks import Lock
 
 from benchmarks.options import Options
 from liza.programs.terminal import tmux

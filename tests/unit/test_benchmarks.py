@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import benchmarks
 from benchmarks.charts import Bar, Line, Scale, bar_chart, line_chart
 from benchmarks.comparing import compare_rows
 from benchmarks.rows import Row, percentile, read_rows, summarize, write_rows
@@ -22,6 +25,11 @@ def _row(scale: float, rival: float | None = None, seed: int = 1, **more: object
 
     rivals = {} if rival is None else {"rival": summarize(drawn(rival))}
     return Row("board", "transition", "ms", summarize(drawn(scale)), rivals, **more)  # type: ignore[arg-type]
+
+
+def test_every_group_can_be_measured_with_the_names_that_liza_has() -> None:
+    names = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+    assert all(importlib.import_module(f"benchmarks.{name}") for name in names)
 
 
 def test_percentiles_are_values_that_were_measured_and_blocks_keep_the_order_of_measuring() -> None:
