@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from liza.system.locks import Lock
-
 from benchmarks.options import Options
 from liza.programs.terminal import tmux
 from liza.rules.errors import LizaError
 from liza.rules.paths import HISTORY_REF
+from liza.system.locks import Lock
 from tests.journeys.crews import APPROVE, WORK, Crew, begun, processes_of
 
 INSTANT = f'case "$LIZA_RUN" in\ncode-reviewer-*)\n{APPROVE};;\n*)\n{WORK};;\nesac\n'
