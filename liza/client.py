@@ -89,6 +89,9 @@ def _begin_command(connection: _socket.socket) -> int:
     connection.settimeout(ANSWER_LIMIT)
     answer = b""
     try:
+        # A stopped server would keep the streams open: they are sent to a process that runs.
+        if connection.recv(32) != b"ready":
+            return 0
         # One packet. If it is larger than the socket's buffer, as with a huge environment, the command runs directly.
         connection.sendmsg(
             [b"\0".join([*head, *words, *variables])], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]

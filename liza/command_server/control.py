@@ -26,11 +26,21 @@ _STOP_LIMIT = 10.0  # seconds
 
 
 class ServerState(Value):
-    """``pid`` of the running server, or ``why`` none is used. ``socket`` is empty if none may be used."""
+    """``pid`` of the running server, or ``why`` none is used. ``can_start``: none runs, and one can be started.
+
+    ``socket`` is empty if none may be used.
+    """
 
     socket: str
     pid: int | None = None
     why: str = ""
+    can_start: bool = False
+
+    def describe(self) -> str:
+        """Return in one sentence how commands are run."""
+        if self.pid is not None:
+            return f"process {self.pid} runs commands, at {self.socket}"
+        return f"each command runs by itself: {self.why}" + (f" ({self.socket})" if self.socket else "")
 
 
 def find_server() -> ServerState:
@@ -49,7 +59,7 @@ def find_server() -> ServerState:
             connection.connect(path)
             peer = peers.read_peer(connection)
     except OSError:
-        return ServerState(path, why="it does not run")
+        return ServerState(path, why="no command server runs", can_start=True)
     return ServerState(path, None if peer is None else peer.pid)
 
 
@@ -70,7 +80,7 @@ def offer(words: Sequence[str]) -> None:
         return
     with suppress(OSError, LizaError):
         server = find_server()
-        if server.pid is None and server.socket and server.why == "it does not run":
+        if server.can_start:
             _spawn(server.socket, subprocess.DEVNULL)
 
 
@@ -79,7 +89,7 @@ def start() -> ServerState:
     server = find_server()
     if server.pid is not None:
         return server
-    if not server.socket or server.why != "it does not run":
+    if not server.can_start:
         raise Refused(f"the command server cannot be used: {server.why}", "liza command-server status")
     process = _spawn(server.socket, subprocess.PIPE)
     assert process.stdout is not None

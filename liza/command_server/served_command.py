@@ -1,8 +1,8 @@
 """The forked process of one command: takes over what the client has, and runs the command.
 
-Protocol, one packet each: the client sends a request with its descriptors. The process answers with its pid, or with
-``direct``: then nothing has happened, and the client runs the command itself. When it has ended, the server sends
-``exit CODE`` or ``signal NUMBER``.
+Protocol, one packet each: the process sends ``ready``, and the client its request with its descriptors. The process
+answers with its pid, or with ``direct``: then nothing has happened, and the client runs the command itself. When it has
+ended, the server sends ``exit CODE`` or ``signal NUMBER``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from liza.system import peers, process_title
 
 MAX_REQUEST = 1 << 22
 """Bytes of a request. The kernel's limit, the size of a socket's buffer, is lower on most systems."""
-DIRECT = b"direct"
+READY, DIRECT = b"ready", b"direct"
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
@@ -52,6 +52,7 @@ def run(connection: socket.socket) -> NoReturn:
     """Run the command of a client in this forked process, and exit."""
     server = os.getppid()
     try:
+        connection.send(READY)
         request = _receive(connection)
         _require_served(request)
         peer = peers.read_peer(connection)

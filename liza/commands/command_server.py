@@ -12,14 +12,7 @@ app = create_app("The process that has Liza imported, and runs short commands at
 
 
 def _print_state(server: ServerState, as_json: bool) -> None:
-    if as_json:
-        printing.print_json(asdict(server))
-    elif server.pid is not None:
-        printing.print_text(f"process {server.pid} runs commands at {server.socket}")
-    else:
-        printing.print_text(
-            f"each command runs by itself: {server.why}" + (f" ({server.socket})" if server.socket else "")
-        )
+    printing.print_json(asdict(server)) if as_json else printing.print_text(server.describe())
 
 
 @declare_command(app, "start", "liza command-server start", process=Process.DIRECT, position=Position(Heading.BOARD, 9))

@@ -9,6 +9,8 @@ import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.cli.render import printing
+from liza.crew.recovery.findings import Finding
+from liza.rules.value_classes import replace
 from liza.verbs.doctor import doctor as verb
 
 app = create_app()
@@ -36,6 +38,7 @@ def doctor(
     because you can choose another one. It is 5 if the board of an earlier crew is kept and can be restored.
     """
     report = verb(Path.cwd(), fix=fix, tests=tests, accepted=accept or ())
+    report = replace(report, findings=(*report.findings, *_find_command_server()))
     if as_json:
         printing.print_json({"ok": report.ok, "findings": report.findings, "settled": report.repaired})
         return 0 if report.ok else 5
@@ -47,3 +50,12 @@ def doctor(
     for about, text in rows:
         printing.print_text(f"  {about:<{width}}  {text}")
     return 0 if report.ok else 5
+
+
+def _find_command_server() -> list[Finding]:
+    """Return how commands are run. It never prevents a crew from working."""
+    try:
+        from liza.command_server import control  # The package is optional.
+    except ImportError:
+        return []
+    return [Finding("commands", control.find_server().describe())]

@@ -16,6 +16,7 @@ MODULES = {
 REASONS = {
     "liza.client": "a served command needs none of it",
     "liza.cli.entry_points": "the command server is optional",
+    "liza.commands.doctor": "the command server is optional",
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
     "liza.crew.notices.apprise_child": "an optional package",
     "liza.crew.project._import_log": "a module of the project that may be missing",
