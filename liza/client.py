@@ -15,7 +15,7 @@ ANSWER_LIMIT = 5.0
 """Seconds to wait until the command has begun. A stopped or overloaded server is slower than a direct run."""
 EXIT_KILLED = 137
 """Exit code of a command that was killed together with the server: 128 + SIGKILL, as a shell reports it."""
-READ_AT_IMPORT = (b"PYTHON", b"GIT_PYTHON_", b"TYPER_", b"_TYPER_")
+READ_AT_IMPORT = (b"PYTHON", b"GIT_PYTHON_", b"RUAMEL_", b"TYPER_", b"_TYPER_")
 """Beginnings of the names of variables that are read before a command runs."""
 _TO_GROUP = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT)
 """Signals that a terminal sends to all processes of its foreground group."""
@@ -37,7 +37,7 @@ def main() -> int:
 def find_socket(environ: dict[bytes, bytes]) -> bytes:
     """Return the path of the socket of this user's server for this installation; empty if none may be used.
 
-    ``LIZA_COMMAND_SERVER`` names another socket; ``0`` means none. The interpreter and two libraries read variables
+    ``LIZA_COMMAND_SERVER`` names another socket; ``0`` means none. The interpreter and three libraries read variables
     when they start or are imported. With one of these the command runs directly, and such a process starts no server.
     """
     given = environ.get(b"LIZA_COMMAND_SERVER", b"")

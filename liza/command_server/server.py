@@ -33,6 +33,7 @@ def run_server(path: Path) -> None:
     Writes ``ready`` when it accepts commands. Raises OSError.
     """
     app.load_all_commands()
+    files = InstalledFiles()
     os.umask(0o077)
     with lock_path(path.parent), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         with suppress(OSError):
@@ -45,7 +46,7 @@ def run_server(path: Path) -> None:
     bound = path.stat()
     os.write(1, b"ready\n")
     try:
-        CommandServer(listener).serve()
+        CommandServer(listener, files).serve()
     finally:
         with lock_path(path.parent), suppress(FileNotFoundError):
             if os.path.samestat(path.stat(), bound):  # no other server has replaced it
@@ -55,11 +56,11 @@ def run_server(path: Path) -> None:
 class CommandServer:
     """Accepts commands at a listening socket until it is idle, or Liza's files have changed."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, files: InstalledFiles) -> None:
         self._listener = listener
         self._poll = select.poll()
         self._callbacks: dict[int, Callable[[], None]] = {}
-        self._files = InstalledFiles()
+        self._files = files
         # Otherwise each collection in a forked command would write to all pages, and so copy them.
         gc.collect()
         gc.freeze()

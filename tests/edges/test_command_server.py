@@ -107,7 +107,14 @@ def server(repo: Path, tmp_path: Path) -> Iterator[Server]:
 
 def test_a_served_command_has_the_output_status_and_effect_of_a_direct_one(server: Server) -> None:
     direct = {**server.environ, "LIZA_COMMAND_SERVER": "0"}
-    for words in (("status", "--json"), ("task", "list"), ("nope",), ("task", "show", "none"), ("--help",), ("ready",)):
+    for words in (
+        ("task", "list", "--json"),
+        ("agents",),
+        ("nope",),
+        ("task", "show", "none"),
+        ("--help",),
+        ("ready",),
+    ):
         served, alone = server.run(*words), server.run(*words, env=direct)
         assert (served.returncode, served.stdout, served.stderr) == (alone.returncode, alone.stdout, alone.stderr)
     assert server.run("task", "add", "--id", "b", "--desc", "d", "--done", "e", "--scope", "a").returncode == 0
@@ -280,11 +287,14 @@ def test_a_served_command_starts_no_server_and_a_session_starts_none(server: Ser
 
 
 MEASURE = """
-import os, threading
+import os, sys, threading, traceback
 reads = set()
 lookup = os._Environ.__getitem__
 def record(self, key):
-    reads.add(os.fsdecode(key))
+    # GitPython copies all variables for a git that cannot start, and sysconfig describes an unused place for packages.
+    readers = {os.path.basename(frame.filename) for frame in traceback.extract_stack()}
+    if not readers & {"cmd.py", "sysconfig.py"}:
+        reads.add(os.fsdecode(key))
     return lookup(self, key)
 os._Environ.__getitem__ = record
 from liza.cli import app
