@@ -157,7 +157,14 @@ def _damaged(crew: Crew) -> Finding | None:
 
 def _check_repository(findings: list[Finding], directory: Path, crew: Crew | None) -> Survey | None:
     """Add the findings about the repository. Return its survey, None if no crew can be in this place."""
-    surveyed, errors = check_repository(directory, None if crew is None else crew.git.pins)
+    pins = None
+    if crew is not None:
+        try:
+            pins = crew.git.pins
+        except Missing as error:
+            findings.append(Finding("crew", error.message, False, error.hint))
+            return None
+    surveyed, errors = check_repository(directory, pins)
     if surveyed is not None and crew is None:
         obstacles = find_obstacles(Crew(Paths(surveyed.root), SystemClock()), surveyed, InitOptions())
         texts = {finding.text for finding in findings}
