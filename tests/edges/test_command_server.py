@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,10 @@ class Server:
 
     def hold_lock(self) -> tuple[subprocess.Popen[str], int]:
         """Begin a command that holds the board's lock until it is ended; return it and the pid of its process."""
-        process = self.begin("lock", "--", "sh", "-c", "echo held; exec sleep 60", start_new_session=True)
+        # A shell that starts the tests in the background has them ignore SIGINT.
+        usual = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        words = ("lock", "--", "sh", "-c", "echo held; exec sleep 60")
+        process = self.begin(*words, start_new_session=True, preexec_fn=usual)
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         (command,) = self.children()
