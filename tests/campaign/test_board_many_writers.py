@@ -9,6 +9,7 @@ import queue
 import random
 import re
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -101,6 +102,13 @@ def editing_with_programs(paths: Paths, count: int, yq: bool) -> None:
         subprocess.run(["flock", str(paths.state_lock), *command], check=True)
 
 
+def settling_edits(root: Path) -> None:
+    """Take up what editors do after the last writer, until this process is killed."""
+    while True:
+        opened(root).read()
+        select.select([], [], [], 0.01)
+
+
 def waited_for(condition: Callable[[], bool]) -> None:
     """Asks again until it holds; whoever waits here is a neighbour, and the crew is what is tested."""
     limit = time.monotonic() + 120
@@ -133,7 +141,10 @@ def test_many_writers_beside_editors_under_flock_lose_no_update_and_the_journal_
     ]
     assert [ended(pid) for pid in children] == [0] * writers
     seconds = time.monotonic() - begun
+    settling = started(lambda: settling_edits(root))
     assert [ended(pid) for pid in editors] == [0, 0]
+    os.kill(settling, signal.SIGKILL)
+    ended(settling)
     state = opened(root).read()
     said = messages(state)
     assert len(said) == len(set(said)) == writers * count
