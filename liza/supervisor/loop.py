@@ -24,6 +24,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory, session_process
 from liza.repo import reflogs
 from liza.repo.config_pins import git_dirs
+from liza.rules.backoff import backoff
 from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.redaction import redact
 from liza.rules.model import State
@@ -173,7 +174,7 @@ class Supervisor:
             self._notify_once(_describe_error(error))
             if self.memory.leaving and self.past.failed_passes > MAX_EXIT_TRIES:
                 return actions.Exit(1, f"its last step failed: {error}")
-            delay = min(FIRST_RETRY_DELAY * 2 ** (self.past.failed_passes - 1), MAX_RETRY_DELAY)
+            delay = backoff(self.past.failed_passes, FIRST_RETRY_DELAY, MAX_RETRY_DELAY)
             if not isinstance(error, Refused):
                 self._record_failure(error, delay)
             self._wait_after_failure(delay)

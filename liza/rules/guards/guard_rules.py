@@ -7,8 +7,8 @@ from typing import Any
 
 from liza.rules.guards.acts import AREAS
 from liza.rules.guards.command_pattern import MAX_PATTERN, CommandPattern
+from liza.rules.paths import ROLES
 
-ROLES = ("planner", "coder", "code-reviewer")
 ROLE_NAMES = {"reviewer": "code-reviewer", "code_reviewer": "code-reviewer"}
 TOOLS = ("shell", "read", "write", "fetch", "other")
 NAMED_TOOLS = ("mcp:", "other:")

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.backoff import backoff
 from liza.rules.formatting.redaction import redact
 from liza.rules.history_events import UNFINISHED_ENDS, HistoryEvent
 from liza.rules.model import FINAL_STATUSES, AwareDatetime, FrozenStruct, State, Status, Task
@@ -88,7 +89,7 @@ def _is_at_rest(task: Task) -> bool:
 
 def retry_delay(count: int) -> float:
     """Return the seconds to wait after ``count`` failures in a row."""
-    return 0.0 if count <= 0 else min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(count - 1, 16))
+    return backoff(count, FIRST_DELAY, MAX_DELAY)
 
 
 def seconds_to_retry(failure: BackupFailure | None, now: datetime) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.backoff import backoff
 from liza.rules.model import State
 
 MAX_POLL_SECONDS = 900.0
@@ -24,7 +25,7 @@ class SyncFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 def next_poll_seconds(interval: int, failures: int) -> float:
     """Return the pause before the next reading: ``interval`` seconds, doubled by each failure in a row."""
-    return min(interval * 2.0 ** min(failures, 20), max(MAX_POLL_SECONDS, float(interval)))
+    return backoff(failures + 1, interval, max(MAX_POLL_SECONDS, interval))
 
 
 def sync_alarms(state: State, failure: SyncFailure | None) -> tuple[Alarm, ...]:

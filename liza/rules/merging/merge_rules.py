@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from liza.rules import invariants
+from liza.rules.backoff import backoff
 from liza.rules.errors import Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.undecoded import MAX_NAMES, escape_name
@@ -75,7 +76,7 @@ def retry_delay(kind: MergeFailureKind, tries: int, first: float) -> float:
     """
     if kind in (MergeFailureKind.DIED, MergeFailureKind.BATCH):
         tries -= 1
-    return 0.0 if tries < 1 else min(max(first, SHORTEST_PAUSE) * 2.0 ** min(tries - 1, 60), MAX_RETRY_DELAY)
+    return backoff(tries, max(first, SHORTEST_PAUSE), MAX_RETRY_DELAY)
 
 
 def next_to_merge(state: State, now: datetime, skipped: Container[str] = ()) -> Task | None:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.backoff import backoff
 from liza.rules.formatting.redaction import redact
 from liza.rules.notices.target_names import EXEC_LABEL
 from liza.rules.reports import alarms as alarm_rules
@@ -173,7 +174,7 @@ def without_failure(record: NoticeRecord) -> NoticeRecord:
 
 def retry_delay(failures: int, first_delay: float = FIRST_DELAY) -> float:
     """Return the seconds from failure number ``failures`` in a row to the next try."""
-    return float(min(MAX_DELAY, first_delay * 3 ** (failures - 1)))
+    return backoff(failures, first_delay, MAX_DELAY, factor=3)
 
 
 def failure_alarm(record: NoticeRecord) -> Alarm | None:

@@ -6,8 +6,9 @@ that has work, removes a slot or interrupts an agent: a new supervisor adopts a 
 
 from __future__ import annotations
 
+from liza.rules.backoff import backoff
 from liza.rules.sessions.agent_states import AgentFacts, AgentState, SessionPhase, derive_state
-from liza.rules.sessions.rests import MAX_BACKOFF, backoff
+from liza.rules.sessions.rests import MAX_BACKOFF
 from liza.rules.value_classes import Value
 
 MAX_RESTARTS = 3
@@ -106,7 +107,7 @@ def _decide_idle(facts: HealingFacts) -> RestartSupervisor | RestartLater:
 def _restart(facts: HealingFacts, restarts: int, why: str) -> RestartSupervisor | RestartLater:
     if facts.agent.halt is not None:
         return RestartLater(f"{why}, and {facts.agent.halt}")
-    pause = backoff(restarts, FIRST_DELAY) if restarts else 0.0
+    pause = backoff(restarts, FIRST_DELAY, MAX_BACKOFF)
     # If the clock was set back, the last start is in the future: its age is unknown, and counts as long enough.
     if facts.since_restart is not None and 0 <= facts.since_restart < pause:
         return RestartLater(f"{why}; it is started again after {pause:g} s")

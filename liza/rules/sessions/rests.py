@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from liza.rules.backoff import backoff
 from liza.rules.model import Config
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, RestKind, SessionOutcome
 from liza.rules.value_classes import Value, replace
@@ -21,11 +22,6 @@ MAX_QUOTA_REST = 3600.0  # seconds
 MIN_QUOTA_REST = 5.0  # seconds: programs round the time at which a usage limit ends
 QUOTA_FACTOR = 12.0
 """First pause after a usage limit whose end is unknown, in units of ``config.restart_after_crash``."""
-
-
-def backoff(failed_sessions: int, first: float, longest: float = MAX_BACKOFF) -> float:
-    """Return the seconds to rest after that many failed sessions in a row: doubled from ``first`` up to ``longest``."""
-    return float(min(first * 2.0 ** min(max(failed_sessions - 1, 0), 60), longest))
 
 
 class CrashRecord(Value):
@@ -74,14 +70,14 @@ class FailureStreak(Value):
         match rule.rest:
             case RestKind.BACKOFF if task is not None and rule.fault is not Fault.NONE:
                 count = 1 + sum(rest.failed for rest in self.task_rests if rest.task == task)
-                rest_of_task = TaskRest(task, count, now + backoff(count, first))
+                rest_of_task = TaskRest(task, count, now + backoff(count, first, MAX_BACKOFF))
                 streak = replace(self, task_rests=(*self._rests_without(task), rest_of_task))
             case RestKind.BACKOFF:
                 count = self.failed + 1
-                streak = replace(self, failed=count, rest_until=now + backoff(count, first))
+                streak = replace(self, failed=count, rest_until=now + backoff(count, first, MAX_BACKOFF))
             case RestKind.NO_ANSWER:
                 count = self.unanswered + 1
-                streak = replace(self, unanswered=count, rest_until=now + backoff(count, first))
+                streak = replace(self, unanswered=count, rest_until=now + backoff(count, first, MAX_BACKOFF))
             case RestKind.USAGE_LIMIT:
                 count = self.limited + 1
                 rest = backoff(count, first * QUOTA_FACTOR, MAX_QUOTA_REST)
@@ -153,7 +149,7 @@ class MergeTries(Value):
         after a rest that begins with ``first`` seconds."""
         if not failed:
             return replace(self, failed=0)
-        return MergeTries(None, self.failed + 1, now + backoff(self.failed + 1, first))
+        return MergeTries(None, self.failed + 1, now + backoff(self.failed + 1, first, MAX_BACKOFF))
 
     def was_tried(self, revision: int, task: str) -> bool:
         """Return whether a merger was started for this task on this revision of the board."""

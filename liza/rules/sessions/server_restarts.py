@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from liza.rules.backoff import backoff
+
 LONG_LIFE: Final = 60.0
 """Seconds after which an end counts as the first one again."""
 FIRST_DELAY: Final = 0.5
@@ -12,4 +14,4 @@ MAX_DELAY: Final = 60.0
 
 def restart_delay(failures: int) -> float:
     """Return the seconds to wait before a start; ``failures`` counts the ends in a row after a short life."""
-    return 0.0 if failures <= 0 else min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(failures - 1, 16))
+    return backoff(failures, FIRST_DELAY, MAX_DELAY)

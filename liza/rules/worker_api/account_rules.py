@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from liza.rules.backoff import backoff
 from liza.rules.model import AwareDatetime, FrozenStruct
-from liza.rules.sessions.rests import MAX_QUOTA_REST, QUOTA_FACTOR, backoff
+from liza.rules.sessions.rests import MAX_QUOTA_REST, QUOTA_FACTOR
 from liza.rules.value_classes import Value, replace
 
 SOURCE_RETRY = timedelta(minutes=1)
