@@ -7,6 +7,7 @@ from typing import Any
 
 from liza.rules.history_events import VERDICTS, HistoryEvent
 from liza.rules.model import FINAL_STATUSES, Agent, State, Status
+from liza.rules.paths import split_run
 from liza.rules.statuses import AgentStatus
 from liza.rules.value_classes import replace
 
@@ -32,7 +33,7 @@ def work_by_agent(state: State) -> dict[str, tuple[AgentStatus, str | None]]:
     """Return the status and the task (None: planning) of each agent that holds a claim, a review or planning."""
     work: dict[str, tuple[AgentStatus, str | None]] = {}
     if state.planning.run is not None:
-        work[state.planning.run.rpartition(".")[0]] = (AgentStatus.WORKING, None)
+        work[split_run(state.planning.run)[0]] = (AgentStatus.WORKING, None)
     for task in state.tasks:
         if task.reservation is not None:
             work[task.reservation.agent] = (AgentStatus.WORKING, task.id)

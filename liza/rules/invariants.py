@@ -28,7 +28,7 @@ from liza.rules.model import (
     Violation,
 )
 from liza.rules.notices import quiet_hours, target_names
-from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
+from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of, split_run
 from liza.rules.project import gate_variables, setting_limits
 from liza.rules.statuses import SEVERITIES, AgentStatus, GoalStatus, Pattern, SprintStatus
 
@@ -428,7 +428,7 @@ def _double_claims(state: State) -> Iterator[Violation]:
         if task.review_run:
             yield from _report_duplicate(runs, task.review_run, task.id, "review_run")
         for run in {task.run, task.review_run} - {None}:
-            agent, _, number = str(run).rpartition(".")
+            agent, number = split_run(str(run))
             agent_record = state.agents.get(agent)
             if agent_record is None or not _RUN_NUMBER.fullmatch(number) or int(number) > agent_record.runs:
                 yield Violation(

@@ -86,6 +86,12 @@ def run_id(agent: str, number: int) -> str:
     return f"{agent}.{number}"
 
 
+def split_run(run: str) -> tuple[str, str]:
+    """Return agent and number of a text that may be a run, unchecked: a person can write anything on the board."""
+    agent, _, number = run.rpartition(".")
+    return agent, number
+
+
 def agent_of(run: str) -> str:
     """Return ``coder-1`` for ``coder-1.7``. Raises UsageError."""
     match = _RUN.fullmatch(run)

@@ -12,7 +12,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import targets
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
-from liza.rules.paths import role_of
+from liza.rules.paths import role_of, split_run
 from liza.rules.project import setting_limits
 from liza.rules.statuses import AgentStatus, GoalStatus
 from liza.rules.tasks import routing
@@ -334,7 +334,7 @@ def occupation(state: State, agent: str) -> str | None:
             return f"the review of {task.id}"
         if task.reservation is not None and task.reservation.agent == agent:
             return f"taking {task.id}"
-    if state.planning.run is not None and state.planning.run.rpartition(".")[0] == agent:
+    if state.planning.run is not None and split_run(state.planning.run)[0] == agent:
         return "planning"
     return None
 

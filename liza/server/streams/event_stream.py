@@ -24,6 +24,7 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError
 from liza.rules.formatting.undecoded import encode_json
 from liza.rules.model import AwareDatetime
+from liza.rules.paths import split_run
 from liza.rules.sessions.message_rules import Message
 from liza.rules.value_classes import Value
 from liza.server.streams.credential_watch import CredentialWatch, FindRotated
@@ -118,7 +119,7 @@ class StreamHub:
     def wake(self, agent: str | None = None) -> None:
         """Have the streams of an agent, or all streams, look for new events."""
         for run, subscription in self._open.items():
-            if agent is None or run.rpartition(".")[0] == agent:
+            if agent is None or split_run(run)[0] == agent:
                 subscription.wake.set()
 
     def stop(self) -> None:
