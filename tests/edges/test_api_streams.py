@@ -169,6 +169,7 @@ def test_prompts_survive_kill_9_of_the_server_between_any_two_events(worker: Wor
     assert got == [text for index in range(3) for text in (f"{index}", f"{index} without a server")]
 
 
+@pytest.mark.campaign
 def test_a_runtime_that_reconnects_all_the_time_gets_each_prompt_once(worker: Worker) -> None:
     got: list[str] = []
     last: str | None = None

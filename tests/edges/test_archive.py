@@ -213,6 +213,7 @@ def in_view(root: Path) -> list[str]:
     return ArchiveIndex(Paths(root)).ids()
 
 
+@pytest.mark.campaign
 def test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)

@@ -36,6 +36,7 @@ def _held(path: Path) -> Any:
     return file
 
 
+@pytest.mark.campaign
 def test_a_run_whose_inbox_is_locked_does_not_stop_the_other_runs(api: Api) -> None:
     worker, other = api.worker("coder-1.1"), api.worker("coder-2.1")
     message = inbox.queue_message(api.paths, "coder-1", "x", "ann", now())
@@ -99,6 +100,7 @@ print(r.status, r.read().decode())
     assert said.startswith(("401", "403")), said
 
 
+@pytest.mark.campaign
 def test_a_stream_of_one_run_does_not_stop_the_streams_of_others(api: Api) -> None:
     worker, other = api.worker("coder-1.1"), api.worker("coder-2.1")
     worker.report("ready")

@@ -307,6 +307,7 @@ def test_the_pause_of_a_person_is_not_lost_to_a_resolution_or_a_check_at_the_sam
     assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
 
 
+@pytest.mark.campaign
 def test_a_process_that_holds_the_lock_of_the_signals_keeps_no_crew_from_being_stopped(
     crew: Crew, clock: FakeClock
 ) -> None:

@@ -53,6 +53,7 @@ def typed(crew: Merges, hint: str) -> None:
     subprocess.run(hint.rpartition(" && ")[0], cwd=crew.root, shell=True, check=True)
 
 
+@pytest.mark.campaign
 def test_a_pull_request_of_a_fork_is_opened_in_the_project_and_followed_there(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

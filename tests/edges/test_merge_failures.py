@@ -991,6 +991,7 @@ def typed_in_brackets(crew: Merges, task: str) -> None:
     state.write_text(f"{before}  - {entry[0]} # {mark.strip()}\n     {entry[1:]}\n{after}")
 
 
+@pytest.mark.campaign
 def test_a_task_that_cannot_be_written_to_the_board_stops_no_other(crew: Merges) -> None:
     crew.approved("a")
     typed_in_brackets(crew, "a")

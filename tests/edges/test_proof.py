@@ -545,6 +545,7 @@ def accepting(part: str) -> str:
     return f"liza config set unproved_commands {shlex.quote(part)}"
 
 
+@pytest.mark.campaign
 def test_merges_wait_for_a_person_while_a_part_is_untested(scripts: Path) -> None:
     begun(scripts, f"{A} && python3 -c pass")
     crew = find_crew(scripts)

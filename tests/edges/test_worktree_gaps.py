@@ -145,6 +145,7 @@ def type_command(repo: Path, command: str) -> None:
         app.run_liza(shlex.split(command)[1:])
 
 
+@pytest.mark.campaign
 def test_a_hook_runs_in_a_worktree_after_the_command_that_init_and_the_doctor_name(repo: Path) -> None:
     write(repo, {".husky/pre-commit": '. "$(dirname "$0")/_/husky.sh"\n', ".husky/_/husky.sh": "", ".env": "KEY=1\n"})
     write(repo, {".husky/_/.gitignore": "*\n", ".gitignore": ".env\n"})
