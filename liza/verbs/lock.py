@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -39,20 +40,29 @@ def lock(crew: Crew, command: Sequence[str]) -> LockedRun:
     before = revision_journal.highest_revision(crew.paths.journal)
     with Lock(crew.paths.state_lock):
         try:
-            process = subprocess.Popen(list(command))
+            code = _run(command)
         except OSError as error:
             raise Missing(f"{command[0]!r} cannot be run: {error.strerror}", f"command -v {command[0]}") from None
-        code = _wait_for_exit(process)
     return LockedRun(code if code >= 0 else 128 - code, _find_damage(crew, before))
 
 
-def _wait_for_exit(process: subprocess.Popen[bytes]) -> int:
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            # The command got SIGINT from the terminal too. Hold the lock until it has exited.
-            continue
+def _run(command: Sequence[str]) -> int:
+    """Run a command to its end; return its exit code. Raises OSError.
+
+    The command gets SIGINT from the terminal too: the lock is held until it has exited. KeyboardInterrupt could be raised
+    just after the wait has ended, and its result would be lost.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _do_nothing)
+    try:
+        return subprocess.run(list(command), check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _do_nothing(_: int, __: object) -> None:
+    """Handle a signal. A handler, unlike SIG_IGN, is not inherited by the command."""
 
 
 def _find_damage(crew: Crew, before: int) -> LizaError | None:
