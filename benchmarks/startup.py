@@ -36,7 +36,7 @@ from typing import Any
 
 import msgspec
 
-from liza.crew.crew import Crew, SystemClock, open_crew
+from liza.crew.crew import Crew, open_crew
 from liza.programs.brief.instructions_file import BlockPlacement
 from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process
@@ -50,6 +50,7 @@ from liza.supervisor import main as supervisor
 from liza.supervisor import observe, worktree_files
 from liza.supervisor.loop import StopRequest, Supervisor
 from liza.supervisor.speech.message_carrier import MessageCarrier
+from liza.system.clock import SystemClock
 from liza.verbs import note
 
 FAKE = Path(__file__).resolve().with_name("fake_program.py")

@@ -18,9 +18,7 @@ from liza import __version__
 from liza.cli import app, postponed_commands
 from liza.cli.render.columns import strip_controls
 from liza.cli.render.reader_watch import EXIT_PIPE_CLOSED
-from liza.crew.crew import find_crew_or_none, with_stop
 from liza.crew.liza_path import qualify_command
-from liza.crew.recovery.recorder import record_if_unsupervised
 from liza.rules.errors import LizaError, UsageError, format_error
 from liza.rules.formatting.undecoded import escape_undecoded
 from liza.system import atomic, program_path
@@ -103,6 +101,7 @@ def _name_survivors(error: LizaError) -> LizaError:
     """Return the error with a hint that first ends processes of a deleted .liza, if there are any."""
     if "liza.crew.crew" not in sys.modules:
         return error
+    from liza.crew.crew import with_stop  # 60 ms: a hook has no crew.
 
     return with_stop(error)
 
@@ -120,6 +119,8 @@ def _record_history() -> None:
     """Write the spooled revisions to the history, as the last step and only if no living supervisor does it."""
     if "liza.crew.crew" not in sys.modules:
         return
+    from liza.crew.crew import find_crew_or_none
+    from liza.crew.recovery.recorder import record_if_unsupervised
 
     # A failure is harmless: the revisions stay in the spool, and the command itself is done.
     with suppress(LizaError, OSError):

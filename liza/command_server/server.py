@@ -20,6 +20,7 @@ from typing import NoReturn
 import liza
 from liza.cli import app
 from liza.command_server import served_command
+from liza.repo import git_start
 from liza.system.locks import lock_path
 
 IDLE_LIMIT = 15 * 60.0
@@ -33,6 +34,7 @@ def run_server(path: Path) -> None:
     Writes ``ready`` when it accepts commands. Raises OSError.
     """
     app.load_all_commands()
+    git_start.load_library()
     files = InstalledFiles()
     os.umask(0o077)
     with lock_path(path.parent), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:

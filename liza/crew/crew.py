@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from liza.board.store import Board, Transaction
 from liza.board.text.document import RESTORE_COMMAND
@@ -35,22 +32,8 @@ from liza.rules.paths import HISTORY_REF, Paths, is_person
 from liza.rules.project import slots_location
 from liza.rules.value_classes import Value, replace
 from liza.system import files, program_path
-from liza.system.locks import is_flock_held
-
-if TYPE_CHECKING:
-    from liza.repo.runner import Git
-    from liza.repo.slots.pool import Worktrees
-    from liza.system.locks import Lock
-
-
-class SystemClock:
-    """The machine's clock: UTC in whole seconds, and monotonic seconds that do not advance while the machine sleeps."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC).replace(microsecond=0)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+from liza.system.clock import SystemClock
+from liza.system.locks import Lock, is_flock_held
 
 
 class Crew(Value, dict=True):

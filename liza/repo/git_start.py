@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from liza.system import program_path
+
+if TYPE_CHECKING:
+    from git.cmd import Git
 
 # The person's own choice of configuration files is kept; every other GIT_* variable would override our arguments.
 _PRESERVED_VARIABLES: Final = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
@@ -23,6 +28,7 @@ _IMPORT_VARIABLES: Final = {
     "GIT_PYTHON_GIT_EXECUTABLE": os.devnull,
     "GIT_PYTHON_REFRESH": "quiet",
 }
+_importing: Final = threading.Lock()
 
 
 @contextmanager
@@ -39,9 +45,16 @@ def _import_environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
-with _import_environment():
-    from git.cmd import Git as Library
-    from git.exc import GitCommandNotFound
+@cache
+def load_library() -> tuple[type[Git], type[Exception]]:
+    """Import GitPython; return its class that starts git, and its error for a missing program.
+
+    The import takes 50 ms, and most commands start no git. The command server calls this function before it forks.
+    """
+    with _importing, _import_environment():
+        from git.cmd import Git
+        from git.exc import GitCommandNotFound
+    return Git, GitCommandNotFound
 
 
 def start(
@@ -57,8 +70,9 @@ def start(
     # The library adds variables to the environment but cannot remove one; env(1) can.
     foreign = {name for name in os.environ if name.startswith("GIT_")} - _PRESERVED_VARIABLES - env.keys()
     cleared = [word for name in sorted(foreign) for word in ("-u", name)]
+    library, not_found = load_library()
     try:
-        process = Library(str(directory)).execute(
+        process = library(str(directory)).execute(
             [*([program_path.find_program("env"), *cleared] if cleared else []), *command],
             istream=stdin,
             as_process=True,
@@ -66,6 +80,6 @@ def start(
             start_new_session=True,
             pass_fds=descriptors,
         )
-    except GitCommandNotFound as error:
+    except not_found as error:
         raise FileNotFoundError(command[0]) from error
     return cast("subprocess.Popen[bytes]", process)

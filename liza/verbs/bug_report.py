@@ -17,7 +17,7 @@ from typing import Any
 
 from liza import __version__
 from liza.crew.caller import require_person
-from liza.crew.crew import Crew, SystemClock, find_crew_or_none
+from liza.crew.crew import Crew, find_crew_or_none
 from liza.programs.session import run_directory
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError, Missing, Refused
@@ -26,6 +26,7 @@ from liza.rules.notices.target_names import is_url
 from liza.rules.reports import report_files
 from liza.rules.reports.report_files import ReportFile
 from liza.system import untrusted_files
+from liza.system.clock import SystemClock
 from liza.verbs import config, doctor
 
 _PACKAGES = ("filelock", "gitpython", "msgspec", "ruamel.yaml", "starlette", "typer", "uvicorn", "watchdog")

@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.crew import deleted_parts, layout, run_state
 from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
-from liza.crew.crew import Crew, SystemClock, find_crew, with_stop
+from liza.crew.crew import Crew, find_crew, with_stop
 from liza.crew.drift.accept import accept_drift
 from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
@@ -27,6 +27,7 @@ from liza.rules.formatting.counts import count_noun
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
 from liza.rules.value_classes import Value, replace
+from liza.system.clock import SystemClock
 from liza.verbs.init import InitOptions, check_repository, find_obstacles
 from liza.verbs.program_accounts import find_account_findings
 

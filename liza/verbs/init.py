@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from liza.crew import layout
-from liza.crew.crew import Crew, SystemClock, is_empty_directory, no_crew_error
+from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.landing import accepted_origin
 from liza.crew.project import commands, local_files, signing
@@ -53,6 +53,7 @@ from liza.rules.project import slots_location
 from liza.rules.project.init_command import INIT, complete_init_commands, join_commands
 from liza.rules.value_classes import Value, replace
 from liza.system import files
+from liza.system.clock import SystemClock
 from liza.system.locks import lock_path
 
 ReportFact = Callable[[str, str], None]

@@ -49,8 +49,8 @@ def lock(crew: Crew, command: Sequence[str]) -> LockedRun:
 def _run(command: Sequence[str]) -> int:
     """Run a command to its end; return its exit code. Raises OSError.
 
-    The command gets SIGINT from the terminal too: the lock is held until it has exited. KeyboardInterrupt could be raised
-    just after the wait has ended, and its result would be lost.
+    The command gets SIGINT from the terminal too: the lock is held until it has exited. A KeyboardInterrupt just after
+    the end of the wait would lose its result.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:

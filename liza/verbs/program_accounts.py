@@ -10,7 +10,7 @@ from typing import Any
 
 from liza.board import wake_up
 from liza.crew.caller import require_person
-from liza.crew.crew import Crew, SystemClock, find_crew
+from liza.crew.crew import Crew, find_crew
 from liza.crew.recovery.findings import Finding
 from liza.crew.run_state import is_session_living
 from liza.programs.accounts import account_file, account_records, secret_source
@@ -24,6 +24,7 @@ from liza.rules.paths import Paths, run_id
 from liza.rules.value_classes import replace
 from liza.rules.worker_api import account_rules
 from liza.rules.worker_api.account_rules import AccountRecord
+from liza.system.clock import SystemClock
 
 _UNUSED = AccountRecord()
 

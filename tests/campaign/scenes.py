@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from liza.crew.crew import Crew as Verbs
-from liza.crew.crew import SystemClock, open_crew
+from liza.crew.crew import open_crew
 from liza.rules.model import State
 from liza.rules.tasks.backlog import TaskFields
+from liza.system.clock import SystemClock
 from liza.verbs import claim, task
 from liza.verbs.claim_review import claim_review
 from tests.conftest import git, worktree_of

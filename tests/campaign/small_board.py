@@ -13,7 +13,7 @@ import msgspec
 
 from liza.board import write_intent
 from liza.board.store import Board
-from liza.crew.crew import Crew, SystemClock
+from liza.crew.crew import Crew
 from liza.crew.recovery import recorder as recorder
 from liza.repo import board_history
 from liza.repo.config_pins import Pins
@@ -21,6 +21,7 @@ from liza.repo.runner import Git
 from liza.rules.errors import LizaError
 from liza.rules.model import HumanNote, State
 from liza.rules.paths import Paths
+from liza.system.clock import SystemClock
 from tests.campaign.forks import arm
 from tests.conftest import git
 

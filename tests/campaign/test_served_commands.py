@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from liza.board.store import Board
-from liza.crew.crew import SystemClock
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import Paths
+from liza.system.clock import SystemClock
 from tests.conftest import GIT_CONFIG, git
 from tests.journeys.crews import BIN, project
 from tests.journeys.test_callers import typed

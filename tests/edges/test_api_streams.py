@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from liza.board import wake_up
-from liza.crew.crew import Crew, SystemClock
+from liza.crew.crew import Crew
 from liza.programs.messages import inbox
 from liza.rules.paths import Paths
 from liza.server import serve
+from liza.system.clock import SystemClock
 from tests.conftest import LONG, until
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
 

@@ -19,7 +19,6 @@ from liza.board import archive_files, archive_index
 from liza.board.archive_index import ArchiveIndex
 from liza.board.text import document
 from liza.crew.archive import archive_damage, archive_moves, archive_repair, archived_tasks, recorded_archive
-from liza.crew.crew import SystemClock
 from liza.crew.recovery import findings, recorder
 from liza.repo import board_history
 from liza.rules import invariants
@@ -29,6 +28,7 @@ from liza.rules.paths import Paths
 from liza.rules.tasks import backlog, picking
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.transitions import Invocation
+from liza.system.clock import SystemClock
 from liza.verbs import archive as archive_verb
 from liza.verbs import restore as restore_verb
 from liza.verbs import status as status_verb

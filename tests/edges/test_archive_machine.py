@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from liza.board.archive_index import ArchiveIndex
 from liza.crew.archive import archive_moves, archived_tasks
-from liza.crew.crew import SystemClock
 from liza.rules import invariants
 from liza.rules.model import FINAL_STATUSES, Status
 from liza.rules.paths import Paths
 from liza.rules.tasks import backlog, picking
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.transitions import Invocation
+from liza.system.clock import SystemClock
 from tests.campaign.small_board import FIRST, child, crew_of, killed, opened, repository
 
 ME = "human:me"

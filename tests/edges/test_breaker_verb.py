@@ -237,7 +237,8 @@ def test_the_breaker_is_shown_with_its_evidence_and_its_history(crew: Crew, cloc
 RESOLVE = """
 import sys
 from pathlib import Path
-from liza.crew.crew import SystemClock, Crew
+from liza.crew.crew import Crew
+from liza.system.clock import SystemClock
 from liza.rules.paths import Paths
 from liza.verbs import breaker
 breaker.resolve(Crew(Paths(Path(sys.argv[1])), SystemClock()), "cause")

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from liza.crew.briefs.block_files import BlockSite, hide_from_git, place_block, remove_placed
-from liza.crew.crew import SystemClock
 from liza.crew.liza_path import liza_path
 from liza.programs.brief.brief_context import BriefContext
 from liza.programs.brief.brief_writer import compose_brief
@@ -20,6 +19,7 @@ from liza.repo.runner import Git
 from liza.rules.model import Goal, State, Status, Task
 from liza.rules.paths import Paths
 from liza.rules.value_classes import replace
+from liza.system.clock import SystemClock
 
 _AGENT = "coder-0"  # no crew has it: agents are numbered from 1
 
