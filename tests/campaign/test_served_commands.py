@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -28,7 +29,7 @@ LINES = int(os.environ.get("LIZA_LINES", "2400"))
 LEAST_OF_A_VERB = 20
 MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?|\b\d\d:\d\d(:\d\d)?Z?\b"), "CLOCK"),
-    (re.compile(r'\b\d+(\.\d+)? ?(ms|s|min|h|MB|KB|kB)\b *|(?<=seconds": )\d+(\.\d+)?'), "AMOUNT"),
+    (re.compile(r'\b\d+(\.\d+)? ?(ms|s|min|h|MB|KB|kB)\b *|(?<=seconds": )\d+(\.\d+)?|(?<=  )-(?=\s)'), "AMOUNT"),
     (re.compile(r'(?<=process )\d+|(?<=pid )\d+|pid"?: \d+(, start: "\d+")?'), "PID"),
     (re.compile(r"\b[0-9a-f]{7,64}\b"), "HASH"),
     (re.compile(r"\b\d{8}-\d{6}(-\w+)*"), "MESSAGE"),
@@ -73,7 +74,10 @@ class Side:
         text = text.replace(str(self.home), "HOME")
         for pattern, word in MASKS:
             text = pattern.sub(word, text)
-        return text
+        # The widest amount makes the columns. Events of one second on this side may be of two seconds on the other.
+        lines = [re.sub(" {2,}", "  ", line) for line in text.splitlines()]
+        groups = itertools.groupby(lines, lambda line: line.startswith("CLOCK "))
+        return "\n".join(line for are_events, group in groups for line in (sorted(group) if are_events else group))
 
 
 @dataclass(frozen=True)
