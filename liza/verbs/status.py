@@ -145,13 +145,15 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
     agent = state.agents[name]
     exit_note = current_alarms.read_supervisor_exit(crew, name)
     holds = picking.occupation(state, name)
+    # If it holds nothing, an edit from outside may have left another status on the board.
+    may_be_shown = holds or agent.status in (AgentStatus.STARTING, AgentStatus.WAITING)
+    shown = agent.status if may_be_shown else AgentStatus.IDLE
     why: str | None
     if exit_note is not None or not crew.is_supervised(name):
         shown, why = _why_offline(crew, state, name, exit_note)
     elif (stopped := _stopped_reason(crew, name)) is not None:
-        shown, why = (agent.status if holds else AgentStatus.IDLE), stopped
+        why = stopped
     elif holds:
-        shown = agent.status
         why = (
             _question_hint(crew, state, name)
             or _stopped_tmux_reason(crew, name, agent)
@@ -159,8 +161,6 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         )
         why = why or _unmeasured(crew, state, name)
     else:
-        # It holds nothing: an edit from outside may have left another status on the board.
-        shown = agent.status if agent.status in (AgentStatus.STARTING, AgentStatus.WAITING) else AgentStatus.IDLE
         why = _why_idle(crew, state, name, evidence, signal_names)
     gauge = usage_summary.read_gauge(crew, state, name)
     wait = _read_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None

@@ -92,7 +92,7 @@ def test_a_detached_crew_sends_too_and_nothing_is_left_when_it_ends(crew: Crew, 
     crew.add("t1")
     crew.liza("up", "-d", *ALONE, "--program", crew.script("agent", BLOCKS))
     wait_received(crew, receiver, 1)
-    lock = crew.paths.notices / "process.lock"
+    lock = crew.paths.keeper_lock
     assert is_flock_held(lock)
     crew.liza("down")
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
