@@ -9,6 +9,7 @@ import typer
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
+from liza.verbs.block import BlockRequest
 from liza.verbs.block import block as block_task
 
 app = create_app()
@@ -28,4 +29,5 @@ def block(
     as_json: JsonOption = False,
 ) -> None:
     """Stop the task with questions for a person."""
-    printing.print_result(block_task(find_crew(), why, ask or []), as_json)
+    request = BlockRequest(reason=why, questions=tuple(ask or ()))
+    printing.print_result(block_task(find_crew(), request), as_json)

@@ -9,7 +9,7 @@ import typer
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.handoff import HandoffNote
+from liza.verbs.handoff import HandoffRequest
 from liza.verbs.handoff import handoff as hand_off
 
 app = create_app()
@@ -32,5 +32,13 @@ def handoff(
     as_json: JsonOption = False,
 ) -> None:
     """Hand the work over to a new session, and write what it must know. With --done, a planner ends its planning."""
-    note = HandoffNote(done, next_step, approach, blockers, tuple(file or ()), tuple(step or ()))
-    printing.print_result(hand_off(find_crew(), note, done=planned), as_json)
+    request = HandoffRequest(
+        summary=done,
+        next_action=next_step,
+        approach=approach,
+        blockers=blockers,
+        files=tuple(file or ()),
+        steps=tuple(step or ()),
+        done=planned,
+    )
+    printing.print_result(hand_off(find_crew(), request), as_json)

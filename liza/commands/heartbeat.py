@@ -10,6 +10,7 @@ from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
 from liza.rules.tasks.claims import EXTENSION_EXAMPLE
+from liza.verbs.heartbeat import HeartbeatRequest
 from liza.verbs.heartbeat import heartbeat as renew_lease
 
 app = create_app()
@@ -26,4 +27,5 @@ def heartbeat(
     A supervisor renews the lease of its agent itself. An extension is for a task or a review.
     """
     seconds = None if extend is None else parse_duration(extend, EXTENSION_EXAMPLE)
-    printing.print_result(renew_lease(find_crew(), seconds, reason), as_json)
+    request = HeartbeatRequest(extend_seconds=seconds, reason=reason)
+    printing.print_result(renew_lease(find_crew(), request), as_json)

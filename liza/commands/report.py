@@ -11,6 +11,7 @@ from liza.cli.render import printing
 from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
 from liza.rules.governance import board_reports
+from liza.verbs.report import ReportRequest
 from liza.verbs.report import report as add_report
 from liza.verbs.report import resolve as resolve_report
 
@@ -63,4 +64,5 @@ def report(
         raise UsageError(f"{why!r} is a second text; quote the whole text", f'liza report {kind} "TEXT"')
     if details and kind != board_reports.DISCOVERY:
         raise UsageError(f"--urgency and --recommend are for a discovery, not for {kind}", "liza report --help")
-    printing.print_result(add_report(find_crew(), kind, text, {**parse_details(detail or []), **details}), as_json)
+    request = ReportRequest(kind=kind, text=text, details={**parse_details(detail or []), **details})
+    printing.print_result(add_report(find_crew(), request), as_json)

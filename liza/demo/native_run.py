@@ -94,7 +94,7 @@ def _report_end(crew: Crew, env: Mapping[str, str], worker: Path, seconds: float
     state, metrics = crew.board.read(), json.loads(_run(["metrics", "--json"], root, env))
     printing.print_now(
         f"{len(state.tasks)} tasks merged in {seconds:.1f} s; `liza validate` and the tests on "
-        f"{state.config.integration_branch} pass. No process is left running.\n\n"
+        f"{state.config.integration_branch} pass. No process of the crew is left.\n\n"
         f"The tool calls that the workers reported (liza metrics):\n{_format_tools(metrics)}\n\nLook around:\n"
     )
     rows = [

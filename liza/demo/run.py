@@ -165,7 +165,7 @@ def _report_end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
         raise Refused("; ".join(failures), _log_hint(crew))
     printing.print_now(
         f"{len(state.tasks)} tasks merged in {seconds:.1f} s and {state.revision} revisions of the board; "
-        f"`liza validate` and the tests on {branch} pass. No process is left running.\n"
+        f"`liza validate` and the tests on {branch} pass. No process of the crew is left.\n"
     )
     _print_hints(root)
     return 0

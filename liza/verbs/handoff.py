@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from liza.crew import usage_summary
@@ -16,7 +15,8 @@ from liza.rules.model import AlignmentNote, Handoff, State
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.transitions import has_done
-from liza.rules.value_classes import Value, replace
+from liza.rules.value_classes import replace
+from liza.worker.api_requests import Line, Lines, Text, WorkerRequest
 
 if TYPE_CHECKING:
     from liza.rules.governance.retrospective import SprintEnd
@@ -24,34 +24,35 @@ if TYPE_CHECKING:
 RESTART_STEP = "stop now: a fresh session continues"
 
 
-class HandoffNote(Value):
-    """Information for the next session."""
+class HandoffRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Hand the work over to a new session. ``done``: for a planner, planning is finished."""
 
-    summary: str
-    next_action: str = ""
-    approach: str | None = None
-    blockers: str | None = None
-    files: Sequence[str] = ()
-    steps: Sequence[str] = ()
+    summary: Text
+    next_action: Line = ""
+    approach: Line | None = None
+    blockers: Line | None = None
+    files: Lines = ()
+    steps: Lines = ()
+    done: bool = False
 
 
-def handoff(crew: Crew, note: HandoffNote, *, done: bool = False) -> Result:
-    """Hand the work, the review or the planning over to a fresh session; ``done`` ends the planning for good.
+def handoff(crew: Crew, request: HandoffRequest) -> Result:
+    """Hand the work, the review or the planning over to a fresh session.
 
     Raises UsageError, NotOwner.
     """
     caller = identify_run(crew)
     role = role_of(caller.agent)
-    if done and role != "planner":
+    if request.done and role != "planner":
         raise UsageError("--done is for planners; a coder ends with submit", 'liza handoff "what is done" --next "…"')
     if role == "planner":
-        return _hand_off_planning(crew, caller, note, done)
+        return _hand_off_planning(crew, caller, request)
     if role == "code-reviewer":
-        return _hand_off_review(crew, caller, note)
-    return _hand_off_work(crew, caller, note)
+        return _hand_off_review(crew, caller, request)
+    return _hand_off_work(crew, caller, request)
 
 
-def _hand_off_work(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result:
+def _hand_off_work(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
     task = require_task(caller)
     now = crew.clock.now()
     entry = Handoff(
@@ -59,12 +60,12 @@ def _hand_off_work(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result:
         run=caller.run,
         timestamp=now,
         context_used=_context_used(crew, caller.run),
-        summary=note.summary,
-        next_action=note.next_action,
-        approach=note.approach,
-        blockers=note.blockers,
-        files_modified=tuple(note.files),
-        next_steps=tuple(note.steps),
+        summary=request.summary,
+        next_action=request.next_action,
+        approach=request.approach,
+        blockers=request.blockers,
+        files_modified=request.files,
+        next_steps=request.steps,
     )
     with crew.change(caller.run, "handoff", task) as tx:
         tx.state = coding.handoff(tx.state, task, caller.run, entry, now)
@@ -78,12 +79,12 @@ def _context_used(crew: Crew, run: str) -> int | None:
     return None if gauge is None or gauge.context_usage is None else round(100 * gauge.context_usage)
 
 
-def _hand_off_review(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result:
+def _hand_off_review(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
     task = require_task(caller)
     with crew.change(caller.run, "handoff", task) as tx:
         if not _has_given_back(tx.state, task, caller.run):
             reviews.get_reviewed_task(tx.state, task, caller.run)
-            tx.state = reviews.end_review_without_verdict(tx.state, task, caller.run, crew.clock.now(), note.summary)
+            tx.state = reviews.end_review_without_verdict(tx.state, task, caller.run, crew.clock.now(), request.summary)
     record_run_result(crew, caller.run, "42")
     return make_result(tx.before, tx.state, task, RESTART_STEP)
 
@@ -99,17 +100,15 @@ def _sprint_end(crew: Crew) -> SprintEnd | None:
     return usage_summary.sprint_end(crew, crew.board.read())
 
 
-def _hand_off_planning(crew: Crew, caller: RunCaller, note: HandoffNote, done: bool) -> Result:
-    end = _sprint_end(crew) if done else None
+def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
+    end = _sprint_end(crew) if request.done else None
     with crew.change(caller.run, "handoff") as tx:
-        summaries = [
-            note_entry.summary for note_entry in tx.state.goal.alignment_history if note_entry.event == caller.run
-        ]
+        summaries = [entry.summary for entry in tx.state.goal.alignment_history if entry.event == caller.run]
         if not summaries or tx.state.planning.run == caller.run:
             planning.require_planner(tx.state, caller.run)
-            ended = planning.end_planning(tx.state, caller.run, end) if done else tx.state
-            note_entry = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
-            notes = (*ended.goal.alignment_history, *(() if note.summary in summaries else (note_entry,)))
+            ended = planning.end_planning(tx.state, caller.run, end) if request.done else tx.state
+            entry = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=request.summary)
+            notes = (*ended.goal.alignment_history, *(() if request.summary in summaries else (entry,)))
             tx.state = replace(ended, goal=replace(ended.goal, alignment_history=notes))
-    record_run_result(crew, caller.run, "0" if done else "42")
-    return make_result(tx.before, tx.state, None, "stop now" if done else RESTART_STEP)
+    record_run_result(crew, caller.run, "0" if request.done else "42")
+    return make_result(tx.before, tx.state, None, "stop now" if request.done else RESTART_STEP)

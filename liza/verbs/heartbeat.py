@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+
 from liza.crew.caller import identify_run
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.rules.errors import UsageError
 from liza.rules.tasks import claims
+from liza.worker.api_requests import WorkerRequest
 
 
-def heartbeat(crew: Crew, extend: int | None = None, reason: str = "") -> Result:
-    """Renew the lease for lease_duration, or extend it for ``extend`` seconds and record why.
+class HeartbeatRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Renew the lease of the run. ``extend_seconds``: extend it for a long step, which needs a ``reason``."""
+
+    extend_seconds: Annotated[int, msgspec.Meta(ge=1, le=claims.MAX_EXTENSION)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=claims.MAX_REASON)] = ""
+
+
+def heartbeat(crew: Crew, request: HeartbeatRequest) -> Result:
+    """Renew the lease for lease_duration, or extend it and record why.
 
     Raises NotOwner, UsageError, Refused.
     """
-    if extend is not None:
-        return _extend(crew, claims.Extension(extend, reason))
-    if reason.strip():
+    if request.extend_seconds is not None:
+        return _extend(crew, claims.Extension(request.extend_seconds, request.reason))
+    if request.reason.strip():
         raise UsageError("--reason is for an extension: --extend TIME is missing", claims.EXTENSION_EXAMPLE)
     caller = identify_run(crew)
     with crew.board.heartbeat(caller.run) as tx:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
 
 from liza.crew.caller import identify_caller, require_person
 from liza.crew.crew import Crew
@@ -10,9 +12,18 @@ from liza.crew.result import Result, make_result
 from liza.rules.governance import board_reports
 from liza.rules.model import Anomaly, Discovery, Resolution
 from liza.rules.value_classes import replace
+from liza.worker.api_requests import Line, Text, WorkerRequest
 
 
-def report(crew: Crew, kind: str, text: str, details: Mapping[str, str]) -> Result:
+class ReportRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Record a problem or a fact that others must know. The run continues."""
+
+    kind: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    text: Text
+    details: dict[Annotated[str, msgspec.Meta(max_length=200)], Line] = msgspec.field(default_factory=dict)
+
+
+def report(crew: Crew, request: ReportRequest) -> Result:
     """Write a discovery or an anomaly on the board. Raises UsageError, Refused, NotOwner.
 
     The kind ``discovery`` has the details ``urgency``, ``severity`` and ``recommendation``. The result has the ``id``.
@@ -21,13 +32,13 @@ def report(crew: Crew, kind: str, text: str, details: Mapping[str, str]) -> Resu
     by, task = (caller, None) if isinstance(caller, str) else (caller.run, caller.task)
     now = crew.clock.now()
     with crew.change(by, "report", task) as tx:
-        if kind == board_reports.DISCOVERY:
+        if request.kind == board_reports.DISCOVERY:
             agent = caller if isinstance(caller, str) else caller.agent
-            entry = Discovery(id="", by=agent, during=task, description=text, created=now)
-            tx.state, report_id = board_reports.add_discovery(tx.state, entry, details)
+            entry = Discovery(id="", by=agent, during=task, description=request.text, created=now)
+            tx.state, report_id = board_reports.add_discovery(tx.state, entry, request.details)
         else:
-            kept = board_reports.make_details(text, details)
-            anomaly = Anomaly(timestamp=now, task=task, reporter=by, type=kind, details=kept)
+            kept = board_reports.make_details(request.text, request.details)
+            anomaly = Anomaly(timestamp=now, task=task, reporter=by, type=request.kind, details=kept)
             tx.state = board_reports.add_anomaly(tx.state, anomaly)
             report_id = board_reports.anomaly_id(len(tx.state.anomalies) - 1)
     is_person = isinstance(caller, str)

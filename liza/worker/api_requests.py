@@ -25,6 +25,11 @@ MAX_CONTENT = 64_000
 MAX_EVENTS = 1_000
 """Maximum number of telemetry events in a request."""
 
+MAX_TEXT = 64_000
+"""Maximum length of a text of a verb, in characters."""
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+Line = Annotated[str, msgspec.Meta(max_length=2_000)]
+Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=100)]
 RunId = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z-]{0,40}-\d{1,9}\.\d{1,9}$", examples=["coder-1.7"])]
 
 

@@ -17,9 +17,10 @@ from liza.crew.evidence import gather_evidence
 from liza.crew.recovery.recover import recover_crew
 from liza.programs.session.run_directory import RunRecord
 from liza.rules.tasks.planning import claim_planning
-from liza.verbs.block import block
+from liza.rules.value_classes import replace
+from liza.verbs.block import BlockRequest, block
 from liza.verbs.claim import claim
-from liza.verbs.handoff import HandoffNote, handoff
+from liza.verbs.handoff import HandoffRequest, handoff
 from liza.verbs.submit import submit
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
@@ -40,7 +41,7 @@ class Word:
     typed: tuple[str, ...]
 
 
-NOTE = HandoffNote("the half of it", "the other half")
+NOTE = HandoffRequest(summary="the half of it", next_action="the other half")
 HANDOFF = ("handoff", "the half of it", "--next", "the other half")
 KILLED_CODES = (-signal.SIGKILL, 137)
 """Exit codes of a client whose command was killed."""
@@ -48,7 +49,7 @@ WORDS = {
     "submit": Word("coder-1.1", lambda root: submit(find_crew(root)), "submit", "0", ("submit",)),
     "block": Word(
         "coder-1.1",
-        lambda root: block(find_crew(root), "no way", ("Which?",)),
+        lambda root: block(find_crew(root), BlockRequest(reason="no way", questions=("Which?",))),
         "block",
         "0",
         ("block", "no way", "--ask", "Which?"),
@@ -73,7 +74,7 @@ WORDS = {
     ),
     "planner handoff": Word("planner-1.1", lambda root: handoff(find_crew(root), NOTE), "", "42", HANDOFF),
     "planner done": Word(
-        "planner-1.1", lambda root: handoff(find_crew(root), NOTE, done=True), "", "0", (*HANDOFF, "--done")
+        "planner-1.1", lambda root: handoff(find_crew(root), replace(NOTE, done=True)), "", "0", (*HANDOFF, "--done")
     ),
 }
 

@@ -21,7 +21,7 @@ from liza.rules.work_kinds import WorkKind
 from liza.system.locks import Lock
 from liza.verbs.claim import claim
 from liza.verbs.claim_review import claim_review
-from liza.verbs.heartbeat import heartbeat
+from liza.verbs.heartbeat import HeartbeatRequest, heartbeat
 from liza.verbs.ready import ready
 from liza.verbs.show_task import show_task
 from liza.verbs.submit import submit
@@ -52,12 +52,12 @@ def _expire(in_crew: Crew) -> None:
 
 @pytest.mark.campaign
 def test_an_extension_is_in_the_history_that_task_show_prints(by_hand: Crew) -> None:
-    heartbeat(by_hand, 3600, "the build takes an hour")
+    heartbeat(by_hand, HeartbeatRequest(extend_seconds=3600, reason="the build takes an hour"))
     (line,) = (line for line in show_task(by_hand, "c")["history"] if line.event == "extend lease")
     assert (line.agent, line.run) == ("coder-1", "coder-1.3")
     assert (line.detail or "").endswith(": the build takes an hour")
     before = _task(by_hand).lease_expires
-    heartbeat(by_hand)
+    heartbeat(by_hand, HeartbeatRequest())
     assert _task(by_hand).lease_expires == before
 
 
@@ -65,7 +65,7 @@ def test_a_reviewer_extends_the_lease_of_the_review(by_hand: Crew) -> None:
     submit(by_hand)
     claim_review(by_hand, REVIEWER, "c")
     with chdir(by_hand.paths.slot(REVIEWER)):
-        heartbeat(by_hand, 3600, "the suite is slow")
+        heartbeat(by_hand, HeartbeatRequest(extend_seconds=3600, reason="the suite is slow"))
     task = _task(by_hand)
     assert task.review_lease_expires is not None
     assert task.review_lease_expires >= by_hand.clock.now() + timedelta(minutes=55)
@@ -74,9 +74,9 @@ def test_a_reviewer_extends_the_lease_of_the_review(by_hand: Crew) -> None:
 
 def test_an_extension_needs_a_reason_and_a_reason_an_extension(by_hand: Crew) -> None:
     with pytest.raises(UsageError, match="--reason"):
-        heartbeat(by_hand, 3600)
+        heartbeat(by_hand, HeartbeatRequest(extend_seconds=3600))
     with pytest.raises(UsageError, match="--extend"):
-        heartbeat(by_hand, None, "why")
+        heartbeat(by_hand, HeartbeatRequest(reason="why"))
     assert [event.event for event in _task(by_hand).history].count("extend lease") == 0
 
 
@@ -109,7 +109,7 @@ def test_a_run_whose_task_was_taken_over_after_its_lease_cannot_submit(
     claim(by_hand, "coder-2", "c")
     monkeypatch.setenv("LIZA_RUN", "coder-1.3")
     monkeypatch.setenv("LIZA_TASK", "c")
-    for verb in (submit, ready, heartbeat):
+    for verb in (submit, ready, partial(heartbeat, request=HeartbeatRequest())):
         with pytest.raises(NotOwner):
             verb(by_hand)
     assert (_task(by_hand).status, _task(by_hand).assigned_to) == (Status.CLAIMED, "coder-2")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from liza.cli.render import printing
 from liza.rules.formatting.redaction import MAX_KEY, MAX_LINE, redact, redactable_length
 from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.block import block
+from liza.verbs.block import BlockRequest, block
 from liza.verbs.config import set_setting
 from liza.verbs.note import note
 from liza.verbs.task import add, unblock
@@ -183,7 +183,7 @@ def test_a_secret_in_a_persons_text_is_kept_and_pointed_out(
     key = SECRETS["anthropic"]
     there = crew.claimed("a")
     with chdir(there):
-        by_agent = block(crew.crew, f"needs {key}", ["where?"])
+        by_agent = block(crew.crew, BlockRequest(reason=f"needs {key}", questions=("where?",)))
     results = (
         add(crew.crew, [TaskFields("b", f"Use {key}", "it is there", "b.txt", "README.md")]),
         note(crew.crew, f"use {key}"),

@@ -16,7 +16,7 @@ from liza.rules.model import HumanNote
 from liza.rules.owned_work import find_current_work
 from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
-from liza.verbs.handoff import HandoffNote, handoff
+from liza.verbs.handoff import HandoffRequest, handoff
 from liza.verbs.init import InitOptions, init
 from liza.verbs.task import add
 from liza.worker.api_requests import ContextMode, ContextRequest
@@ -106,5 +106,5 @@ def test_a_handoff_records_how_full_the_context_window_was(
     monkeypatch.setenv("LIZA_TASK", "t1")
     monkeypatch.setenv("LIZA_ROOT", str(crew.paths.root))
     monkeypatch.chdir(crew.paths.task_link("t1").resolve())
-    handoff(crew, HandoffNote("half is done", "the other half"))
+    handoff(crew, HandoffRequest(summary="half is done", next_action="the other half"))
     assert crew.board.read().handoff["t1"].context_used == 83

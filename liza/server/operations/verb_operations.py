@@ -1,97 +1,125 @@
-"""The operations with which a run ends, hands over or continues its work: the verbs of the command line."""
+"""The operations with which a run ends, hands over or continues its work: the verbs of the command line.
+
+The request of a verb is declared beside the function of the verb.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
 
+import msgspec
+
+from liza.crew.crew import Crew
 from liza.crew.result import Result
+from liza.rules.governance.line_comments import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
 from liza.server.callers import Access
 from liza.server.operations.calls import Call, Operation
-from liza.server.operations.verb_requests import (
-    BlockRequest,
-    ExitCode,
-    ExitRequest,
-    HandoffRequest,
-    HeartbeatRequest,
-    ReportRequest,
-    SubmitRequest,
-    VerbAnswer,
-    VerdictComment,
-    VerdictRequest,
-    VerdictWord,
-)
-from liza.verbs.block import block
+from liza.verbs.block import BlockRequest, block
 from liza.verbs.exit import exit_run
-from liza.verbs.handoff import HandoffNote, handoff
-from liza.verbs.heartbeat import heartbeat
-from liza.verbs.report import report
+from liza.verbs.handoff import HandoffRequest, handoff
+from liza.verbs.heartbeat import HeartbeatRequest, heartbeat
+from liza.verbs.report import ReportRequest, report
 from liza.verbs.submit import submit
 from liza.verbs.verdict import verdict
-from liza.worker.api_requests import WorkerRequest
+from liza.worker.api_answers import WorkerAnswer
+from liza.worker.api_requests import Text, WorkerRequest
 
 VERDICT = "verdict"
 
 
-def _answer(result: Result) -> VerbAnswer:
-    return VerbAnswer(
-        result=result.result,
-        task=result.task,
-        status=result.status,
-        next=result.next,
-        message=result.message,
-        details=result.details,
-    )
+class VerdictWord(StrEnum):
+    """The decision of a reviewer."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
 
 
-def _submit(call: Call) -> VerbAnswer:
-    return _answer(submit(call.crew))
+class ExitCode(StrEnum):
+    """Closing code of a run: ``0`` done, ``1`` failed, ``42`` start a new session."""
+
+    DONE = "0"
+    FAILED = "1"
+    RESTART = "42"
 
 
-def _handoff(call: Call) -> VerbAnswer:
-    request: HandoffRequest = call.request
-    note = HandoffNote(
-        request.summary, request.next_action, request.approach, request.blockers, request.files, request.steps
-    )
-    return _answer(handoff(call.crew, note, done=request.done))
+class SubmitRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Submit the committed work of the run's task for review. It has no fields."""
 
 
-def _block(call: Call) -> VerbAnswer:
-    return _answer(block(call.crew, call.request.reason, call.request.questions))
+class VerdictComment(WorkerRequest, frozen=True, kw_only=True):
+    """A comment of a rejection on a line, which counts from 1, of a file at the reviewed commit.
+
+    ``path`` is relative to the root of the repository.
+    """
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4_096)]
+    line: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINE)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_COMMENT_TEXT)]
 
 
-def _verdict(call: Call) -> VerbAnswer:
-    request: VerdictRequest = call.request
+class VerdictRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Approve or reject the commit under review. ``reason``: what was run and seen, or what is wrong.
+
+    ``comments``: only with a rejection.
+    """
+
+    verdict: VerdictWord
+    reason: Text
+    comments: Annotated[tuple[VerdictComment, ...], msgspec.Meta(max_length=MAX_COMMENTS)] = ()
+
+
+class ExitRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Record the result of the run. It overrides the exit code of its process."""
+
+    code: ExitCode
+
+
+class VerbAnswer(WorkerAnswer, frozen=True, kw_only=True):
+    """As the command line prints it with `--json`. ``result`` is ``changed`` or ``unchanged``; ``next`` is what to do
+    now."""
+
+    result: str
+    task: str | None
+    status: str | None
+    next: str
+    message: str = ""
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def _submit(crew: Crew, _: SubmitRequest) -> Result:
+    return submit(crew)
+
+
+def _verdict(crew: Crew, request: VerdictRequest) -> Result:
     comments = [(f"{comment.path}:{comment.line}", comment.text) for comment in request.comments]
-    return _answer(verdict(call.crew, request.verdict.value, request.reason, comments=comments))
+    return verdict(crew, request.verdict.value, request.reason, comments=comments)
 
 
-def _heartbeat(call: Call) -> VerbAnswer:
-    return _answer(heartbeat(call.crew, call.request.extend_seconds, call.request.reason))
-
-
-def _report(call: Call) -> VerbAnswer:
-    return _answer(report(call.crew, call.request.kind, call.request.text, call.request.details))
-
-
-def _exit(call: Call) -> VerbAnswer:
-    return _answer(exit_run(call.crew, call.request.code.value))
+def _exit(crew: Crew, request: ExitRequest) -> Result:
+    return exit_run(crew, request.code.value)
 
 
 def _verb(
-    name: str, summary: str, function: Callable[[Call], Any], example: WorkerRequest, status: str | None, step: str
+    name: str, verb: Callable[[Crew, Any], Result], example: WorkerRequest, status: str | None, step: str
 ) -> Operation:
-    answer = VerbAnswer(result="changed", task="invoice-model", status=status, next=step)
+    request, answer = type(example), VerbAnswer(result="changed", task="invoice-model", status=status, next=step)
+
+    def run(call: Call) -> VerbAnswer:
+        result = verb(call.crew, call.request)
+        return VerbAnswer(**{field: getattr(result, field) for field in VerbAnswer.__struct_fields__})
+
     return Operation(
         name,
         "POST",
         f"/v1/runs/{{run}}/{name}",
-        summary,
+        (request.__doc__ or "").partition(".")[0],
         Access.RUN,
-        function,
+        run,
         VerbAnswer,
         answer,
-        request=type(example),
+        request=request,
         request_example=example,
         is_slow=True,
         # An agent must not approve its own work, so it has to be known whose process gives a verdict.
@@ -102,7 +130,6 @@ def _verb(
 VERB_OPERATIONS = (
     _verb(
         "submit",
-        "Submit the committed work of the run's task for review",
         _submit,
         SubmitRequest(),
         "READY_FOR_REVIEW",
@@ -110,23 +137,20 @@ VERB_OPERATIONS = (
     ),
     _verb(
         "handoff",
-        "Hand the work over to a new session",
-        _handoff,
+        handoff,
         HandoffRequest(summary="the model is done, its tests pass", next_action="write the PDF test"),
         "CLAIMED",
         "stop now: a fresh session continues",
     ),
     _verb(
         "block",
-        "Stop the task with questions for a person",
-        _block,
+        block,
         BlockRequest(reason="the sender address is nowhere in the spec", questions=("Which address?",)),
         "BLOCKED",
         "stop now: the task continues when it has an answer",
     ),
     _verb(
         VERDICT,
-        "Approve or reject the commit under review",
         _verdict,
         VerdictRequest(
             verdict=VerdictWord.REJECT,
@@ -138,16 +162,14 @@ VERB_OPERATIONS = (
     ),
     _verb(
         "heartbeat",
-        "Renew the lease of the run",
-        _heartbeat,
+        heartbeat,
         HeartbeatRequest(extend_seconds=900, reason="the integration tests take 12 minutes"),
         "CLAIMED",
         "go on",
     ),
     _verb(
         "report",
-        "Record a problem or a fact that others must know",
-        _report,
+        report,
         ReportRequest(
             kind="trade_off",
             text="cached per process",
@@ -158,7 +180,6 @@ VERB_OPERATIONS = (
     ),
     _verb(
         "exit",
-        "Record the result of the run; it overrides the exit code of its process",
         _exit,
         ExitRequest(code=ExitCode.DONE),
         None,
