@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import chdir
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
