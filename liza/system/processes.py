@@ -202,15 +202,7 @@ def find_pids_with_open(pattern: str) -> dict[int, str]:
     The path of a deleted file ends in ``(deleted)``.
     """
     regex = re.compile(pattern)
-    matches = {}
-    for pid in _pids():
-        # The process belongs to another user or has just ended.
-        with suppress(OSError):
-            for descriptor in (PROC / str(pid) / "fd").iterdir():
-                with suppress(OSError):
-                    if regex.fullmatch(path := str(descriptor.readlink())):
-                        matches[pid] = path
-    return matches
+    return {pid: path for pid, path in _open_paths() if regex.fullmatch(path)}
 
 
 def find_open_files(directory: Path) -> frozenset[str] | None:
@@ -218,15 +210,18 @@ def find_open_files(directory: Path) -> frozenset[str] | None:
     if not has_proc():
         return None
     prefix = f"{directory}/"
-    open_paths = set()
+    return frozenset(path for _, path in _open_paths() if path.startswith(prefix))
+
+
+def _open_paths() -> Iterator[tuple[int, str]]:
+    """Yield the pid and the path of each open file of this user's processes."""
     for pid in _pids():
+        directory = f"{PROC}/{pid}/fd"
         # The process belongs to another user or has just ended.
         with suppress(OSError):
-            for descriptor in (PROC / str(pid) / "fd").iterdir():
+            for descriptor in os.listdir(directory):  # noqa: PTH208 - strings: there are hundreds of files
                 with suppress(OSError):
-                    if (path := str(descriptor.readlink())).startswith(prefix):
-                        open_paths.add(path)
-    return frozenset(open_paths)
+                    yield pid, os.readlink(f"{directory}/{descriptor}")  # noqa: PTH115
 
 
 def find_descendants(process: ProcessIdentity) -> tuple[int, ...]:
