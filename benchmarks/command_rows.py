@@ -61,6 +61,7 @@ class Rounds:
 
     def carry_out(self, number: int) -> None:
         """Take two tasks from their claims to their merges."""
+        self.crew.prepare("status")  # The first one after a merge checks the repository again, for all that follow.
         self.run_both("status", "status")
         self.run_both("task show", "task", "show", f"t{2 * number}")
         self.run_both("--help", "--help")

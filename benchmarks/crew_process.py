@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.crew_process ROOT PROGRAM AGENT…`` starts the supervisors and waits for the end of its stdin. It
 is the reaper of orphans (PR_SET_CHILD_SUBREAPER): sessions, shims and merge jobs that were left by their parents are
-waited for here, so the CPU time of the whole crew is known. It prints one line of JSON.
+waited for here, so the CPU time of the whole crew is known, with that of the command server. It prints one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 import time
 from pathlib import Path
 
+from liza.command_server import control
 from tests.journeys.crews import BIN
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -25,17 +27,25 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def main(root: Path, program: str, agents: list[str]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if "COSTS_LOG" not in os.environ:  # Commands and supervisors run as a person's, who sets no variable of Python.
+        for name in [name for name in os.environ if name.startswith("PYTHON")]:
+            del os.environ[name]
+        control.start()
     supervisors = [_start(root, agent, program) for agent in agents]
+    running = {process.pid for process in supervisors}
     print(json.dumps([process.pid for process in supervisors]), flush=True)
     threading.Thread(target=_stop_at_eof, args=(supervisors,), daemon=True).start()
     cpu, reaped = 0.0, 0
     while True:
         try:
-            _, _, usage = os.wait4(-1, 0)
+            pid, _, usage = os.wait4(-1, 0)
         except ChildProcessError:
             break
         cpu += usage.ru_utime + usage.ru_stime
         reaped += 1
+        running.discard(pid)
+        if not running:
+            control.stop()
     print(json.dumps({"cpu": cpu, "reaped": reaped}), flush=True)
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def process_cpu(pid: int) -> float:
     """CPU milliseconds of a process: its threads in nanoseconds by the scheduler, its children in clock ticks."""
     threads = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        threads += int((task / "schedstat").read_text().split()[0])
+        with suppress(FileNotFoundError):  # The thread has just ended.
+            threads += int((task / "schedstat").read_text().split()[0])
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return threads / 1e6 + (int(fields[13]) + int(fields[14])) * 1000 / TICKS
 
