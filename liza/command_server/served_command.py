@@ -1,8 +1,8 @@
 """The forked process of one command: takes over what the client has, and runs the command.
 
 Protocol, one packet each: the process sends ``ready``, and the client its request with its descriptors. The process
-answers with its pid, or with ``direct``: then nothing has happened, and the client runs the command itself. At its end
-it sends ``exit CODE``; if it was killed, the server sends ``signal NUMBER``.
+answers with its pid, or with ``direct``: then nothing has happened, and the client runs the command itself. When it has
+ended, the server sends ``exit CODE`` or ``signal NUMBER``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from liza.system import peers, process_title
 MAX_REQUEST = 1 << 22
 """Bytes of a request. The kernel's limit, the size of a socket's buffer, is lower on most systems."""
 READY, DIRECT = b"ready", b"direct"
-_DESCRIPTORS = 1 << 30
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
@@ -51,6 +50,7 @@ class NotServed(Exception):
 
 def run(connection: socket.socket) -> NoReturn:
     """Run the command of a client in this forked process, and exit."""
+    server = os.getppid()
     try:
         connection.send(READY)
         request = _receive(connection)
@@ -72,11 +72,9 @@ def run(connection: socket.socket) -> NoReturn:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     finally:
         _clean_up()
-        # Without its files it holds no lock. The end of the process takes 5 ms, for which the client need not wait.
-        os.closerange(0, connection.fileno())
-        os.closerange(connection.fileno() + 1, _DESCRIPTORS)
-        with suppress(OSError):
-            connection.send(b"exit %d" % code)
+        if os.getppid() != server:  # The server was killed: no other process can report the end.
+            with suppress(OSError):
+                connection.send(b"exit %d" % code)
         os._exit(code)
 
 
