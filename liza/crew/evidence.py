@@ -12,7 +12,7 @@ from liza.rules.errors import LizaError
 from liza.rules.model import State, Status
 from liza.rules.paths import agent_of
 from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.task_groups import task_groups, tasks_with
+from liza.rules.tasks.task_groups import held_tasks, tasks_with
 
 _OWNED_STATUSES = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, Status.INTEGRATION_FAILED})
 
@@ -35,7 +35,7 @@ def gather_evidence(crew: Crew, state: State) -> Evidence:
     read all of them for each supervisor would grow with the square of the number of agents.
     """
     tasks = [task for status in _OWNED_STATUSES for task in tasks_with(state, status) if task.run]
-    reviews = [(task.review_run, task.review_lease_expires) for task in task_groups(state).held]
+    reviews = [(task.review_run, task.review_lease_expires) for task in held_tasks(state)]
     now, leases = crew.clock.now(), dict([*reviews, (state.planning.run, state.planning.lease_expires)])
     lapsed = {run for run, expires in leases.items() if run is not None and expires is not None and expires <= now}
     return Evidence(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from liza.rules.model import State, Status
 from liza.rules.tasks import planning
-from liza.rules.tasks.task_groups import task_groups
+from liza.rules.tasks.task_groups import held_tasks
 from liza.rules.value_classes import Value
 from liza.rules.work_kinds import WorkKind
 
@@ -22,7 +22,7 @@ class CurrentWork(Value):
 
 def find_current_work(state: State, agent: str) -> CurrentWork | None:
     """Return the work that ``agent`` holds on the board; None if it holds none."""
-    for task in task_groups(state).held:
+    for task in held_tasks(state):
         if task.status is Status.CLAIMED and task.assigned_to == agent and task.run and task.reservation is None:
             return CurrentWork(task.run, task.id, WorkKind.WORK)
         if task.reviewing_by == agent and task.review_run:

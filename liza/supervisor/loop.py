@@ -33,7 +33,7 @@ from liza.rules.reports.narration import LIZA, find_news
 from liza.rules.sessions import actions
 from liza.rules.sessions.decide import decide
 from liza.rules.sessions.rests import ClockWatch
-from liza.rules.tasks.task_groups import task_groups
+from liza.rules.tasks.task_groups import held_tasks
 from liza.rules.value_classes import Value
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.alarm_log import check_alarms
@@ -229,7 +229,7 @@ class Supervisor:
 
     def _undo_stale_reservations(self, state: State) -> None:
         """Undo reservations that a crashed claim left on the board: they keep the task from being claimed."""
-        if not any(task.reservation for task in task_groups(state).held):
+        if not any(task.reservation for task in held_tasks(state)):
             return
         try:
             for repair in recover.undo_dead_reservations(self.crew, patience=0):

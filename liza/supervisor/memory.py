@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 
 from liza.programs.accounts.account_watch import AccountWatch
-from liza.programs.messages.inbox_reader import InboxReader
 from liza.programs.session.failure_watch import FailureWatch
-from liza.rules.paths import Paths
 from liza.rules.sessions.rests import ClockWatch, FailureStreak, MergeTries
-from liza.rules.sessions.run_events import RunEvents
 from liza.rules.sessions.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
 from liza.rules.sessions.spending import LedgerEntry
 from liza.rules.value_classes import Mutable, Value, field
@@ -27,7 +24,6 @@ class SessionMemory(Mutable):
     answers: ModelAnswers = field(default_factory=ModelAnswers)
     idle: IdleTime = field(default_factory=IdleTime)
     question: QuestionTime = field(default_factory=QuestionTime)
-    events: RunEvents = field(default_factory=RunEvents)
     listener: FailureWatch | None = None
     """Reads the program's output as it grows."""
     meter_thread: MeterThread | None = None
@@ -84,15 +80,8 @@ class Memory(Mutable):
     accounts: AccountWatch = field(default_factory=lambda: AccountWatch(os.environ))
     account_wait: NoneUsable | None = None
     """Why no account of the program can be used, as it was last written for `status`."""
-    inbox: InboxReader | None = None
     ledger: tuple[object, tuple[LedgerEntry, ...]] = (None, ())
     """The file's stamp and the entries of the last read of the ledger."""
-
-    def inbox_of(self, paths: Paths, agent: str) -> InboxReader:
-        """Return the reader of the agent's inbox, which reads again only what changed."""
-        if self.inbox is None:
-            self.inbox = InboxReader(paths, agent)
-        return self.inbox
 
     def forget_session(self) -> None:
         """Stop to follow the session: it has ended."""

@@ -19,6 +19,7 @@ from liza.programs.terminal.readiness import NotReady, NotReadyReason, Readiness
 from liza.programs.usage import telemetry_log
 from liza.rules.model import State
 from liza.rules.owned_work import find_current_work
+from liza.rules.sessions import session_ends
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import SilenceKind
@@ -168,7 +169,7 @@ class SessionObserver(Value):
         return (
             memory.times.closing_command_at is not None
             or directory.closing_code() is not None
-            or memory.events.has_closing_event(self.state, directory.run)
+            or session_ends.has_closing_event(self.state, directory.run)
         )
 
     def _start_facts(self, ready: Ready | StillStarting | NotReady) -> StartFacts:
@@ -206,7 +207,7 @@ class SessionObserver(Value):
         # Changes of the board, not only of its tasks: a planner adds tasks and changes no worktree.
         session_memory.meter_thread.board_changes = (
             len(self.state.tasks) + self.state.archived.total,
-            session_memory.events.count(self.state, directory.run),
+            session_ends.count_events(self.state, directory.run),
         )
         session_memory.meter_thread.start()
         if session_memory.meter_thread.stuck is None:
@@ -261,7 +262,7 @@ class SessionObserver(Value):
                 directory.last_output_time(),
                 directory.last_report_time(),
                 turn,
-                memory.events.count(self.state, directory.run),
+                session_ends.count_events(self.state, directory.run),
             ),
             self.monotonic_time,
             used_cpu,

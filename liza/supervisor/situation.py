@@ -15,8 +15,7 @@ from liza.crew.evidence import gather_evidence
 from liza.crew.merging import merge_turn
 from liza.programs.accounts.account_choice import describe_wait
 from liza.programs.accounts.account_file import ACCOUNTS_COMMAND
-from liza.programs.messages import channel
-from liza.programs.messages.inbox_reader import InboxReader
+from liza.programs.messages import channel, inbox
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.programs.usage import ledger
@@ -26,6 +25,7 @@ from liza.rules.governance.open_trips import BREAKER_AUTHOR
 from liza.rules.merging import epic_rules, targets
 from liza.rules.model import Budget, State, Status
 from liza.rules.owned_work import find_current_work
+from liza.rules.paths import agent_of
 from liza.rules.project import test_proof
 from liza.rules.sessions import message_rules, spending
 from liza.rules.sessions.session_facts import (
@@ -101,7 +101,7 @@ def gather_situation(
             _may_prove(crew, state, memory),
         ),
         budget=budget_state,
-        message_step=next_message_step(crew, state, memory.inbox_of(crew.paths, agent), facts, observer)
+        message_step=next_message_step(crew, state, facts, observer)
         if facts is not None and can_type(facts.run)
         else None,
     )
@@ -193,12 +193,12 @@ def _living_entry(state: State, memory: Memory, monotonic_time: float) -> spendi
 
 
 def next_message_step(
-    crew: Crew, state: State, inbox: InboxReader, facts: SessionFacts, observer: SessionObserver
+    crew: Crew, state: State, facts: SessionFacts, observer: SessionObserver
 ) -> message_rules.DeliveryStep | None:
     """Return the next step of message delivery to a living session, or None without messages."""
     if facts.state is not SessionState.LIVING:
         return None
-    messages = inbox.list_pending()
+    messages = inbox.list_pending(crew.paths, agent_of(facts.run))
     config, directory = state.config.delivery, crew.run_dir(facts.run)
     memory = observer.memory.session_of(facts.run)
     quoted = directory.read_quoted() if memory is None or memory.quoted is None else memory.quoted

@@ -22,7 +22,7 @@ from liza.rules.paths import check_task_id as checked_task_id
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.picking import Evidence, Pick
-from liza.rules.tasks.task_groups import task_groups
+from liza.rules.tasks.task_groups import held_tasks
 from liza.rules.value_classes import Value, replace
 from liza.system import crash_points, processes
 from liza.system.locks import Lock
@@ -118,7 +118,7 @@ def claim_task(
 
 def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> tuple[TaskClaim, Evidence]:
     before = crew.board.read()
-    is_reserved = any(task.reservation for task in task_groups(before).held)
+    is_reserved = any(task.reservation for task in held_tasks(before))
     if is_reserved and recover.undo_dead_reservations(crew, patience=0):
         before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:

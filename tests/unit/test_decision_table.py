@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from liza.rules.merging import merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import Delivery, Event, Reservation, State, Status
-from liza.rules.sessions import actions, decide, loop_detection, message_rules, model_silence, retention
+from liza.rules.sessions import actions, decide, loop_detection, message_rules, model_silence, retention, session_ends
 from liza.rules.sessions.actions import (
     AskHandoff,
     BlockTask,
@@ -42,7 +42,6 @@ from liza.rules.sessions.message_rules import (
     TypeMessage,
 )
 from liza.rules.sessions.model_silence import ModelSilence
-from liza.rules.sessions.run_events import RunEvents
 from liza.rules.sessions.session_ends import SilenceKind, StopReason
 from liza.rules.sessions.session_facts import SessionFacts, SessionState, SupervisorFacts
 from liza.rules.tasks import claims
@@ -396,13 +395,9 @@ def test_silence_is_told_after_a_minute_or_a_fifth_of_a_shorter_limit() -> None:
     assert not model_silence.is_quota_wait_too_long(replace(quota, kind=SilenceKind.SERVER), NOW, 1.0)
 
 
-def test_the_events_of_a_run_are_counted_on_the_newest_board() -> None:
-    events = RunEvents()
-    state = board(task(history=(Event(time=NOW, event="claim", run=RUN),)), task("b"))
-    assert (events.count(state, RUN), events.has_closing_event(state, RUN)) == (1, False)
-    submitted = state.with_task(
-        replace(state.tasks[0], history=(*state.tasks[0].history, Event(time=NOW, event="submit", run=RUN)))
-    )
-    assert (events.count(submitted, RUN), events.has_closing_event(submitted, RUN)) == (2, True)
-    assert (events.count(submitted, "coder-1.2"), events.has_closing_event(submitted, "coder-1.2")) == (0, False)
-    assert (events.count(board(), RUN), events.count(state, RUN)) == (0, 1)
+def test_the_events_of_a_run_are_counted_on_the_board() -> None:
+    events = tuple(Event(time=NOW, event=event, run=RUN) for event in ("claim", "submit"))
+    claimed, submitted = board(task(history=events[:1]), task("b")), board(task(history=events), task("b"))
+    for state, run, number in ((claimed, RUN, 1), (submitted, RUN, 2), (submitted, "coder-1.2", 0)):
+        assert session_ends.count_events(state, run) == number
+        assert session_ends.has_closing_event(state, run) is (number == 2)

@@ -14,7 +14,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Event, State, Task
 from liza.rules.reports import timings
 from liza.rules.reports.narration import find_news
-from liza.rules.sessions.run_events import RunEvents
+from liza.rules.sessions.session_ends import has_closing_event
 from liza.rules.tasks import conversations, picking
 from liza.rules.transitions import TRANSITIONS, find_unexplained_step
 from tests.unit.boards import NOW, board, claimed, task
@@ -43,7 +43,7 @@ def test_a_supervisor_takes_for_a_closing_command_what_the_table_calls_one(event
     state = _with_event(event)
     run = state.tasks[0].run
     assert run is not None
-    assert RunEvents().has_closing_event(state, run) is (event in history_events.CLOSING_EVENTS)
+    assert has_closing_event(state, run) is (event in history_events.CLOSING_EVENTS)
 
 
 def test_an_event_that_nobody_knows_is_loaded_and_shown_and_means_nothing() -> None:

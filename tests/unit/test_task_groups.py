@@ -1,4 +1,4 @@
-"""What is found once for each board is what a search through all its tasks finds."""
+"""The tasks that an agent holds, the next merge, and what changed, on boards of any tasks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from msgspec.structs import replace
 
 from liza.rules.formatting.redaction import redact_changes
 from liza.rules.merging import merge_rules
-from liza.rules.model import Event, Reservation, State, Status, Task
+from liza.rules.model import Event, Reservation, Status, Task
 from liza.rules.owned_work import find_current_work
-from liza.rules.sessions.run_events import RunEvents
 from liza.rules.tasks import picking
-from liza.rules.tasks.task_groups import changed_tasks, task_groups, tasks_with
+from liza.rules.tasks.task_groups import changed_tasks
 from tests.unit.boards import BASE, HEAD, NOW, board, later, task
 
 AGENTS = ("coder-1", "coder-2", "code-reviewer-1")
@@ -56,23 +55,13 @@ def holder_of(one: Task) -> set[str | None]:
 
 
 @given(TASKS)
-def test_groups_have_the_tasks_that_a_search_through_all_finds_in_the_order_of_the_board(tasks: list[Task]) -> None:
+def test_an_agent_that_holds_a_task_is_busy_with_it(tasks: list[Task]) -> None:
     state = board(*tasks)
-    for status in Status:
-        assert tasks_with(state, status) == [one for one in tasks if one.status is status]
-    assert [one for one in task_groups(state).held if one.review_run] == [one for one in tasks if one.review_run]
     for agent in AGENTS:
         is_busy = any(agent in holder_of(one) for one in tasks)
         assert (picking.occupation(state, agent) is not None) is is_busy
         work = find_current_work(state, agent)
         assert work is None or any(work.task == one.id and agent in holder_of(one) for one in tasks)
-
-
-def test_groups_are_those_of_the_board_that_is_asked_for() -> None:
-    one, two = board(task()), board(task(status=Status.DRAFT))
-    for state, status in ((one, Status.UNCLAIMED), (two, Status.DRAFT), (one, Status.UNCLAIMED)):
-        assert tasks_with(state, status) == list(state.tasks)
-        assert sum(len(tasks_with(state, other)) for other in Status) == 1
 
 
 def approved(name: str, minutes: float, **fields: object) -> Task:
@@ -95,22 +84,6 @@ def test_the_next_merge_is_the_first_by_priority_and_age_that_may_be_merged() ->
         order.append(chosen.id)
         state = state.with_task(replace(chosen, status=Status.MERGED))
     assert order == ["early", "late", "waits", "low"]
-
-
-def count_directly(state: State, run: str) -> int:
-    return sum(event.run == run for one in state.tasks for event in one.history)
-
-
-@given(st.lists(TASKS, min_size=1, max_size=4), st.lists(st.sampled_from(["coder-1.1", "coder-2.1"]), min_size=4))
-def test_the_events_of_a_run_are_found_on_each_board_whatever_was_asked_before(
-    boards: list[list[Task]], runs: list[str]
-) -> None:
-    found = RunEvents()
-    for tasks, run in zip(boards, runs, strict=False):
-        for state in (board(*tasks), board(*tasks[::-1]), board(*tasks, task("new"))):
-            assert found.count(state, run) == count_directly(state, run)
-            closes = any(e.run == run and e.event in ("submit", "approve") for one in state.tasks for e in one.history)
-            assert found.has_closing_event(state, run) is closes
 
 
 @given(TASKS, TASKS)

@@ -25,7 +25,7 @@ from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL_STATUSES, ProcessIdentity, Reservation, Status, Task
 from liza.rules.paths import TASK_LINKS
 from liza.rules.tasks import claims
-from liza.rules.tasks.task_groups import task_groups
+from liza.rules.tasks.task_groups import held_tasks
 from liza.rules.value_classes import Value
 from liza.system import processes
 from liza.system.lock_holders import last_holder_pid
@@ -78,7 +78,7 @@ def undo_dead_reservations(crew: Crew, patience: float = _LOCK_TIMEOUT) -> list[
     Raises LizaError.
     """
     repairs = []
-    for task in task_groups(crew.board.read()).held:
+    for task in held_tasks(crew.board.read()):
         reservation = task.reservation
         if reservation is None or not _is_claimer_dead(crew, reservation):
             continue

@@ -8,7 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from liza.rules.history_events import HistoryEvent
+from liza.rules.history_events import CLOSING_EVENTS, HistoryEvent
+from liza.rules.model import State
 
 
 class SessionOutcome(StrEnum):
@@ -196,3 +197,15 @@ def stop_reason_of_text(
     if person_needed:
         return StopReason.PERSON_NEEDED
     return next((reason for text, reason in _TEXTS_OF_0_1_0.items() if sentence.startswith(text)), StopReason.HUNG)
+
+
+def count_events(state: State, run: str) -> int:
+    """Return the number of the run's events in the histories of tasks."""
+    return sum(event.run == run for task in state.tasks for event in task.history)
+
+
+def has_closing_event(state: State, run: str) -> bool:
+    """Whether the board has a closing event of the run. The board has it before the run's exit code file has."""
+    return any(note.event == run for note in state.goal.alignment_history) or any(
+        event.run == run and event.event in CLOSING_EVENTS for task in state.tasks for event in task.history
+    )

@@ -16,7 +16,7 @@ from liza.rules.paths import role_of, split_run
 from liza.rules.project import setting_limits
 from liza.rules.statuses import AgentStatus, GoalStatus
 from liza.rules.tasks import routing
-from liza.rules.tasks.task_groups import task_groups, tasks_with
+from liza.rules.tasks.task_groups import held_tasks, tasks_with
 from liza.rules.value_classes import Value, replace
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def authors(task: Task) -> frozenset[str]:
 
 def occupation(state: State, agent: str) -> str | None:
     """Return what ``agent`` is busy with (a claim, a review, a reservation, planning); None if it is free."""
-    for task in task_groups(state).held:
+    for task in held_tasks(state):
         if task.status is S.CLAIMED and task.assigned_to == agent:
             return task.id
         if task.reviewing_by == agent:
