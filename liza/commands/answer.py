@@ -13,7 +13,7 @@ from liza.cli.render import printing
 from liza.cli.render.columns import strip_controls
 from liza.cli.render.text_formats import shorten_line
 from liza.crew.crew import Crew, find_crew
-from liza.rules.formatting.durations import format_duration
+from liza.rules.formatting.times import format_duration
 from liza.rules.value_classes import asdict
 from liza.verbs import task as verbs
 from liza.verbs.answer import OpenQuestion, find_open_questions

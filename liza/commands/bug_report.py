@@ -11,7 +11,7 @@ import typer
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.cli.render import printing
 from liza.rules.errors import HINT_LABEL
-from liza.rules.formatting.sizes import format_bytes
+from liza.rules.formatting.counts import format_bytes
 from liza.verbs.bug_report import write_bug_report
 
 app = create_app()

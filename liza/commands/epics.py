@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
-from liza.cli.render import printing, render_epics
+from liza.cli.render import printing
+from liza.cli.render.columns import align_columns, paint
 from liza.crew.crew import find_crew
 from liza.verbs import epics as verbs
 
@@ -22,7 +24,7 @@ def epics(ctx: typer.Context, as_json: JsonOption = False) -> None:
         return
     rows = verbs.list_epics(find_crew())
     printing.print_json({"epics": rows}) if as_json else printing.print_wrapped(
-        render_epics.format_epics(rows, printing.wants_colours())
+        format_epics(rows, printing.wants_colours())
     )
 
 
@@ -36,3 +38,23 @@ def restore(name: NameArgument, as_json: JsonOption = False) -> None:
 def accept(name: NameArgument, as_json: JsonOption = False) -> None:
     """Accept commits that you made on the branch of an epic yourself. They land with it, without a verdict."""
     printing.print_result(verbs.accept(find_crew(), name), as_json)
+
+
+_COLOURS = {"open": "cyan", "to land": "cyan", "landed": "green", "empty": "plain", "set aside": "red", "broken": "red"}
+
+
+def format_epics(rows: Sequence[Mapping[str, Any]], colour: bool) -> str:
+    """Return one line per epic: its branch, its state, its tasks, and what it waits for with one command."""
+    if not rows:
+        return "no epics: liza task add --epic NAME begins one"
+    return align_columns(
+        [
+            (
+                str(row["branch"]),
+                paint(str(row["state"]), _COLOURS[row["state"]], colour),
+                f"{len(row['merged'])} merged, {len(row['open'])} open",
+                row["why"] + (f"  {paint(row['next'], 'bold', colour)}" if row["next"] else ""),
+            )
+            for row in rows
+        ]
+    )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
-from liza.cli.render import printing, render_slots
+from liza.cli.render import printing
+from liza.cli.render.columns import align_columns, paint
 from liza.crew.crew import find_crew
+from liza.rules.formatting.counts import format_bytes
+from liza.rules.formatting.times import format_duration
 from liza.verbs import slots as verbs
 
 app = create_app("List the slots, remove and repair them.")
@@ -20,9 +24,7 @@ def slots(ctx: typer.Context, as_json: JsonOption = False) -> None:
     if ctx.invoked_subcommand is not None:
         return
     listing = verbs.list_slots(find_crew())
-    printing.print_json(listing) if as_json else printing.print_wrapped(
-        render_slots.format_slots(listing, printing.wants_colours())
-    )
+    printing.print_json(listing) if as_json else printing.print_wrapped(format_slots(listing, printing.wants_colours()))
 
 
 @declare_command(app, "prune", "liza slots prune", position=Position(Heading.STEER, 27))
@@ -47,3 +49,28 @@ def nuke(slot: Annotated[str, typer.Argument(metavar="SLOT", help="The slot.")],
     A task that waits for its next claim continues with its saved work in a new slot.
     """
     printing.print_result(verbs.nuke(find_crew(), slot), as_json)
+
+
+_COLOURS = {"busy": "cyan", "free": "green", "dirty": "yellow", "damaged": "red"}
+
+
+def format_slots(listing: Mapping[str, Any], colour: bool) -> str:
+    """Return one line per slot, then the total size and the limits."""
+    rows = [
+        (
+            str(row["name"]),
+            paint(str(row["state"]), _COLOURS[row["state"]], colour),
+            str(row["branch"] or ""),
+            str(row["agent"] or ""),
+            "" if row["age"] is None else f"used {format_duration(row['age'])} ago",
+            format_bytes(row["bytes"]),
+            row["why"] + (f"  {paint(row['next'], 'bold', colour)}" if row["next"] else ""),
+        )
+        for row in listing["slots"]
+    ]
+    if not rows:
+        return "no slots yet: the first claim creates one"
+    limits = [f"at most {listing['max']} slots of tasks"] if listing["max"] else []
+    limits += [f"at most {format_bytes(listing['max_bytes'])}"] if listing["max_bytes"] else []
+    total = ", ".join([f"{len(rows)} slots, {format_bytes(listing['bytes'])}", *limits])
+    return f"{align_columns(rows)}\n\n{total}"

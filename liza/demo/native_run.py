@@ -16,7 +16,7 @@ from liza.cli.render import columns, printing
 from liza.crew.agent_texts import find_texts
 from liza.crew.crew import Crew, open_crew
 from liza.crew.liza_path import liza_path
-from liza.demo import checks, demo_crew, native_project, shop_project
+from liza.demo import checks, demo_crew, shop_project
 from liza.rules.errors import Missing, Refused
 from liza.system import installation
 
@@ -37,11 +37,11 @@ def run_native_demo(directory: Path | None) -> int:
     root = shop_project.choose_directory(directory)
     env = demo_crew.demo_environment()
     printing.print_now(f"A small shop in {root}; the agents run {worker}\n\n")
-    shop_project.create_project(root, native_project.FILES)
+    shop_project.create_project(root, FILES)
     program = f"script:{shlex.join([sys.executable, str(worker)])}"
-    _run(["init", native_project.GOAL, "--spec", native_project.SPEC, "--program", program], root, env)
+    _run(["init", GOAL, "--spec", SPEC, "--program", program], root, env)
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
-        json.dump(native_project.TASKS, file)
+        json.dump(TASKS, file)
         file.flush()
         _run(["task", "add", "--file", file.name], root, env)
     _run_crew(root, env)
@@ -116,3 +116,43 @@ def _format_tools(metrics: Mapping[str, Any]) -> str:
 
 def _status_command(root: Path) -> str:
     return f"cd {shlex.quote(str(root))} && liza status; the supervisors' output is in .liza/logs/"
+
+
+GOAL = "Every directory has a list of its files"
+SPEC = "docs/lists.md"
+DIRECTORIES = ("docs", "shop", "tests", "data")
+FILES = {
+    **shop_project.FILES,
+    SPEC: """\
+# Every directory has a list of its files
+
+`FILES.txt` in a directory names each other file of that directory, one path per line, sorted, from the root of the
+repository. Lines that begin with # are comments.
+""",
+    "data/countries.csv": "code,name\nat,Austria\npt,Portugal\n",
+    "data/taxes.csv": "code,percent\nat,20\npt,23\n",
+    "tests/test_lists.py": """\
+import pathlib
+import unittest
+
+
+class ListsTest(unittest.TestCase):
+    def test_each_list_names_the_files_beside_it(self):
+        for path in pathlib.Path().glob("*/FILES.txt"):
+            with self.subTest(path):
+                listed = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+                files = [file for file in path.parent.iterdir() if file.is_file() and file != path]
+                self.assertEqual(listed, sorted(map(str, files)))
+""",
+}
+TASKS = [
+    {
+        "id": f"list-{name}",
+        "description": f"List the files of {name}",
+        "done_when": f"{name}/FILES.txt names each other file of {name}, and the tests pass",
+        "scope": f"{name}/FILES.txt",
+        "spec_ref": SPEC,
+    }
+    for name in DIRECTORIES
+]
+"""The entries of the tasks, as `liza task add --file` reads them."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from liza.rules.acp.permission_options import choose_option, compose_outcome
-from liza.rules.acp.tool_requests import CallStatus, ToolRequest
+from liza.rules.acp.tool_requests import CallStatus, ToolRequest, choose_option, compose_outcome
 from liza.rules.value_classes import Value
 from liza.sidecar.output_lines import OutputLines, shorten_output
 from liza.sidecar.surfaces import WorkerSurfaces

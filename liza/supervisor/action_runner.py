@@ -24,8 +24,7 @@ from liza.rules.errors import (
     ProgramMissing,
     WriteFailed,
 )
-from liza.rules.formatting.durations import format_duration
-from liza.rules.formatting.times import format_time
+from liza.rules.formatting.times import format_duration, format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import epic_rules
 from liza.rules.model import FailedCheck

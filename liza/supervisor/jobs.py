@@ -13,8 +13,8 @@ from pathlib import Path
 
 from liza.programs.session import guarded_command, log_file
 from liza.rules.errors import NotRegularFile
-from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.redaction import redact
+from liza.rules.formatting.times import format_duration
 from liza.rules.sessions.session_facts import JobKind
 from liza.rules.value_classes import Mutable, Value, field
 from liza.system import crash_points

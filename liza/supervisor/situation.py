@@ -15,9 +15,12 @@ from liza.crew.evidence import gather_evidence
 from liza.crew.merging import merge_turn
 from liza.programs.accounts.account_choice import describe_wait
 from liza.programs.accounts.account_file import ACCOUNTS_COMMAND
-from liza.programs.messages import channel, inbox
+from liza.programs.hooks.turn_phase import TurnPhase
+from liza.programs.messages import inbox
+from liza.programs.presets import command_line, sidecar_order
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
+from liza.programs.session.run_directory import RunDir
 from liza.programs.usage import ledger
 from liza.repo.merge.merges import find_blocking
 from liza.rules.errors import LizaError
@@ -28,6 +31,7 @@ from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of
 from liza.rules.project import test_proof
 from liza.rules.sessions import message_rules, spending
+from liza.rules.sessions.message_rules import DeliveryChannels
 from liza.rules.sessions.session_facts import (
     BudgetState,
     MergeFacts,
@@ -206,7 +210,7 @@ def next_message_step(
         memory.quoted = quoted
     if not messages and not quoted:
         return None
-    reach = channel.find_reach(directory, observer.preset, observer.has_terminal(directory))
+    reach = find_reach(directory, observer.preset, observer.has_terminal(directory))
     return message_rules.next_step(messages, reach, observer.now, config, quoted)
 
 
@@ -243,3 +247,19 @@ def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | Non
         if not find_blocking(crew.git, targets.target_branch(state, task), task.merging).blocking:
             return task.id
     return None
+
+
+def find_reach(directory: RunDir, preset: Preset, terminal: bool) -> DeliveryChannels:
+    """Return the ways into the session of a run, with or without a ``terminal``.
+
+    Hooks count once one of them has run: their installation does not prove that the program runs them. Raises LizaError
+    if a file cannot be read.
+    """
+    turn = directory.read_turn()
+    has_hooks = turn is not None and command_line.has_hooks(preset)
+    in_turn = turn is not None and turn.phase == TurnPhase.BUSY
+    # A sidecar takes messages from the beginning, also before its first report.
+    has_stream = turn.is_reported if turn is not None else sidecar_order.read_order(directory.path) is not None
+    return DeliveryChannels(
+        directory.run, has_hooks=has_hooks, has_terminal=terminal, has_stream=has_stream, in_turn=in_turn
+    )

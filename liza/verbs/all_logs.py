@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import queue
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from liza.board import events
 from liza.crew import run_state
 from liza.crew.crew import Crew
-from liza.programs.session.output_times import OutputTimes
 from liza.programs.session.run_directory import list_runs
 from liza.rules.errors import LizaError
 from liza.rules.paths import agent_of, sort_agents
 from liza.rules.value_classes import Mutable, Value
+from liza.system import untrusted_files
 from liza.verbs import logs
 
 
@@ -122,3 +124,37 @@ def _lines(crew: Crew, run: str, data: bytes, start: int) -> list[OutputLine]:
         offset += len(line)
         lines.append(OutputLine(agent, run, times.time_at(offset), text))
     return lines
+
+
+MAX_NOTES_SIZE = 1 << 22  # maximum size of the notes, in bytes
+TIMES_FILE = "output.times"
+
+
+class OutputTimes:
+    """The notes beside an ``output.log``. A smaller size means that the log was cut: earlier notes are dropped."""
+
+    def __init__(self, output: Path) -> None:
+        self._times: list[datetime] = []
+        self._sizes: list[int] = []
+        for line in _read_lines(output.with_name(TIMES_FILE)):
+            when, _, size = line.partition(" ")
+            if not (when.isdigit() and size.isdigit() and len(when) < 12):
+                continue
+            if self._sizes and int(size) < self._sizes[-1]:
+                self._times, self._sizes = [], []
+            self._times.append(datetime.fromtimestamp(int(when), UTC))
+            self._sizes.append(int(size))
+
+    def time_at(self, offset: int) -> datetime | None:
+        """Return when the byte before ``offset`` was written, to 1-2 seconds; None for output after the last
+        note."""
+        index = bisect_left(self._sizes, offset)
+        return self._times[index] if index < len(self._times) else None
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        data = untrusted_files.read_if_exists(path, MAX_NOTES_SIZE)
+    except (LizaError, OSError):
+        return []
+    return [] if data is None else data.decode("ascii", "replace").splitlines()

@@ -14,7 +14,7 @@ from liza.crew.run_state import is_session_living
 from liza.repo import disk_usage
 from liza.repo.slots import slot_damage
 from liza.rules.errors import Refused, UnknownId
-from liza.rules.formatting.sizes import format_bytes
+from liza.rules.formatting.counts import format_bytes
 from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.model import State
 from liza.rules.project import slot_states

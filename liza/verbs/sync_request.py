@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.landing import accepted_origin, feedback_hosts, remote_branches, sync_failures
-from liza.crew.landing.feedback_hosts import FeedbackHost
+from liza.crew.landing import accepted_origin, remote_branches, sync_failures
+from liza.crew.landing.accepted_origin import Remotes
+from liza.crew.landing.github_feedback import GitHubFeedback
+from liza.crew.landing.gitlab_feedback import GitLabFeedback
 from liza.crew.landing.remote_branches import Remote
 from liza.crew.result import Result
 from liza.crew.spec_files import find_existing_specs
@@ -19,7 +21,9 @@ from liza.rules.errors import Missing, Refused
 from liza.rules.formatting.counts import count_noun
 from liza.rules.landing import feedback_text, request_feedback
 from liza.rules.landing.feedback_text import FeedbackTask
+from liza.rules.landing.remote_urls import Forge, find_forge_repository
 from liza.rules.landing.request_feedback import (
+    CheckResult,
     CheckStep,
     FeedbackMemory,
     FeedbackPlan,
@@ -72,7 +76,7 @@ def sync_request(crew: Crew, comment: str | None = None) -> Result:
         raise Refused(_describe_absence(request), "liza land --pr")
     # Comments of another repository would be work for the crew: the address is one that a person has accepted.
     remotes = accepted_origin.find_accepted_remotes(crew, request.base)
-    host = feedback_hosts.find_feedback_host(remotes, request)
+    host = find_feedback_host(remotes, request)
     feedback = host.read_feedback(request.number)
     if feedback.state != "OPEN":
         _close(crew, by, remotes.project, request, feedback.state)
@@ -282,3 +286,28 @@ def _next_step(plan: FeedbackPlan) -> str:
     if any(red.step is CheckStep.FIX_NOT_PUSHED for red in plan.checks):
         return "liza land --pr"
     return f"liza sync --pr --comment {plan.listed[0].id}" if plan.listed else "liza status"
+
+
+class FeedbackHost(Protocol):
+    """Checks and comments of one repository. All methods raise Missing; a failed read is never an empty list."""
+
+    def read_feedback(self, number: int) -> RequestFeedback: ...
+
+    def read_output(self, check: CheckResult) -> str:
+        """Return the end of what a red check printed, or why there is none."""
+        ...
+
+
+def find_feedback_host(remotes: Remotes, request: TrackedRequest) -> FeedbackHost:
+    """Return where the feedback of the tracked pull request is.
+
+    Raises Refused if the project is another repository than that of the pull request.
+    """
+    project, repository = remotes.project, find_forge_repository(remotes.project.urls)
+    if repository is None or repository.full_name != request.repository:
+        message = f"{project.name} is {project.address}, and pull request #{request.number} is in {request.repository}"
+        raise Refused(message, "liza land --pr")
+    is_forked = remotes.fork is not None
+    if repository.forge is Forge.GITHUB:
+        return GitHubFeedback(repository, is_forked)
+    return GitLabFeedback(repository, is_forked)

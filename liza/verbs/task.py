@@ -10,15 +10,16 @@ from liza.crew import draft_specs
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merging import merge_lock, requested_targets
+from liza.crew.merging import epic_branches, merge_lock
 from liza.crew.recovery import task_branches
 from liza.crew.result import Result, make_result
 from liza.crew.spec_files import find_existing_specs
 from liza.programs.session import session_process
-from liza.repo import ref_names
-from liza.repo.merge import merges
+from liza.repo import ref_names, symbolic_refs
+from liza.repo.merge import merge_refs, merges
 from liza.repo.slots.salvage import salvage_if_needed
-from liza.rules.errors import Refused, UsageError
+from liza.rules.errors import Refused, UnknownId, UsageError
+from liza.rules.merging import targets
 from liza.rules.model import State, Status
 from liza.rules.paths import branch_of, check_task_id, is_person
 from liza.rules.reports.up_command import another_coder_command, up_command_for
@@ -81,7 +82,7 @@ def _with_targets(crew: Crew, requested: Sequence[TaskFields], context: RequestC
     if not any(task.epic or task.target for task in requested):
         return context
 
-    return requested_targets.prepare(crew, requested, context)
+    return prepare(crew, requested, context)
 
 
 def _find_archived(
@@ -303,3 +304,36 @@ def _end_session(crew: Crew, run: str) -> None:
 
 def _request_context(crew: Crew, by: str, specs: frozenset[str]) -> RequestContext:
     return RequestContext(Invocation(now=crew.clock.now(), by=by), specs)
+
+
+def prepare(crew: Crew, requested: Sequence[TaskFields], context: RequestContext) -> RequestContext:
+    """Prepare the branches before the board is changed; return the context with what new branches contain.
+
+    A branch without a task, after a crash, is used by the next request. Raises UsageError, Refused, UnknownId,
+    GitFailed.
+    """
+    for branch in dict.fromkeys(task.target for task in requested if task.target is not None):
+        _check_target(crew, branch, context.invocation.by or "")
+    # Read before a branch is created: what is merged on the board is on integration then.
+    delivered = frozenset(task.id for task in crew.board.read().tasks if targets.is_on_integration(task))
+    names = dict.fromkeys(check_task_id(task.epic) for task in requested if task.epic is not None)
+    created = frozenset(name for name in names if epic_branches.ensure_branch(crew, name))
+    return replace(context, new_epics=created, delivered=delivered)
+
+
+def _check_target(crew: Crew, branch: str, by: str) -> None:
+    """Record where a target branch is. Raises Refused if a planner names it: it is a person's branch."""
+    if not is_person(by):
+        message = f"only a person can have tasks merged into {branch}; an epic has a branch of its own"
+        raise Refused(message, "liza task add --help")
+    if not targets.is_target_name(branch) or branch == crew.board.read().config.integration_branch:
+        raise Refused(f"{branch} cannot be the target of a task", "liza task add --help")
+    symbolic_refs.refuse_symbolic(crew.git, f"refs/heads/{branch}")
+    tip = merges.branch_tip(crew.git, branch)
+    if tip is None:
+        raise UnknownId(f"there is no branch {branch}", shlex.join(["git", "branch", branch]))
+    if not merge_refs.has_merge_base(crew.git, tip, f"refs/heads/{crew.board.read().config.integration_branch}"):
+        raise Refused(
+            f"{branch} has no commit in common with integration", f"git log {ref_names.type_revision(crew.git, branch)}"
+        )
+    crew.git.run("update-ref", merges.last_tip_ref(branch), tip, "", codes=(0, 128))

@@ -368,7 +368,7 @@ def _that_keeps_reports(was: Callable[..., Any]) -> Any:
 
 def _always_empty(was: Callable[..., Any]) -> Any:
     def stands(*words: Any) -> Any:
-        from liza.programs.terminal.input_line import InputLine
+        from liza.programs.terminal.keyboard import InputLine
 
         return InputLine.EMPTY
 
@@ -970,7 +970,7 @@ TABLE: dict[str, Defence] = {
     ),
     "known empty": Defence(
         "nothing is typed into a line that is not known to be empty",
-        {"liza.programs.terminal.input_line:classify_line": _always_empty},
+        {"liza.programs.terminal.keyboard:classify_line": _always_empty},
         (
             f"{TYPING}test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brief_once_a_person_was_there",
             "tests/edges/test_typing.py::test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_person_was_there",
@@ -1381,7 +1381,7 @@ TABLE: dict[str, Defence] = {
     ),
     "files of a person": Defence(
         "changed files of a person hold up the task that changes them, and not its batch",
-        {"liza.crew.merging.batch_chain:_Chain._is_blocked": gives(False)},
+        {"liza.crew.merging.batches:_Chain._is_blocked": gives(False)},
         (f"{BATCHES}test_files_of_a_person_hold_up_the_task_that_changes_them_and_no_other_of_its_batch",),
     ),
     "alone after a death": Defence(
@@ -1595,7 +1595,7 @@ TABLE: dict[str, Defence] = {
     ),
     "archived records": Defence(
         "what an agent did still counts after its tasks were archived",
-        {"liza.crew.archive.routing_records:_read_archived": gives(())},
+        {"liza.crew.evidence:_read_archived": gives(())},
         (f"{RECORDS}test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if_that_is_archived",),
     ),
     "merge rounds": Defence(

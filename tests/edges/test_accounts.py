@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.cli.render.render_accounts import format_accounts
+from liza.commands.programs import format_accounts
 from liza.crew.crew import Crew
 from liza.programs.accounts import account_file, account_records, secret_source, session_results
 from liza.programs.accounts.account_choice import AccountChooser

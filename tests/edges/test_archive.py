@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from liza.board import archive_files, archive_index
 from liza.board.archive_index import ArchiveIndex
 from liza.board.text import document
-from liza.crew.archive import archive_damage, archive_moves, archive_repair, archived_tasks, recorded_archive
+from liza.crew.archive import archive_damage, archive_moves, archived_tasks, recorded_archive
 from liza.crew.recovery import findings, recorder
 from liza.repo import board_history
 from liza.rules import invariants
@@ -29,6 +29,7 @@ from liza.rules.tasks import backlog, picking
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.transitions import Invocation
 from liza.system.clock import SystemClock
+from liza.verbs import archive
 from liza.verbs import archive as archive_verb
 from liza.verbs import restore as restore_verb
 from liza.verbs import status as status_verb
@@ -831,13 +832,13 @@ def test_a_kill_at_any_point_of_a_repair_is_repaired_by_the_next_one(root: Path,
     say(opened(root), "next")
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
-    points = passed(lambda: archive_repair.repair_archive(crew_of(copy), ME), tmp_path / "trace")
+    points = passed(lambda: archive.repair_archive(crew_of(copy), ME), tmp_path / "trace")
     assert {f"renamed.{the_file(root).name}#1", "renamed.state.yaml#1"} <= set(points)
     for point in points:
         shutil.rmtree(copy)
         shutil.copytree(root, copy, symlinks=True)
-        assert killed(child(lambda: archive_repair.repair_archive(crew_of(copy), ME), point)), point
-        archive_repair.repair_archive(crew_of(copy), ME)
+        assert killed(child(lambda: archive.repair_archive(crew_of(copy), ME), point)), point
+        archive.repair_archive(crew_of(copy), ME)
         assert in_files(copy) == ["t1", "t2"], point
         assert list(archived_tasks.find_faults(crew_of(copy), check(copy))) == [], point
 
@@ -941,7 +942,7 @@ def test_a_move_beside_a_damaged_file_counts_its_tasks_and_leaves_it(root: Path,
     assert path.read_text() == damage(was)
     assert check(root).archived.counts == {"ABANDONED": 2, "MERGED": 1}
     recorder.record_history(crew_of(root))
-    archive_repair.repair_archive(crew_of(root), ME)
+    archive.repair_archive(crew_of(root), ME)
     assert_restored(path, was, damage)
     assert sorted(in_files(root)) == ["t1", "t2", "t3"]
 

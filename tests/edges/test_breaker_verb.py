@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from liza.board import signals
-from liza.cli.render.render_breaker import format_breaker
+from liza.commands.breaker import format_breaker
 from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.governance.breaker_check import check_breaker

@@ -20,9 +20,8 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.programs.terminal import input_line, keyboard, readiness, tmux
-from liza.programs.terminal.input_line import InputLine
-from liza.programs.terminal.keyboard import NotSent, Sent
+from liza.programs.terminal import keyboard, readiness, tmux
+from liza.programs.terminal.keyboard import InputLine, NotSent, Sent
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready
 from liza.rules.paths import Paths
@@ -156,11 +155,9 @@ def test_a_persons_half_line_in_a_real_program_is_not_sent_with_a_message_also_a
     past_the_dialogs(seen, pane)
     seat = seated(pane)
     try:
-        until(lambda: input_line.classify_line(pane.screen(0.0), seen.preset) is InputLine.EMPTY, "an empty line")
+        until(lambda: keyboard.classify_line(pane.screen(0.0), seen.preset) is InputLine.EMPTY, "an empty line")
         seat.type("HALFLINE")
-        until(
-            lambda: input_line.classify_line(pane.screen(0.0), seen.preset) is InputLine.BEGUN, "a line that was begun"
-        )
+        until(lambda: keyboard.classify_line(pane.screen(0.0), seen.preset) is InputLine.BEGUN, "a line that was begun")
     finally:
         seat.leave(signal.SIGKILL)
     until(lambda: pane.screen(0.0).seconds_since_key is None, "the person has left")

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.acp.permission_options import choose_option, compose_outcome
 from liza.rules.acp.session_steps import (
     CANCEL_LIMIT,
     AcpFacts,
@@ -23,7 +22,7 @@ from liza.rules.acp.session_steps import (
     next_session_step,
 )
 from liza.rules.acp.stream_text import format_stream_line
-from liza.rules.acp.tool_requests import MAX_CALLS, ToolBook, ToolPaths
+from liza.rules.acp.tool_requests import MAX_CALLS, ToolBook, ToolPaths, choose_option, compose_outcome
 from liza.rules.acp.turn_results import (
     FailureSign,
     TurnContent,

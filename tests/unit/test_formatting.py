@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.formatting.counts import count_noun
-from liza.rules.formatting.durations import format_duration
-from liza.rules.formatting.sizes import format_bytes
+from liza.rules.formatting.counts import count_noun, format_bytes
 from liza.rules.formatting.suggestions import closest_match, did_you_mean
-from liza.rules.formatting.times import format_time
+from liza.rules.formatting.times import format_duration, format_time
 from liza.rules.formatting.toml_text import format_key, format_table, format_value
 
 

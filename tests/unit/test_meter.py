@@ -15,10 +15,8 @@ from liza.programs.presets import preset_table
 from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat, UsageFormat
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.programs.usage import meter
-from liza.programs.usage.conversation_log import ConversationUsage, find_log_files
-from liza.programs.usage.meter import Meter
+from liza.programs.usage.meter import ConversationUsage, FinishedCall, Meter, ToolCallReader, find_log_files
 from liza.programs.usage.telemetry_log import TelemetryLog
-from liza.programs.usage.tool_calls import FinishedCall, ToolCallReader
 from liza.rules.paths import Paths
 from liza.rules.sessions import spending
 from liza.rules.sessions.spending import TokenUsage

@@ -8,8 +8,8 @@ import pytest
 
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
-from liza.programs.terminal import input_line
-from liza.programs.terminal.input_line import InputLine
+from liza.programs.terminal import keyboard
+from liza.programs.terminal.keyboard import InputLine
 from liza.programs.terminal.screens import Screen
 from liza.rules.paths import Paths
 
@@ -70,20 +70,20 @@ def test_the_line_of_a_real_program_is_known_to_be_empty_or_begun_wherever_its_c
 
     def found(*lines: str) -> InputLine:
         # The cursor is parked in a corner: some programs draw one of their own.
-        return input_line.classify_line(Screen((*above, *lines, *below, "", "")), preset, "go on")
+        return keyboard.classify_line(Screen((*above, *lines, *below, "", "")), preset, "go on")
 
     assert found(*empty) is InputLine.EMPTY
     assert found(typed[0].format("half of a line")) is InputLine.BEGUN
     assert found(typed[0].format("half of"), typed[1].format("a line")) is InputLine.BEGUN
     assert found(typed[0].format("go on")) is InputLine.EMPTY, "what an earlier try left there"
-    assert input_line.classify_line(Screen(tuple(above[:1])), preset) is not InputLine.EMPTY, "an earlier prompt"
-    assert input_line.classify_line(Screen(("loading",)), preset) is InputLine.UNKNOWN
-    assert input_line.is_described(preset)
+    assert keyboard.classify_line(Screen(tuple(above[:1])), preset) is not InputLine.EMPTY, "an earlier prompt"
+    assert keyboard.classify_line(Screen(("loading",)), preset) is InputLine.UNKNOWN
+    assert keyboard.is_described(preset)
 
 
 def test_in_a_wide_terminal_figures_to_the_right_of_the_line_are_nobodys_words() -> None:
     figures = " " * 70 + "$0.00 spent"
     lines = ("", "  ┃", "  ┃" + figures, "  ┃" + figures, "  ┃  Build auto · Scripted" + figures, "  ╹" + "▀" * 99)
-    assert input_line.classify_line(Screen(lines), row("opencode")) is InputLine.EMPTY
+    assert keyboard.classify_line(Screen(lines), row("opencode")) is InputLine.EMPTY
     begun = (*lines[:2], "  ┃  half of a line" + figures, *lines[3:])
-    assert input_line.classify_line(Screen(begun), row("opencode")) is InputLine.BEGUN
+    assert keyboard.classify_line(Screen(begun), row("opencode")) is InputLine.BEGUN

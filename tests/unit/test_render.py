@@ -29,8 +29,7 @@ from liza.cli.render.columns import (
 from liza.cli.render.render_metrics import format_metrics
 from liza.cli.render.text_formats import format_local_time
 from liza.rules.errors import UsageError
-from liza.rules.formatting.durations import format_duration
-from liza.rules.formatting.times import format_time
+from liza.rules.formatting.times import format_duration, format_time
 from liza.rules.model import AlignmentNote, Answer, Event, Goal, Status, Task
 from liza.rules.project import test_proof
 

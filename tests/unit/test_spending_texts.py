@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from liza.rules.formatting.sizes import format_bytes
+from liza.rules.formatting.counts import format_bytes
 from liza.rules.model import Budget
 from liza.rules.sessions import spending
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage, UsageTotal

@@ -14,7 +14,7 @@ from liza.crew.commits_ahead import CommitsAhead
 from liza.rules.alarm_kinds import CONTAINED_NOTICES, AlarmKind
 from liza.rules.formatting import toml_text
 from liza.rules.formatting.counts import count_noun
-from liza.rules.formatting.durations import format_duration
+from liza.rules.formatting.times import format_duration
 from liza.rules.model import AlignmentNote
 from liza.rules.project.test_proof import NO_SOURCE
 from liza.rules.statuses import AgentStatus, GoalStatus

@@ -8,7 +8,7 @@ from typing import Any, Final
 from liza.cli.render.columns import align_columns
 from liza.cli.render.text_formats import shorten_line
 from liza.rules.formatting.counts import count_noun
-from liza.rules.formatting.durations import format_duration
+from liza.rules.formatting.times import format_duration
 from liza.rules.statuses import GoalStatus
 
 Row = Mapping[str, Any]

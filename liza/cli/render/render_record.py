@@ -7,7 +7,7 @@ from typing import Any
 
 from liza.cli.render.columns import align_columns, paint
 from liza.rules.formatting.counts import count_noun
-from liza.rules.formatting.durations import format_duration
+from liza.rules.formatting.times import format_duration
 
 Row = Mapping[str, Any]
 _SHOWN_TASKS = 20

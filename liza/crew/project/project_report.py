@@ -18,8 +18,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import LizaError
-from liza.rules.formatting.counts import count_noun
-from liza.rules.formatting.sizes import format_bytes
+from liza.rules.formatting.counts import count_noun, format_bytes
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.project import clean_environment, project_kinds, slot_states, test_proof

@@ -14,16 +14,17 @@ from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_blocker, merge_turn
-from liza.crew.recovery import earlier_slots, lost_history, recorder, recover
+from liza.crew.recovery import earlier_slots, recorder, recover
 from liza.crew.serving import address_facts, api_server
 from liza.programs.guards import guard_files
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
 from liza.repo.config_pins import Pins
 from liza.repo.merge import branch_moves
+from liza.repo.runner import Git
 from liza.repo.slots import leftovers, slot_records
 from liza.rules import settings
-from liza.rules.errors import LizaError
+from liza.rules.errors import GitFailed, LizaError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.guards.guard_paths import GUARDS_TOML
 from liza.rules.merging import merge_alarms
@@ -207,7 +208,7 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     if not missing:
         return
     loss = f"is gone: revisions up to {missing[-1]}" if newest == 0 else f"ends at {newest}: {_format_range(missing)}"
-    lost = lost_history.find_lost_revision(crew, newest, state.revision)
+    lost = find_lost_revision(crew, newest, state.revision)
     message = f"{HISTORY_REF} {loss} are lost; new revisions are recorded"
     if lost is None:
         yield Finding("history", message)
@@ -304,3 +305,35 @@ _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("journal", _check_journal),
     ("api", _check_server),
 )
+
+
+_TRAILER = "%(trailers:key=Liza-Revision,valueonly,separator=%x2C)"
+_SEARCH_LIMIT = 60.0  # seconds: git fsck reads every object
+
+
+def find_lost_revision(crew: Crew, newest: int, last: int) -> tuple[int, str] | None:
+    """Return the last lost revision above ``newest`` and up to ``last``, and its commit; None if git has none.
+
+    It continues the present history, if there is one. None also if git cannot search in time.
+    """
+    try:
+        output = crew.git.out("fsck", "--no-reflogs", "--connectivity-only", "--no-progress", timeout=_SEARCH_LIMIT)
+        dangling = [line.split()[2] for line in output.splitlines() if line.startswith("dangling commit ")]
+        revisions = _read_revisions(crew.git, dangling)
+    except GitFailed:
+        return None
+    for revision, commit in sorted(revisions, reverse=True):
+        if newest < revision <= last and (
+            not newest or crew.git.ok("merge-base", "--is-ancestor", HISTORY_REF, commit)
+        ):
+            return revision, commit
+    return None
+
+
+def _read_revisions(git: Git, commits: list[str]) -> list[tuple[int, str]]:
+    """Return the revision and the name of each commit that is a revision of a board. Raises GitFailed."""
+    if not commits:
+        return []
+    rows = git.out("log", "--no-walk", "--stdin", f"--format=%H {_TRAILER}", stdin="\n".join(commits) + "\n")
+    fields = [row.split() for row in rows.splitlines()]
+    return [(int(row[1]), row[0]) for row in fields if len(row) == 2 and row[1].isdecimal()]

@@ -9,7 +9,7 @@ from liza.crew.merging import merge_turn
 from liza.repo import disk_usage
 from liza.repo.slots import slot_damage
 from liza.rules.errors import LizaError, Refused
-from liza.rules.formatting.sizes import format_bytes
+from liza.rules.formatting.counts import format_bytes
 from liza.rules.model import State
 from liza.rules.paths import agent_of
 from liza.rules.project import slot_states

@@ -11,13 +11,13 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 from liza.programs.presets.preset import Preset
-from liza.programs.terminal import input_line, screens, shells
+from liza.programs.terminal import screens, shells
 from liza.programs.terminal.idle_detection import IDLE_THRESHOLD, SILENT_SECONDS
-from liza.programs.terminal.input_line import InputLine
 from liza.programs.terminal.readiness import STEADY_SECONDS
 from liza.programs.terminal.screens import Screen
 from liza.rules.errors import LockTimeout
@@ -249,7 +249,7 @@ def _wait_until_typable(
                 FIRST_INTERVAL,
             )
             lines_before = screen.lines
-        if screen.time >= end or (wait is LINE_UNKNOWN and not input_line.is_described(preset)):
+        if screen.time >= end or (wait is LINE_UNKNOWN and not is_described(preset)):
             return wait
         if screen.seconds_since_change is not None and screen.seconds_since_change < SILENT_SECONDS:
             # SILENT_SECONDS without output are a sign of their own, and no event reports them.
@@ -319,7 +319,7 @@ def _reason_to_wait(screen: Screen, text: str, preset: Preset, patterns: Sequenc
     if _is_person_typing(screen):
         return NotSent("a person is typing into it")
     if screen.was_visited or screen.seconds_since_key is not None:
-        line = input_line.classify_line(screen, preset, text)
+        line = classify_line(screen, preset, text)
         if line is not InputLine.EMPTY:
             return LINE_UNKNOWN if line is InputLine.UNKNOWN else NotSent("a person has begun a line in it")
     if _has_prompt(screen, preset):
@@ -334,9 +334,58 @@ def _reason_to_wait(screen: Screen, text: str, preset: Preset, patterns: Sequenc
 
 
 def _has_prompt(screen: Screen, preset: Preset) -> bool:
-    return screens.has_prompt(screen, preset.ready_prompt) or input_line.is_line_empty(screen, preset)
+    return screens.has_prompt(screen, preset.ready_prompt) or is_line_empty(screen, preset)
 
 
 def strip_keys(text: str) -> str:
     """Remove control characters: a message must not press Escape, or end its own paste."""
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")).strip()
+
+
+class InputLine(Enum):
+    """Contents of the input line."""
+
+    EMPTY = "nothing, or the program's own hint"
+    BEGUN = "text of a person"
+    UNKNOWN = "not known"
+
+
+def classify_line(screen: Screen, preset: Preset, text: str = "") -> InputLine:
+    """Classify the input line; a ``text`` of Liza's own that was left there counts as empty."""
+    if preset.input_line:
+        return _by_expression(screen, preset, text)
+    if screens.find_prompt_row(screen, preset.ready_prompt) is not None:
+        return InputLine.BEGUN if screens.has_begun_line(screen, preset.ready_prompt, text) else InputLine.EMPTY
+    return InputLine.UNKNOWN
+
+
+def is_described(preset: Preset) -> bool:
+    """Return whether the row describes the line."""
+    return bool(preset.input_line or preset.ready_prompt)
+
+
+def is_line_empty(screen: Screen, preset: Preset) -> bool:
+    """Return whether the row's expression finds the line, and the line is empty."""
+    return bool(preset.input_line) and _by_expression(screen, preset, "") is InputLine.EMPTY
+
+
+def _by_expression(screen: Screen, preset: Preset, text: str) -> InputLine:
+    typed = _find_typed(screen, preset.input_line)
+    if typed is None:
+        return InputLine.UNKNOWN
+    hint = preset.input_empty
+    if re.fullmatch(hint, typed.strip()) if hint else not screens.squeeze(typed):
+        return InputLine.EMPTY
+    return InputLine.EMPTY if text and screens.squeeze(typed) == screens.squeeze(text) else InputLine.BEGUN
+
+
+def _find_typed(screen: Screen, expression: str) -> str | None:
+    """Return the group ``typed`` of the lowest match of the expression that begins at the start of a line."""
+    pattern = re.compile(expression, re.MULTILINE)
+    lines = [line.replace("\u00a0", " ").rstrip() + "\n" for line in screen.lines]
+    text, end = "".join(lines), sum(map(len, lines))
+    for line in reversed(lines):
+        end -= len(line)
+        if match := pattern.match(text, end):
+            return match["typed"]
+    return None

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import json
+import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from liza.programs.presets.preset import Preset
+from liza.programs.brief.quoting import MESSAGE_PREFIX
+from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat
 from liza.programs.session.reported_health import read_reported_health
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
+from liza.programs.usage.call_digest import digest, summarize_call
 from liza.programs.usage.context_usage import find_context_usage
-from liza.programs.usage.conversation_log import ConversationUsage, find_log_files
 from liza.programs.usage.telemetry_log import TelemetryLog
-from liza.programs.usage.tool_calls import FinishedCall, ToolCallReader
+from liza.programs.usage.usage_report import combine_usage, is_id, usage_of_object, value_at
 from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.sessions.loop_detection import (
     Progress,
@@ -218,3 +223,158 @@ def _add_calls(progress: Progress, finished: list[FinishedCall], before: float, 
         ended = before + (now - before) * number / len(finished)
         progress = add_call(progress, ToolCall(call.call, call.result, call.summary, ended), pause)
     return progress
+
+
+SHORT_ID_LENGTH = 8
+
+
+def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the files of a conversation; none if the id is invalid."""
+    form = preset.journal
+    if not form.file or conversation is None or not is_id(conversation):
+        return ()
+    own = environ.get(preset.config_dir_env) if preset.config_dir_env else None
+    home = environ.get("HOME")
+    if own is None and home is None:
+        return ()
+    config = own or str(Path(home or "/") / form.config)
+    values = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT_ID_LENGTH]}
+    pattern = form.file
+    for name, value in values.items():
+        pattern = pattern.replace(name, glob.escape(value))
+    # Path.glob does not accept absolute patterns.
+    return tuple(Path(path) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
+
+
+class ConversationUsage:
+    """Adds up the usage in the lines of a log, without those of an earlier session."""
+
+    def __init__(self, form: ConversationLogFormat, started: datetime) -> None:
+        self._form = form
+        self._started = started
+        self._requests: dict[str, TokenUsage] = {}
+        self._context_usage: float | None = None
+
+    def add(self, event: Any) -> None:
+        """Add one object of the log."""
+        used = usage_of_object(self._form, event)
+        if used is None or self._is_older(event):
+            return
+        key = value_at(event, self._form.key) if self._form.key else None
+        self._requests[str(key) if key is not None else f" {len(self._requests)}"] = used
+        if used.tokens and not (self._form.nested and value_at(event, self._form.nested)):
+            # A message that the program writes itself has no tokens.
+            self._context_usage = self._used_part(event, used.tokens)
+
+    @property
+    def used(self) -> TokenUsage | None:
+        """The usage of all requests; None before the first."""
+        return combine_usage(self._form, list(self._requests.values())) if self._requests else None
+
+    @property
+    def context_usage(self) -> float | None:
+        """The part of the context window that the newest request used, 0 to 1; None if the window is unknown."""
+        return self._context_usage
+
+    def _used_part(self, event: Any, tokens: int) -> float | None:
+        """Return the used part of the window; None if it is unknown, or cannot be the model's: more is in it."""
+        window = value_at(event, self._form.window) if self._form.window else None
+        if window is None and self._form.model:
+            model = str(value_at(event, self._form.model))
+            sizes = (size for name, size in self._form.windows.items() if fnmatch.fnmatchcase(model, name))
+            window = next(sizes, None)
+        if not isinstance(window, int | float) or isinstance(window, bool) or not tokens <= window:
+            return None
+        return tokens / window
+
+    def _is_older(self, event: Any) -> bool:
+        when = _parse_time(value_at(event, self._form.time)) if self._form.time else None
+        return when is not None and when < self._started
+
+
+def _parse_time(value: Any) -> datetime | None:
+    try:
+        if isinstance(value, str):
+            when = datetime.fromisoformat(value)
+            return when if when.tzinfo else when.replace(tzinfo=UTC)
+        return datetime.fromtimestamp(float(value) / 1000, UTC) if isinstance(value, int | float) else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+MAX_OPEN_CALLS = 256
+"""Maximum number of calls without an end that are kept, to limit memory: a program may never report the ends."""
+_TIMES = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?\S*|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
+    r"|\d+(?:\.\d+)? ?(?:ms|µs|s|sec|secs|seconds?|min|minutes?)\b|0x[0-9a-f]{6,}"
+)
+"""Clock times, durations and addresses: they may differ in two equal results."""
+
+
+class FinishedCall(Value):
+    """A tool call that has ended: digests of the call and of its result, and a summary for a person."""
+
+    call: str
+    result: str
+    summary: str
+
+
+class ToolCallReader:
+    """Reads tool calls from the objects of an output, in order."""
+
+    def __init__(self, forms: Sequence[ToolCallFormat]) -> None:
+        self._forms = forms
+        self._open: dict[str, tuple[str, str]] = {}
+        self._last: dict[str, str] = {}
+
+    def read(self, event: Any) -> Iterator[FinishedCall]:
+        """Yield the tool calls that ``event`` reports as ended."""
+        for form in self._forms:
+            within = value_at(event, form.each) if form.each else event
+            for entry in within if isinstance(within, list) else (within,):
+                if isinstance(entry, dict) and _matches(form, event, entry):
+                    yield from self._read_entry(form, entry)
+
+    def _read_entry(self, form: ToolCallFormat, entry: Mapping[str, Any]) -> Iterator[FinishedCall]:
+        name = str(value_at(entry, form.id))
+        if form.call:
+            called = [value_at(entry, path) for path in form.call]
+            self._open[name] = digest(called), summarize_call(called)
+            if len(self._open) > MAX_OPEN_CALLS:
+                del self._open[next(iter(self._open))]
+        if form.result and name in self._open:
+            call, summary = self._open.pop(name)
+            yield FinishedCall(
+                call,
+                self._result(call, [_without_noise(value_at(entry, path), form.noise) for path in form.result]),
+                summary,
+            )
+
+    def _result(self, call: str, texts: list[str]) -> str:
+        """Return the digest of a result.
+
+        If a hook has added a message of Liza's, return the digest of the call's last result: a loop warning must not
+        reset the loop count.
+        """
+        if not any(MESSAGE_PREFIX in text for text in texts):
+            self._last.pop(call, None)
+            self._last[call] = digest(texts)
+            if len(self._last) > MAX_OPEN_CALLS:
+                del self._last[next(iter(self._last))]
+        return self._last.get(call) or digest(texts)
+
+
+def _matches(form: ToolCallFormat, event: Any, entry: Mapping[str, Any]) -> bool:
+    """Return whether the object, or the entry of its list, has the values that the form requires."""
+    for path, wanted in form.when.items():
+        value = value_at(entry, path) if form.each else None
+        value = value_at(event, path) if value is None else value
+        if not re.fullmatch(wanted, str(value)):
+            return False
+    return True
+
+
+def _without_noise(value: Any, noise: str) -> str:
+    """Return a result without the parts that differ every time."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return _TIMES.sub("", re.sub(noise, "", text) if noise else text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from liza.rules.formatting.counts import count_noun
-from liza.rules.formatting.durations import format_duration
+from liza.rules.formatting.times import format_duration
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import FINAL_STATUSES, State
 from liza.rules.reports.timings import goal_seconds

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from liza.rules.formatting.counts import count_noun
-from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.redaction import redact
+from liza.rules.formatting.times import format_duration
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.gates import GateRun
 from liza.rules.model import Task
