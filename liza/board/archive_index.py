@@ -7,92 +7,99 @@ index by inode, size and mtime, and reads only what changed: after a move only t
 from __future__ import annotations
 
 import hashlib
-import shlex
-import sqlite3
-import stat
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import msgspec
 
-from liza.board import archive_files, archive_tables
+from liza.board import archive_files
 from liza.board.archive_files import ArchivedEntry, ArchiveIntent
 from liza.board.text.parse import NeedsSlowPath
-from liza.rules.errors import BoardInconsistent, LockTimeout, UnknownId
-from liza.rules.model import Status, Task
+from liza.rules.errors import BoardInconsistent, NotRegularFile, UnknownId
+from liza.rules.formatting.undecoded import encode_json
+from liza.rules.merging.tested_words import is_untested
+from liza.rules.model import FINAL_STATUSES, Status, Task
 from liza.rules.paths import Paths
+from liza.rules.reports import timings
 from liza.rules.reports.timings import Span
+from liza.rules.tasks import archiving
 from liza.rules.tasks.archiving import ArchiveTotals
-from liza.system import files
+from liza.rules.value_classes import decodable
+from liza.system import atomic, files, untrusted_files
 
-_TIMEOUT: Final = 10.0  # seconds to wait for another process that updates the index
 _MAX_LOOKS: Final = 100  # looks at files that another process is changing
-_COLUMNS: Final = "id, status, superseded_by, merge_commit, review_commit, error"
-_T = TypeVar("_T")
 _INCOMPLETE: Final[files.Stamp] = (0, 0, 0)
 """Stamp of a file with a move under way: it is read again at the next use."""
 
 
-class IndexedTask(msgspec.Struct, frozen=True):
-    """An archived task as the index has it. ``error`` is why its entry cannot be read; then ``status`` is empty."""
+class IndexedTask(msgspec.Struct, frozen=True, array_like=True):
+    """An archived task as the index has it, with the place of its entry in bytes.
+
+    ``error`` is why the entry cannot be read or does not count; then ``status`` is empty. ``verdicts`` has the events
+    of its reviews, ``waited`` the times in which it waited for a person.
+    """
 
     id: str
-    status: str
-    superseded_by: tuple[str, ...]
-    merge_commit: str | None
-    review_commit: str | None
+    offset: int
+    length: int
+    status: str = ""
+    error: str = ""
+    merge_commit: str | None = None
+    review_commit: str | None = None
+    superseded_by: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()
+    untested: bool = False
+    waited: tuple[Span, ...] = ()
+
+
+class _IndexedFile(msgspec.Struct, frozen=True, array_like=True):
+    """An archive file as the index has it: the ``size`` bytes that were read. ``error`` is why they cannot be used."""
+
+    stamp: files.Stamp
+    size: int
+    sha: str
+    entries: tuple[IndexedTask, ...]
     error: str
 
 
 class ArchiveIndex:
     """The index of one crew's archive. Each query first brings it up to date.
 
-    All queries raise BoardInconsistent if the archive cannot be read, or keeps changing, and LockTimeout if another
-    process keeps the index locked.
+    All queries raise BoardInconsistent if the archive cannot be read, or keeps changing.
     """
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
-        self._connection: sqlite3.Connection | None = None
+        self._files: dict[str, _IndexedFile] | None = None
+        """The files by name, the oldest first; None until the first query."""
 
     def find(self, ids: Iterable[str]) -> dict[str, IndexedTask]:
         """Return the archived tasks among ``ids``."""
-        wanted = tuple(ids)
-        query = f"SELECT {_COLUMNS} FROM entries WHERE id IN (?) ORDER BY place, offset"
-        return {
-            row[0]: _indexed_task(row)
-            for row in self._ask(lambda database: archive_tables.select_in(database, query, wanted))
-        }
+        wanted = set(ids)
+        return {entry.id: entry for _, entry in self._entries() if entry.id in wanted}
 
     def find_merges(self, commits: Iterable[str]) -> tuple[IndexedTask, ...]:
         """Return the archived tasks with one of these merge commits."""
-        wanted = tuple(commits)
-        query = f"SELECT {_COLUMNS} FROM entries WHERE merge_commit IN (?) ORDER BY place, offset"
-        return tuple(map(_indexed_task, self._ask(lambda database: archive_tables.select_in(database, query, wanted))))
+        wanted = set(commits)
+        return tuple(entry for _, entry in self._entries() if entry.merge_commit in wanted)
 
     def newest_merges(self, number: int) -> tuple[str, ...]:
         """Return the merge commits of the merged tasks that were archived last, at most ``number``."""
-        query = "SELECT merge_commit FROM entries WHERE merge_commit != '' ORDER BY place DESC, offset DESC LIMIT ?"
-        return tuple(row[0] for row in self._select(query, number))
+        return tuple(entry.merge_commit for _, entry in reversed(self._entries()) if entry.merge_commit)[:number]
 
     def newest_ids(self, number: int) -> tuple[str, ...]:
         """Return the ids of the tasks that were archived last, at most ``number``."""
-        query = "SELECT id FROM entries WHERE error = '' ORDER BY place DESC, offset DESC LIMIT ?"
-        return tuple(row[0] for row in self._select(query, number))
+        return tuple(entry.id for _, entry in reversed(self._entries()) if not entry.error)[:number]
 
     def read_task(self, task_id: str) -> Task:
         """Return an archived task from its file. Raises UnknownId."""
-        query = "SELECT name, offset, length FROM entries WHERE id = ? ORDER BY place DESC, offset DESC LIMIT 1"
-        rows = self._select(query, task_id) if archive_tables.is_storable(task_id) else []
-        if not rows:
+        places = [(name, entry) for name, entry in self._entries() if entry.id == task_id]
+        if not places:
             raise UnknownId(f"there is no task {task_id!r} in the archive", "liza task list")
-        name, offset, length = rows[0]
-        data = _complete_bytes(self._paths, name, archive_files.read_intent(self._paths))
-        entry = archive_files.parse_entry(data[offset : offset + length].decode(errors="replace"), offset)
+        name, indexed = places[-1]
+        entry = _read_entry(_complete_bytes(self._paths, name, archive_files.read_intent(self._paths)), indexed)
         if entry.task is None or entry.id != task_id:
             reason = entry.error or "the file has changed meanwhile"
             raise BoardInconsistent(f".liza/archive/{name}: the entry of {task_id}: {reason}", "liza validate")
@@ -100,50 +107,37 @@ class ArchiveIndex:
 
     def read_tasks(self, ids: Iterable[str]) -> dict[str, Task]:
         """Return those of the tasks whose entries can be read. Each file is read once."""
-        wanted = tuple(ids)
-        query = "SELECT id, name, offset, length FROM entries WHERE id IN (?) ORDER BY place, offset"
-        rows = self._ask(lambda database: archive_tables.select_in(database, query, wanted))
+        wanted = set(ids)
+        places = [(name, entry) for name, entry in self._entries() if entry.id in wanted]
         intent = archive_files.read_intent(self._paths)
-        texts = {name: _complete_bytes(self._paths, name, intent) for name in {row[1] for row in rows}}
-        tasks = {}
-        for task_id, name, offset, length in rows:
-            entry = archive_files.parse_entry(texts[name][offset : offset + length].decode(errors="replace"), offset)
-            if entry.task is not None and entry.id == task_id:
-                tasks[task_id] = entry.task
-        return tasks
+        texts = {name: _complete_bytes(self._paths, name, intent) for name in {name for name, _ in places}}
+        entries = (_read_entry(texts[name], indexed) for name, indexed in places)
+        return {entry.id: entry.task for entry in entries if entry.task is not None and entry.id in wanted}
 
     def totals(self, without: Iterable[str] = ()) -> ArchiveTotals:
         """Return the totals of the archive without the tasks ``without``; a task that occurs twice counts once."""
         on_board = set(without)
-        statuses: Counter[str] = Counter()
-        verdicts: Counter[str] = Counter()
-        for status, words, number in self._ask(lambda database: archive_tables.count_rows(database, on_board)):
-            statuses[status] += number
-            for word, count in Counter(filter(None, words.split(","))).items():
-                verdicts[word] += count * number
-        return ArchiveTotals(
-            {name: number for name, number in statuses.items() if name and number},
-            {name: number for name, number in verdicts.items() if number},
-        )
+        last = {entry.id: entry for _, entry in self._entries() if entry.id not in on_board and entry.id}
+        statuses = Counter(entry.status for entry in last.values() if entry.status)
+        return ArchiveTotals(statuses, Counter(verdict for entry in last.values() for verdict in entry.verdicts))
 
     def count_untested(self) -> int:
         """Return how many archived tasks were merged without a test."""
-        query = "SELECT COUNT(*) FROM entries WHERE untested = 1 AND status = ?"
-        return int(self._select(query, Status.MERGED.value)[0][0])
+        return sum(entry.untested and entry.status == Status.MERGED for _, entry in self._entries())
 
     def waiting_spans(self) -> list[Span]:
         """Return the times in which archived tasks waited for a person."""
-        rows = self._select("SELECT waited FROM entries WHERE waited != ''")
-        return [_parse_span(span) for (text,) in rows for span in text.split(",")]
+        return [span for _, entry in self._entries() for span in entry.waited]
 
     def find_faults(self) -> list[tuple[str, str, str]]:
         """Return what cannot be read or is not closed: file, id or an empty text, fault."""
-        faults = self._select("SELECT name, '', error FROM files WHERE error != ''")
-        return faults + self._select("SELECT name, id, error FROM entries WHERE error != ''")
+        faults = [(name, "", file.error) for name, file in self._refresh().items() if file.error]
+        return faults + [(name, entry.id, entry.error) for name, entry in self._entries() if entry.error]
 
     def find_repeated(self) -> list[tuple[str, str]]:
         """Return the tasks that occur more than once: file of the last entry, id."""
-        return [(name, task_id) for task_id, name in self._ask(archive_tables.repeated_ids)]
+        last = {entry.id: name for name, entry in self._entries()}
+        return [(last[task_id], task_id) for task_id, _ in self._repeated()]
 
     def find_copies(self) -> dict[str, list[int]]:
         """Return where entries begin that do not count, since a later one of the same task does: bytes by file.
@@ -151,9 +145,17 @@ class ArchiveIndex:
         Not those of a task whose last entry cannot be read.
         """
         copies: dict[str, list[int]] = {}
-        for name, offset in self._ask(archive_tables.find_copies):
-            copies.setdefault(name, []).append(offset)
+        last = dict(self._repeated())
+        for name, entry in self._entries():
+            if entry.id in last and entry is not last[entry.id] and _is_readable(last[entry.id]):
+                copies.setdefault(name, []).append(entry.offset)
         return copies
+
+    def _repeated(self) -> list[tuple[str, IndexedTask]]:
+        """Return the ids that occur more than once, each with its last entry, sorted by id."""
+        last = {entry.id: entry for _, entry in self._entries()}
+        counts = Counter(entry.id for _, entry in self._entries() if entry.id)
+        return sorted((task_id, last[task_id]) for task_id, number in counts.items() if number > 1)
 
     def has_unreadable(self) -> bool:
         """Return whether a file or an entry cannot be read, or is not counted."""
@@ -161,137 +163,111 @@ class ArchiveIndex:
 
     def ids(self) -> list[str]:
         """Return the ids of all archived tasks."""
-        return [row[0] for row in self._select("SELECT DISTINCT id FROM entries WHERE id != ''")]
+        return list(dict.fromkeys(entry.id for _, entry in self._entries() if entry.id))
 
     def appendable_sizes(self) -> dict[str, int]:
         """Return the sizes in bytes of the files to which entries can be appended, by name."""
-        return dict(self._select("SELECT name, size FROM files WHERE error = ''"))
+        return {name: file.size for name, file in self._refresh().items() if not file.error}
 
-    def generation(self) -> int:
-        """Return a number that changes whenever the files of the archive have changed."""
-        return int(self._select("SELECT number FROM generation")[0][0])
+    def stamps(self) -> dict[str, files.Stamp]:
+        """Return the stamps of the files by name: they change whenever the archive has changed."""
+        return {name: file.stamp for name, file in self._refresh().items()}
 
     # ── keeping it up to date ────────────────────────────────────────────────────────────────────────────────────
 
-    def _select(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        return self._ask(lambda database: database.execute(query, values).fetchall())
+    def _entries(self) -> list[tuple[str, IndexedTask]]:
+        """Return all entries with the names of their files, in the order in which they were archived."""
+        return [(name, entry) for name, file in self._refresh().items() for entry in file.entries]
 
-    def _ask(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Return the answer of the index, up to date. A damaged file is made again; without a usable disk it is in
-        memory. A locked one is not damaged: it is complete once the other process has released it.
-        """
-        for attempt in (self._open_file, self._recreate_file, self._open_memory):
-            try:
-                database = self._connection = self._connection or attempt()
-                self._refresh(database)
-                return query(database)
-            except (sqlite3.Error, OSError) as error:
-                self._close()
-                if archive_tables.is_locked(error):
-                    raise self._lock_timeout() from error
-        raise BoardInconsistent("the index of the archive cannot be made", "liza doctor")
-
-    def _lock_timeout(self) -> LockTimeout:
-        path = self._paths.archive_index
-        return LockTimeout(
-            f"{path} was not free within {_TIMEOUT:g} s: another process has locked the database",
-            shlex.join(["fuser", "-v", str(path)]),
-        )
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            with suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
-
-    def _open_file(self) -> sqlite3.Connection:
-        # A link or a pipe at one of the paths is replaced: it is never followed or waited for. SQLite itself opens the
-        # files beside the database, and would wait for the writer of a pipe.
-        for path in self._files():
-            with suppress(FileNotFoundError):
-                if not stat.S_ISREG(path.lstat().st_mode):
-                    path.rename(path.with_name(f"{path.name}.odd"))
-        path = self._paths.archive_index
-        return archive_tables.prepare(sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None))
-
-    def _recreate_file(self) -> sqlite3.Connection:
-        for path in self._files():
-            path.unlink(missing_ok=True)
-        return self._open_file()
-
-    def _files(self) -> list[Path]:
-        """Return the paths of the database and of the files that SQLite may open beside it."""
-        path = self._paths.archive_index
-        return [path.with_name(f"{path.name}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
-
-    def _open_memory(self) -> sqlite3.Connection:
-        return archive_tables.prepare(sqlite3.connect(":memory:", isolation_level=None))
-
-    def _refresh(self, database: sqlite3.Connection) -> None:
-        """Index the files that changed. Raises BoardInconsistent, sqlite3.Error."""
-        recorded = _recorded_stamps(database)
-        stamps = self._stamps()
+    def _refresh(self) -> dict[str, _IndexedFile]:
+        """Index the files that changed, and return all. Raises BoardInconsistent."""
+        if self._files is None:
+            self._files = _read_index(self._paths)
+        stamps = self._read_stamps()
         for _ in range(_MAX_LOOKS):
             intent = archive_files.read_intent(self._paths)
-            if intent is None and stamps == recorded:
-                return
-            again = self._stamps()
+            if intent is None and stamps == {name: file.stamp for name, file in self._files.items()}:
+                return self._files
+            again = self._read_stamps()
             # An append ends before its intent is deleted. So without an intent, and with the sizes of before, no
             # file is in the course of being appended to. With an intent, its text counts, not the end of the file.
             if intent is not None or again == stamps:
-                self._index_changed(database, stamps, intent)
-                return
+                return self._index_changed(self._files, stamps, intent)
             stamps = again
         raise BoardInconsistent("the files in .liza/archive keep changing", f"ls -l {self._paths.archive}")
 
-    def _stamps(self) -> dict[str, files.Stamp]:
+    def _read_stamps(self) -> dict[str, files.Stamp]:
         names = archive_files.list_names(self._paths)
         stamps = ((name, files.read_stamp(self._paths.archive / name)) for name in names)
         return {name: stamp for name, stamp in stamps if stamp is not None}
 
     def _index_changed(
-        self, database: sqlite3.Connection, stamps: dict[str, files.Stamp], intent: ArchiveIntent | None
-    ) -> None:
+        self, recorded: dict[str, _IndexedFile], stamps: dict[str, files.Stamp], intent: ArchiveIntent | None
+    ) -> dict[str, _IndexedFile]:
         if intent is not None:
             stamps = {**stamps, intent.name: _INCOMPLETE}
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            recorded = _recorded_stamps(database)
-            changed = [name for name in recorded.keys() | stamps if recorded.get(name) != stamps.get(name)]
-            changed += [name for name, stamp in stamps.items() if stamp == _INCOMPLETE and name not in changed]
-            for name in sorted(changed):
-                self._index_file(database, name, stamps.get(name), intent)
-            if changed:
-                database.execute("UPDATE generation SET number = number + 1")
-            database.execute("COMMIT")
-        except BaseException:
-            # After a full disk SQLite has rolled back by itself.
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
+        indexed = {}
+        for name in sorted(stamps, key=archive_files.sort_key):
+            former = recorded.get(name)
+            is_current = former is not None and former.stamp == stamps[name] != _INCOMPLETE
+            indexed[name] = former if former and is_current else self._index_file(name, stamps[name], former, intent)
+        self._files = indexed
+        # Each process can make it again. Of several writers the last one counts, and the next use corrects it.
+        with suppress(OSError):
+            atomic.write(self._paths.archive_index, encode_json(indexed), sync=False)
+        return indexed
 
     def _index_file(
-        self, database: sqlite3.Connection, name: str, stamp: files.Stamp | None, intent: ArchiveIntent | None
-    ) -> None:
+        self, name: str, stamp: files.Stamp, former: _IndexedFile | None, intent: ArchiveIntent | None
+    ) -> _IndexedFile:
         """Index one file: the entries behind the indexed part if that is unchanged, else all."""
-        indexed = database.execute("SELECT size, sha FROM files WHERE name = ? AND error = ''", (name,)).fetchone()
-        database.execute("DELETE FROM files WHERE name = ?", (name,))
-        start, entries, data, error = 0, list[ArchivedEntry](), b"", ""
-        if stamp is not None:
-            try:
-                data = _complete_bytes(self._paths, name, intent)
-                data = data if stamp == _INCOMPLETE else data[: stamp[2]]
-                unchanged = indexed is not None and _sha(data[: indexed[0]]) == indexed[1]
-                start, entries = _split_from(data, indexed[0] if unchanged else 0)
-            except (BoardInconsistent, NeedsSlowPath) as failure:
-                error = str(failure)
-        if start == 0:
-            database.execute("DELETE FROM entries WHERE name = ?", (name,))
-        rows = [archive_tables.entry_row(entry, name) for entry in entries]
-        database.executemany(f"INSERT INTO entries VALUES ({archive_tables.marks(13)})", rows)
-        if stamp is not None:
-            file_row = (name, stamp[0], stamp[1], len(data) if stamp == _INCOMPLETE else stamp[2], _sha(data), error)
-            database.execute(f"INSERT INTO files VALUES ({archive_tables.marks(6)})", file_row)
+        data = b""
+        try:
+            data = _complete_bytes(self._paths, name, intent)
+            data = data if stamp == _INCOMPLETE else data[: stamp[2]]
+            is_longer = former is not None and not former.error and _sha(data[: former.size]) == former.sha
+            start, entries = _split_from(data, former.size if former and is_longer else 0)
+        except (BoardInconsistent, NeedsSlowPath) as failure:
+            return _IndexedFile(stamp, len(data), _sha(data), (), str(failure))
+        kept = former.entries if former and start else ()
+        return _IndexedFile(stamp, len(data), _sha(data), (*kept, *map(_index_entry, entries)), "")
+
+
+def _read_index(paths: Paths) -> dict[str, _IndexedFile]:
+    with suppress(OSError, NotRegularFile, ValueError, RecursionError):
+        data = untrusted_files.read(paths.archive_index)
+        return msgspec.json.decode(data, type=decodable(dict[str, _IndexedFile]))
+    return {}
+
+
+def _index_entry(entry: ArchivedEntry) -> IndexedTask:
+    task = entry.task
+    if task is None:
+        return IndexedTask(entry.id, entry.offset, entry.length, error=entry.error)
+    # An entry that a person made open again is reported, and not counted.
+    is_closed = task.status in FINAL_STATUSES
+    return IndexedTask(
+        entry.id,
+        entry.offset,
+        entry.length,
+        status=task.status.value if is_closed else "",
+        error="" if is_closed else f"its status is {task.status}, which is not final",
+        merge_commit=task.merge_commit,
+        review_commit=task.review_commit,
+        superseded_by=task.superseded_by,
+        verdicts=tuple(Counter(archiving.totals_of((task,)).verdicts).elements()),
+        untested=is_untested(task),
+        waited=tuple(timings.waiting_spans(task, archiving.closed_at(task))),
+    )
+
+
+def _is_readable(entry: IndexedTask) -> bool:
+    return not entry.error
+
+
+def _read_entry(data: bytes, indexed: IndexedTask) -> ArchivedEntry:
+    piece = data[indexed.offset : indexed.offset + indexed.length]
+    return archive_files.parse_entry(piece.decode(errors="replace"), indexed.offset)
 
 
 def _split_from(data: bytes, start: int) -> tuple[int, list[ArchivedEntry]]:
@@ -300,10 +276,6 @@ def _split_from(data: bytes, start: int) -> tuple[int, list[ArchivedEntry]]:
         with suppress(NeedsSlowPath):
             return start, archive_files.split_file(data, start)
     return 0, archive_files.split_file(data)
-
-
-def _recorded_stamps(database: sqlite3.Connection) -> dict[str, files.Stamp]:
-    return {row[0]: row[1:] for row in database.execute("SELECT name, inode, mtime, size FROM files")}
 
 
 def _complete_bytes(paths: Paths, name: str, intent: ArchiveIntent | None) -> bytes:
@@ -316,15 +288,6 @@ def _complete_bytes(paths: Paths, name: str, intent: ArchiveIntent | None) -> by
         data = b""
     text = intent.text.encode()
     return data[: intent.size] + text if text.startswith(data[intent.size :]) else data
-
-
-def _parse_span(text: str) -> Span:
-    start, end = map(datetime.fromisoformat, text.split(" "))
-    return start, end
-
-
-def _indexed_task(row: tuple[str, str, str, str | None, str | None, str]) -> IndexedTask:
-    return IndexedTask(row[0], row[1], tuple(row[2].split()), row[3], row[4], row[5])
 
 
 def _sha(data: bytes) -> str:

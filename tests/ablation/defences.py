@@ -1733,14 +1733,9 @@ TABLE: dict[str, Defence] = {
         {"liza.board.archive_index:ArchiveIndex.has_unreadable": gives(False)},
         (f"{ARCHIVE}test_the_board_still_counts_the_tasks_of_what_cannot_be_read",),
     ),
-    "locked index": Defence(
-        "an index of the archive that another process has locked is not made again",
-        {"liza.board.archive_tables:is_locked": gives(False)},
-        (f"{ARCHIVE}test_an_index_that_another_process_has_locked_is_waited_for_and_not_made_again",),
-    ),
     "former copies": Defence(
         "a repair keeps the former copy of a task whose last entry in the archive cannot be read",
-        {"liza.board.archive_tables:_is_readable": gives(True)},
+        {"liza.board.archive_index:_is_readable": gives(True)},
         (f"{ARCHIVE}test_a_former_copy_stays_if_the_last_one_cannot_be_read",),
     ),
     "unreadable outcome": Defence(

@@ -137,9 +137,9 @@ def test_the_files_of_the_archive_are_never_indexed_under_the_lock_of_the_board(
     held = []
     index_changed = ArchiveIndex._index_changed
 
-    def look(self: ArchiveIndex, *rest: Any) -> None:
+    def look(self: ArchiveIndex, *rest: Any) -> Any:
         held.append(is_flock_held(crew.paths.state_lock))
-        index_changed(self, *rest)
+        return index_changed(self, *rest)
 
     monkeypatch.setattr(ArchiveIndex, "_index_changed", look)
     words = ("--desc", "d", "--done", "d", "--scope", "s", "--spec", "README.md")
@@ -155,6 +155,6 @@ def test_the_files_of_the_archive_are_never_indexed_under_the_lock_of_the_board(
         ),
         1,
     ):
-        crew.paths.archive_index.unlink()
+        crew.paths.archive_index.unlink(missing_ok=True)
         crew.prepare(*map(str, command))
         assert held == [False] * number, command

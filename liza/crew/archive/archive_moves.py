@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,19 +17,17 @@ from liza.rules.model import State
 from liza.rules.tasks import archiving
 from liza.rules.tasks.archiving import ArchiveTotals
 from liza.system import atomic
-
-if TYPE_CHECKING:
-    from liza.board.archive_index import ArchiveIndex
+from liza.system.files import Stamp
 
 EVENT = "archive"
 """Event of a revision that moved tasks to the archive."""
 
 
 class ArchiveFacts(msgspec.Struct, frozen=True):
-    """What a move needs to know about the archive. It holds for one revision of the board and one generation."""
+    """What a move needs to know about the archive. It holds for one board and these files."""
 
     revision: int
-    generation: int
+    stamps: dict[str, Stamp]
     totals: ArchiveTotals
 
 
@@ -53,7 +50,7 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
     _refuse_missing_files(crew)
     damaged = recorded_archive.find_damaged(crew)
     with crew.change(by, EVENT) as tx:
-        if (tx.before.revision, index.generation()) != (facts.revision, facts.generation):
+        if (tx.before.revision, index.stamps()) != (facts.revision, facts.stamps):
             facts = gather_facts(index, tx.before)
         facts = keep_numbers(facts, tx.before) if damaged else facts
         open_runs |= _find_open_runs(crew, tx.before)
@@ -104,16 +101,16 @@ def _refuse_missing_files(crew: Crew) -> None:
 
 
 def gather_facts(index: ArchiveIndex, state: State) -> ArchiveFacts:
-    """Return what a move from this board needs to know. Raises BoardInconsistent, LockTimeout."""
-    generation = index.generation()
-    facts = ArchiveFacts(state.revision, generation, index.totals(without=(task.id for task in state.tasks)))
+    """Return what a move from this board needs to know. Raises BoardInconsistent."""
+    stamps = index.stamps()
+    facts = ArchiveFacts(state.revision, stamps, index.totals(without=(task.id for task in state.tasks)))
     return keep_numbers(facts, state) if index.has_unreadable() else facts
 
 
 def keep_numbers(facts: ArchiveFacts, state: State) -> ArchiveFacts:
     """Return the facts with no number below that of the board: tasks that cannot be read now are not lost."""
     totals = archiving.at_least(facts.totals, ArchiveTotals(state.archived.counts, state.archived.verdicts))
-    return ArchiveFacts(facts.revision, facts.generation, totals)
+    return ArchiveFacts(facts.revision, facts.stamps, totals)
 
 
 def _find_open_runs(crew: Crew, state: State) -> frozenset[str]:

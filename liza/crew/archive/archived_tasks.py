@@ -7,11 +7,10 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from liza.board.archive_index import ArchiveIndex
+from liza.board.archive_index import ArchiveIndex, IndexedTask
 from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.rules.errors import Refused, UnknownId
@@ -21,9 +20,6 @@ from liza.rules.reports.timings import Span
 from liza.rules.tasks import archiving, claims
 from liza.rules.tasks.archiving import ArchiveTotals
 from liza.rules.value_classes import replace
-
-if TYPE_CHECKING:
-    from liza.board.archive_index import ArchiveIndex, IndexedTask
 
 REPAIR = "liza archive --repair"
 _MAX_MERGES = 50
