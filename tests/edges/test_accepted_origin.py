@@ -17,13 +17,7 @@ from liza.verbs.init import InitOptions, init
 from liza.verbs.land_request import land_pr
 from liza.verbs.push import push_tasks
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, copied, prepared
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with prepared(tmp_path_factory) as root:
-        return root
+from tests.edges.merge_crew import Merges, copied
 
 
 @pytest.fixture

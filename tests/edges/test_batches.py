@@ -22,19 +22,7 @@ from liza.verbs.merge import merge
 from liza.verbs.task import drop
 from tests.campaign import forks
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, copied, prepared
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a crew, made once and copied for each test."""
-    with prepared(tmp_path_factory) as root:
-        return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
+from tests.edges.merge_crew import Merges
 
 
 def bad(there: Path) -> None:

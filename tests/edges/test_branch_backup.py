@@ -21,15 +21,9 @@ from liza.verbs.push import push_tasks
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, until, variant
-from tests.edges.merge_crew import Merges, copied, prepared
+from tests.edges.merge_crew import Merges, copied
 
 HANGS = "#!/bin/sh\nexec sleep 600\n"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with prepared(tmp_path_factory) as root:
-        return root
 
 
 @pytest.fixture

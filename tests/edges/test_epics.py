@@ -26,16 +26,9 @@ from liza.verbs.task import add, drop
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, prepared
+from tests.edges.merge_crew import Merges
 from tests.servers import Servers, choose_port
 from tests.servers import servers as servers
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a crew, made once and copied for each test."""
-    with prepared(tmp_path_factory) as root:
-        return root
 
 
 class EpicCrew(Merges):

@@ -16,7 +16,7 @@ from liza.verbs.ready import ready
 from liza.verbs.submit import submit
 from liza.verbs.task import release
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, copied, prepared
+from tests.edges.merge_crew import Merges, prepared
 
 EDIT = "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q -i HEAD~2"
 PATCH = "git format-patch -q --stdout -1 side~2 > ../patch"
@@ -107,11 +107,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             git(root, "commit", "-q", "-m", f"{name} {text}")
         git(root, "switch", "-q", "main")
         return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
 
 
 def work(crew: Merges) -> Path:

@@ -17,7 +17,7 @@ from liza.repo.runner import Git
 from liza.rules.project.package_records import packages_digest
 from liza.verbs.init import InitOptions, init
 from liza.verbs.verdict import verdict
-from tests.edges.merge_crew import Merges, copied, prepared
+from tests.edges.merge_crew import Merges, prepared
 
 SITE = "lib/python3.11/site-packages"
 
@@ -27,11 +27,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a crew, made once and copied for each test."""
     with prepared(tmp_path_factory, ignored=".venv/\n") as root:
         return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
 
 
 def digest(text: str) -> str:

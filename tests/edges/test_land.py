@@ -19,14 +19,7 @@ from liza.verbs.sync import sync
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git
-from tests.edges.merge_crew import Merges, copied, prepared
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a crew, made once and copied for each test."""
-    with prepared(tmp_path_factory) as root:
-        return root
+from tests.edges.merge_crew import Merges, copied
 
 
 @pytest.fixture

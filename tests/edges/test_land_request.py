@@ -23,14 +23,7 @@ from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn
 from tests.edges.gitlab_stand_in import GitLabStandIn
-from tests.edges.merge_crew import Merges, copied, prepared
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a crew, made once and copied for each test."""
-    with prepared(tmp_path_factory) as root:
-        return root
+from tests.edges.merge_crew import Merges, copied
 
 
 @pytest.fixture

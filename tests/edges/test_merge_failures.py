@@ -41,7 +41,7 @@ from liza.verbs.sync import sync
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import FakeClock, git, variant, worktree_of
-from tests.edges.merge_crew import Merges, copied, prepared
+from tests.edges.merge_crew import Merges, prepared
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +49,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a crew, made once and copied for each test."""
     with prepared(tmp_path_factory, ignored="generated/\ncache/\n") as root:
         return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
 
 
 def squash(there: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from liza.repo.merge.merges import find_blocking
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, copied, prepared
+from tests.edges.merge_crew import Merges
 
 NAMES = [
     pytest.param(b"x\xff", r"x\xff", id="latin-1"),
@@ -21,18 +21,6 @@ NAMES = [
     variant(b"d\xe9/-rf \xe9*", r"d\xe9/-rf \xe9*", name="below a directory"),
 ]
 """Names of files, and how they are shown."""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a crew, made once and copied for each test."""
-    with prepared(tmp_path_factory) as root:
-        return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
 
 
 def written(there: Path, name: bytes, content: bytes) -> None:

@@ -14,13 +14,7 @@ from liza.verbs.diff import diff
 from liza.verbs.land import describe_landing, land_merge
 from liza.verbs.sync import sync
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, copied, prepared
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with prepared(tmp_path_factory) as root:
-        return root
+from tests.edges.merge_crew import Merges, copied
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from liza.verbs.claim import claim
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, copied, prepared
+from tests.edges.merge_crew import Merges, prepared
 
 LEAVE = "mkdir -p .venv/lib && touch .venv/pyvenv.cfg .venv/lib/a loose 'odd [name]*.txt' && git init -q nested"
 
@@ -27,11 +27,6 @@ LEAVE = "mkdir -p .venv/lib && touch .venv/pyvenv.cfg .venv/lib/a loose 'odd [na
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with prepared(tmp_path_factory, ignored="built/\ntarget/\n*.cache\n") as root:
         return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
 
 
 def slot_git(crew: Merges, there: Path) -> Git:

@@ -29,7 +29,7 @@ from liza.verbs.task import add, release
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, copied, prepared
+from tests.edges.merge_crew import Merges, prepared
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +37,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a crew, made once and copied for each test."""
     with prepared(tmp_path_factory, ignored="node_modules/\n") as root:
         return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
 
 
 def rows(crew: Merges) -> dict[str, dict[str, Any]]:

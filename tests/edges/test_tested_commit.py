@@ -16,21 +16,9 @@ from liza.rules.project.test_proof import ProofVerdict
 from liza.rules.project.tree_changes import TreeChanges
 from liza.verbs.merge import merge
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges, copied, prepared
+from tests.edges.merge_crew import Merges
 
 Work = Callable[[Path], None]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a crew, made once and copied for each test."""
-    with prepared(tmp_path_factory) as root:
-        return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
 
 
 def baseline_writes(crew: Merges, *names: str) -> None:

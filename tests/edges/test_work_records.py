@@ -19,19 +19,7 @@ from liza.verbs.claim import claim_task
 from liza.verbs.show_task import show_task
 from liza.verbs.task import add
 from tests.conftest import git
-from tests.edges.merge_crew import Merges, copied, prepared
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a crew, made once and copied for each test."""
-    with prepared(tmp_path_factory) as root:
-        return root
-
-
-@pytest.fixture
-def crew(made: Path, tmp_path: Path) -> Merges:
-    return copied(made, tmp_path)
+from tests.edges.merge_crew import Merges, prepared
 
 
 @pytest.fixture
