@@ -322,3 +322,5 @@ def test_a_cycle_is_found_from_each_of_its_tasks() -> None:
     assert invariants.find_cycle(state, "c") == ("c", "a", "b", "c")
     assert invariants.find_cycle(state, "d") == ()
     assert invariants.find_cycle(board(task("a", depends_on=("a",))), "a") == ("a", "a")
+    tail = replace(state, tasks=(*state.tasks, task("x", depends_on=("a",))))
+    assert invariants.find_cycle(tail, "x") == ()
