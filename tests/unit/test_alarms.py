@@ -108,21 +108,6 @@ def in_a_lapsed_review() -> Task:
     )
 
 
-def test_a_lapsed_review_lease_points_at_the_reviewer() -> None:
-    found = only(board(in_a_lapsed_review()))
-    assert (found.kind, found.next) == ("expired_review_lease", "liza logs code-reviewer-1")
-
-
-def test_a_blocked_task_asks_its_question_and_two_failed_coders_want_another_plan() -> None:
-    asks = {"blocked_reason": "no address", "blocked_questions": ("Which address?",)}
-    found = only(board(task(status=Status.BLOCKED, **asks)))
-    assert found.kind == "blocked"
-    assert "Which address?" in found.message
-    assert found.next == 'liza answer t "…"'
-    hopeless = task(status=Status.BLOCKED, failed_by=("coder-1", "coder-2"), **asks)
-    assert only(board(hopeless)).next.startswith("liza task supersede t ")
-
-
 def test_what_depends_on_an_abandoned_task_can_never_be_claimed_nor_what_depends_on_that() -> None:
     state = board(
         task("gone", Status.ABANDONED),
@@ -147,12 +132,6 @@ def test_a_superseded_dependency_with_living_successors_is_no_dead_end() -> None
     assert find_unclaimable(state) == {}
 
 
-@pytest.mark.parametrize(("iteration", "cycles", "alarmed"), [(7, 2, False), (8, 0, True), (0, 3, True), (10, 4, True)])
-def test_limits_are_announced_two_steps_before(iteration: int, cycles: int, alarmed: bool) -> None:
-    found = kinds(board(task(iteration=iteration, review_cycles_current=cycles)))
-    assert ("approaching_limits" in found) is alarmed
-
-
 @pytest.mark.parametrize(
     ("iteration", "most", "told"),
     [
@@ -165,10 +144,6 @@ def test_limits_are_announced_two_steps_before(iteration: int, cycles: int, alar
 def test_the_alarm_of_a_limit_says_how_far_it_is(iteration: int, most: int, told: str | None) -> None:
     found = evaluate_alarms(board(task("task-1", iteration=iteration, max_iterations=most)), NOW, AlarmFacts())
     assert [one.message for one in found if one.kind == "approaching_limits"] == ([] if told is None else [told])
-
-
-def test_one_failure_with_three_rejections_is_announced_too() -> None:
-    assert kinds(board(task(failed_by=("coder-1",), review_cycles_total=3))) == ["approaching_limits"]
 
 
 def test_a_draft_that_somebody_asked_for_names_what_frees_it_once_no_planner_is_at_it() -> None:
@@ -233,29 +208,11 @@ def test_a_merge_that_failed_says_why_and_one_that_waits_names_the_files() -> No
     assert "a.py" in found.message
 
 
-def test_untested_merges_are_named_once_and_a_missing_test_command_before_the_first_merge() -> None:
-    merged = [
-        task(
-            name, Status.MERGED, merge_commit=COMMIT, approved_by="code-reviewer-1", review_commit=COMMIT, tested=False
-        )
-        for name in ("a", "b")
-    ]
-    assert "a, b" in only(board(*merged)).message
-    assert "config.integration_command" in only(board(*merged, config=Config())).message
-    assert only(board(task(), config=Config())).kind == "untested_merges"
-
-
 def test_a_broken_entry_is_an_alarm_and_does_not_hide_the_rest() -> None:
     state = board(task("bad", Status.CLAIMED), task("t", Status.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
     found = kinds(state)
     assert found[0] == "invalid_state"
     assert "blocked" in found
-
-
-def test_a_signal_that_was_forgotten_is_an_alarm_after_a_while() -> None:
-    fresh = AlarmFacts(signals={"PAUSE": NOW - STALE_SIGNAL + timedelta(seconds=1)})
-    assert kinds(board(task()), fresh) == []
-    assert kinds(board(task()), AlarmFacts(signals={"PAUSE": NOW - STALE_SIGNAL})) == ["stale_pause"]
 
 
 def test_a_pause_for_a_used_up_budget_is_an_alarm_at_once_and_one_only() -> None:
@@ -358,32 +315,6 @@ def test_three_sessions_in_a_row_that_were_held_up_are_told_to_a_person_for_no_l
     assert "3 sessions in a row were held up; the last: liza submit: disk full" in only(after(*row)).message
     assert kinds(after(*row[:4])) == []
     assert kinds(after(*row, "resume", "crash")) == []
-
-
-@pytest.mark.parametrize(
-    ("status", "events", "told"),
-    [
-        (Status.CLAIMED, ("add", "claim"), False),
-        (Status.UNCLAIMED, ("add", "claim"), False),  # a person may take a task back on the board itself
-        (Status.DRAFT, ("add",), False),
-        (Status.UNCLAIMED, ("add", "edit"), False),
-        (Status.CLAIMED, ("add", "claim", "crash", "resume"), False),
-        (Status.CLAIMED, (), False),
-        (Status.CLAIMED, ("add", "claim", "submit"), True),
-        (Status.CLAIMED, ("add",), False),
-        (Status.APPROVED, ("add", "claim"), True),
-        (Status.APPROVED, ("add",), True),
-    ],
-)
-def test_a_status_that_no_step_of_the_history_led_to_is_told_for_as_long_as_it_stands(
-    status: Status, events: tuple[str, ...], told: bool
-) -> None:
-    history = tuple(Event(time=NOW, event=event) for event in events)
-    found = claimed(lease_expires=FUTURE, history=history)
-    from msgspec.structs import replace
-
-    approved = {"review_commit": COMMIT, "approved_by": "code-reviewer-1"} if status is Status.APPROVED else {}
-    assert (kinds(board(replace(found, status=status, **approved))) == ["unexplained_status"]) is told
 
 
 @pytest.mark.parametrize(("coders", "asked"), [(("coder-1",), True), (("coder-1", "coder-2"), False), ((), False)])

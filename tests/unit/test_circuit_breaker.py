@@ -22,12 +22,11 @@ from liza.rules.governance.open_trips import (
     signals_of_trips,
 )
 from liza.rules.governance.root_cause import find_repeated_rejections
-from liza.rules.governance.text_similarity import are_similar, find_largest_group
 from liza.rules.governance.watched_events import REPORT, WATCHED, collect_events, fingerprint
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.merge_failures import describe_conflict
-from liza.rules.model import Anomaly, BreakerSettings, BreakerTrip, CircuitBreaker, Event, State, Task
-from liza.rules.statuses import SEVERITIES, Pattern
+from liza.rules.model import Anomaly, BreakerSettings, Event, State, Task
+from liza.rules.statuses import Pattern
 from liza.rules.value_classes import replace
 from tests.unit.boards import NOW, board, later, task, with_config
 
@@ -183,15 +182,6 @@ def test_the_defaults_do_not_trip_a_crew_with_some_failures() -> None:
     assert evaluate(board(*tasks, anomalies=(report("trade_off"), report("spec_gap", "task-1")))) == ()
 
 
-def test_money_without_a_merge_trips_only_with_a_limit() -> None:
-    costs = (SessionCost("coder-1.1", later(-50), 3.0), SessionCost("coder-1.2", later(-40), 2.5))
-    assert evaluate(low(task()), costs=costs) == ()
-    (found,) = evaluate(low(task(), cost_without_merge=5.0), costs=costs)
-    assert (found.pattern, found.detail) == (Pattern.NO_MERGES, "0 sessions and $5.50 without a merge")
-    merged = low(task(history=events(E.MERGE, start=-45)), cost_without_merge=5.0)
-    assert evaluate(merged, costs=costs) == ()
-
-
 def tripped(severity: str = "checkpoint") -> State:
     state = low(with_history("task-1", E.REJECT, E.REJECT, E.REJECT), severity={"review_loop": severity})
     return record_findings(state, evaluate(state), NOW)
@@ -296,21 +286,6 @@ def test_the_fingerprint_changes_with_the_events_and_the_settings() -> None:
     assert len({*made, fingerprint(collect_events(one, NOW), BreakerSettings())}) == 4
 
 
-def test_a_crew_without_failures_is_not_checked() -> None:
-    calm = board(*(with_history(f"task-{n}", E.CLAIM, E.SUBMIT, E.APPROVE, E.MERGE, iteration=1) for n in range(5)))
-    assert not is_worth_a_check(calm)
-    assert is_worth_a_check(calm.with_task(replace(calm.tasks[0], review_cycles_total=1)))
-    assert is_worth_a_check(replace(calm, anomalies=(report("debt_created"),)))
-
-
-def test_similar_texts_differ_in_numbers_and_hashes_only() -> None:
-    texts = ["KeyError at line 12 of 3f2a91bc", "keyerror at line 480  of 77aa01ff", "permission denied: /etc/shadow"]
-    assert find_largest_group(texts, 85) == (0, 1)
-    assert are_similar(texts[:2], 100)
-    assert not are_similar(texts, 85)
-    assert find_largest_group([], 85) == ()
-
-
 @pytest.mark.parametrize(
     ("history", "count"),
     [
@@ -322,24 +297,3 @@ def test_similar_texts_differ_in_numbers_and_hashes_only() -> None:
 )
 def test_three_similar_rejections_demand_a_root_cause(history: tuple[Event, ...], count: int) -> None:
     assert len(find_repeated_rejections(task(history=history), 85)) == count
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"review_loop": -1},
-        {"similarity": 101},
-        {"cost_without_merge": float("nan")},
-        {"severity": {"review_loop": "stop"}},
-        {"severity": {"loops": "warn"}},
-    ],
-)
-def test_settings_that_mean_nothing_break_an_invariant(wrong: dict[str, Any]) -> None:
-    assert [one.entry for one in invariants.check_board(low(task(), **wrong))] == ["config"]
-
-
-def test_a_trip_with_an_unlisted_severity_breaks_an_invariant() -> None:
-    trip = BreakerTrip(time=NOW, trigger="review_loop", severity="fatal")
-    state = board(circuit_breaker=CircuitBreaker(status="TRIGGERED", history=(trip,)))
-    (violation,) = invariants.check_entry("circuit_breaker", "circuit_breaker", state.circuit_breaker, state)
-    assert violation.expected == f"one of {', '.join(SEVERITIES)}"

@@ -132,6 +132,11 @@ def test_a_verb_is_recorded_with_who_did_it_and_an_end_gives_the_worktree_back()
         (S.READY_FOR_REVIEW, ("add", "claim", "crash"), None),
         (S.APPROVED, ("add", "claim", "crash"), "claim"),
         (S.APPROVED, ("add", "claim", "submit", "approve"), None),
+        (S.UNCLAIMED, ("add", "claim"), None),
+        (S.UNCLAIMED, ("add", "edit"), None),
+        (S.CLAIMED, ("add", "claim", "crash", "resume"), None),
+        (S.CLAIMED, ("add", "claim", "submit"), "submit"),
+        (S.APPROVED, ("add",), "add"),
     ],
 )
 def test_a_status_that_no_transition_explains_is_told_with_the_last_step(

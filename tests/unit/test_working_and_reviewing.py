@@ -60,12 +60,6 @@ def test_unfinished_work_cannot_be_submitted(work: SubmittedWork, why: str, hint
     assert hint in refusal.value.hint
 
 
-def test_submit_hands_the_commit_to_review_and_ends_the_lease() -> None:
-    state, _ = submitted(board(task()))
-    done = state.tasks[0]
-    assert (done.status, done.review_commit, done.lease_expires) == (S.READY_FOR_REVIEW, HEAD, None)
-
-
 def test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume() -> None:
     state, old = claimed(board(task()))
     state, _ = claims.resume(state, "task-1", old, NOW)
@@ -100,15 +94,6 @@ def test_a_verb_said_twice_by_the_same_run_changes_nothing_the_second_time() -> 
     held, run = claimed(board(task()))
     blocked = coding.block(held, "task-1", run, "why", ("what?",), NOW)
     assert coding.block(blocked, "task-1", run, "why", ("what?",), later(1)) is blocked
-
-
-def test_a_later_commit_may_be_submitted_until_a_review_is_under_way() -> None:
-    state, run = submitted(board(task()))
-    again = coding.submit(state, "task-1", run, SubmittedWork(head=OTHER, ahead=True, branch="task/task-1"), NOW)
-    assert again.tasks[0].review_commit == OTHER
-    seen, _ = reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
-    with pytest.raises(Refused, match="code-reviewer-1 is reviewing"):
-        coding.submit(seen, "task-1", run, SubmittedWork(head=OTHER, ahead=True, branch="task/task-1"), NOW)
 
 
 def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
@@ -156,25 +141,6 @@ def test_an_old_review_run_has_no_verdict() -> None:
         reviews.reject(state, "task-1", review, HEAD, NOW, "no")
 
 
-def test_the_last_rejection_blocks_as_a_deadlock_and_counts_the_coder_as_failed() -> None:
-    state, _, review = under_review(with_config(board(task()), max_review_cycles=1))
-    done = reviews.reject(state, "task-1", review, HEAD, NOW, "still wrong")
-    blocked = done.tasks[0]
-    assert blocked.status is S.BLOCKED
-    assert blocked.blocked_reason is not None
-    assert "review_deadlock" in blocked.blocked_reason
-    assert blocked.failed_by == ("coder-1",)
-    assert [one.type for one in done.anomalies] == ["review_deadlock"]
-
-
-def test_the_second_review_without_a_verdict_blocks() -> None:
-    state, run, review = under_review(board(task()))
-    state = reviews.end_review_without_verdict(state, "task-1", review, NOW, "ended")
-    assert (state.tasks[0].status, state.tasks[0].reviews_without_verdict) == (S.READY_FOR_REVIEW, 1)
-    state, review = reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
-    assert reviews.end_review_without_verdict(state, "task-1", review, NOW, "ended").tasks[0].status is S.BLOCKED
-
-
 @pytest.mark.parametrize(("reason", "questions"), [("", ("q",)), ("r", ()), ("r", ("a", "b", "c", "d")), ("r", (" ",))])
 def test_a_block_needs_a_reason_and_one_to_three_questions(reason: str, questions: tuple[str, ...]) -> None:
     state, run = claimed(board(task()))
@@ -191,13 +157,6 @@ def test_a_coders_own_question_is_no_failure_and_the_answer_reaches_the_next_try
     assert (freed.status, freed.iteration, freed.worktree) == (S.UNCLAIMED, 0, "s1")
     assert [(one.question, one.answer) for one in freed.answers] == [("Which address?", "pay@example.org")]
     assert claimed(state)[0].tasks[0].assigned_to == "coder-1"
-
-
-def test_two_failed_coders_want_another_plan_and_not_another_answer() -> None:
-    one = task(status=S.BLOCKED, blocked_reason="r", blocked_questions=("q",), failed_by=("coder-1", "coder-2"))
-    with pytest.raises(Refused, match="another plan") as refusal:
-        backlog.unblock(board(one), "task-1", ["x"], ME)
-    assert "supersede" in refusal.value.hint
 
 
 def _session(state: State, run: str, outcome: SessionOutcome, moved: bool = False) -> State:
@@ -337,16 +296,6 @@ def test_a_complete_task_is_claimable_and_an_incomplete_one_a_draft() -> None:
     assert backlog.edit(ripe, TaskFields("b", **FULL), RequestContext(ME, SPECS)) is ripe
 
 
-def test_a_spec_that_is_not_there_keeps_a_task_a_draft() -> None:
-    state = backlog.add(board(), [TaskFields("a", **FULL)], RequestContext(ME, frozenset()))
-    assert state.tasks[0].status is S.DRAFT
-    assert state.tasks[0].history[0].detail == "spec spec.md is not committed on integration"
-    own = backlog.add(
-        board(), [TaskFields("a", **{**FULL, "spec_ref": ".liza/specs/x.md"})], RequestContext(ME, frozenset())
-    )
-    assert own.tasks[0].history[0].detail == "spec .liza/specs/x.md is not there"
-
-
 def test_a_draft_that_lacks_nothing_any_more_is_freed_unless_somebody_asked_for_a_draft() -> None:
     wanted = [
         TaskFields("a", **FULL),
@@ -367,12 +316,6 @@ def test_a_draft_that_was_edited_since_somebody_looked_at_it_is_not_freed() -> N
     assert release_complete_drafts(edited, seen, {"a": MissingParts((), "")}, ME) is edited
 
 
-def test_an_edit_that_leaves_a_draft_a_draft_says_what_is_still_missing() -> None:
-    state = backlog.add(board(), [TaskFields("a")], RequestContext(ME, SPECS))
-    state = backlog.edit(state, TaskFields("a", **{**FULL, "scope": None}), RequestContext(ME, SPECS))
-    assert state.tasks[0].history[-1].detail == "scope is missing (--scope)"
-
-
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -387,15 +330,6 @@ def test_an_edit_that_leaves_a_draft_a_draft_says_what_is_still_missing() -> Non
 def test_tasks_are_added_all_or_none(wanted: list[TaskFields]) -> None:
     with pytest.raises((Refused, UsageError)):
         backlog.add(board(), wanted, RequestContext(ME, SPECS))
-
-
-def test_dropping_a_task_that_others_need_asks_what_becomes_of_them() -> None:
-    state = board(task("a"), task("b", depends_on=("a",)))
-    with pytest.raises(Refused, match="b depends on a"):
-        backlog.drop(state, "a", ME, None)
-    assert [one.status for one in backlog.drop(state, "a", ME, "cascade").tasks] == [S.ABANDONED, S.ABANDONED]
-    unlinked = backlog.drop(state, "a", ME, "unlink")
-    assert (unlinked.tasks[1].status, unlinked.tasks[1].depends_on) == (S.UNCLAIMED, ())
 
 
 def test_superseding_needs_successors_and_a_root_cause() -> None:
