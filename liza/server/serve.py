@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from liza.board import events, wake_up
+from liza.board.store import Board
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.drift import confirmed_settings
 from liza.crew.recovery.recorder import record_if_unsupervised
 from liza.crew.serving import api_server, server_failure
 from liza.rules.errors import LizaError, LockTimeout, Refused, TokenRefused
+from liza.rules.model import State
 from liza.rules.paths import run_id
 from liza.server import listener, sockets
 from liza.server.application import ApiServer, make_application
-from liza.server.board_cache import use_cached_board
 from liza.server.operations.operation_table import OPERATIONS
 from liza.system.locks import Lock
 from liza.worker import identity
@@ -208,3 +210,42 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return facts.st_dev, facts.st_ino
+
+
+_Stamp = tuple[int, int, int, int]
+
+
+class CachedBoard(Board):
+    """As Board. ``read`` returns the last state as long as the files that it depends on are the same."""
+
+    _cached: tuple[tuple[_Stamp | None, ...], State] | None = None
+    _reading = threading.Lock()
+
+    def read(self) -> State:
+        stamps = tuple(_stamp(path) for path in (self.paths.state, self.paths.pins, self.paths.write_intent))
+        cached = self._cached
+        if cached is not None and cached[0] == stamps and None not in stamps[:1]:
+            return cached[1]
+        # One thread parses; the others then find its result.
+        with self._reading:
+            cached = self._cached
+            if cached is None or cached[0] != stamps:
+                # The stamps are older than what is read: a change in between is found by the next call.
+                self._cached = cached = (stamps, super().read())
+            return cached[1]
+
+
+def use_cached_board(crew: Crew) -> Crew:
+    """Have this crew read its board through a cache."""
+    vars(crew)["board"] = CachedBoard(
+        crew.paths, crew.clock, lambda state: confirmed_settings.with_trusted_settings(crew.paths, state)
+    )
+    return crew
+
+
+def _stamp(path: os.PathLike[str]) -> _Stamp | None:
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - called for each request
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_mtime_ns, facts.st_size, facts.st_ctime_ns

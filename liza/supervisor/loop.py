@@ -17,7 +17,7 @@ from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.landing.branch_pusher import BranchPusher
 from liza.crew.recovery import recorder, recover
-from liza.crew.recovery.orphan_sessions import end_orphan_sessions
+from liza.crew.recovery.run_cleanup import end_orphan_sessions
 from liza.programs.brief.beacon_topics import CONTINUED_TOPICS
 from liza.programs.brief.quoting import quote_line
 from liza.programs.presets.preset import Preset

@@ -11,7 +11,7 @@ from liza.crew import deleted_parts, layout, run_state
 from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, with_stop
-from liza.crew.drift.accept import accept_drift
+from liza.crew.drift import confirmed_settings, ref_drift
 from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
 from liza.crew.recovery.recover import recover_crew
@@ -21,11 +21,12 @@ from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
 from liza.repo.slots import slots_directory
 from liza.repo.survey import Survey
-from liza.rules import invariants
-from liza.rules.errors import LizaError, Missing, NoCrew, Refused, SharedPathBlocked
+from liza.rules import invariants, settings
+from liza.rules.errors import LizaError, Missing, NoCrew, Refused, SharedPathBlocked, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
+from liza.rules.reports.drift_alarms import ALL_SETTINGS
 from liza.rules.value_classes import Value, replace
 from liza.system.clock import SystemClock
 from liza.verbs.init import InitOptions, check_repository, find_obstacles
@@ -270,3 +271,34 @@ def _find_missing_program(table: preset_table.Presets, spec: str, used: str) -> 
         return None
     hint = preset.install or f"liza up --program {preset.name}:./agent.sh"
     return Finding(preset.name, f"{used}, and {preset.command!r} is not installed", False, hint)
+
+
+def accept_drift(crew: Crew, names: Sequence[str]) -> tuple[str, ...]:
+    """Accept the drift that these names mean in the alarms. Return one line for each. Raises Refused, UsageError, and
+    Missing if there are no pins to record it in.
+    """
+    require_person(crew, planner=False)
+    Pins.load(crew.paths.pins)
+    return tuple(line for name in names for line in _accept_name(crew, name))
+
+
+def _accept_name(crew: Crew, name: str) -> tuple[str, ...]:
+    state = crew.board.read_as_written()
+    if name == ALL_SETTINGS:
+        confirmed_settings.confirm_all_settings(crew.paths, state)
+        return ("every setting on the board counts",)
+    values = settings.confirmable_values(state.config)
+    if name in values:
+        confirmed_settings.confirm_settings(crew.paths, {name: values[name]}, state.config)
+        return (f"config.{name} counts with its value on the board: {values[name]!r}",)
+    ref = ref_drift.find_moved_ref(crew, state, name)
+    if ref is not None:
+        confirmed_settings.accept_ref(crew.paths, ref, crew.clock.now())
+        return (f"what sessions did to {name} until now is accepted",)
+    programs = Pins.load(crew.paths.pins).find_added(crew.git).get(name)
+    if programs is not None:
+        confirmed_settings.accept_configuration(crew.paths, name, programs)
+        return (f"git configuration {name} counts as it is now: {', '.join(map(repr, programs))}",)
+    accepted = ", ".join((ALL_SETTINGS, *values))
+    what = "a ref or a key of git's configuration that an alarm names"
+    raise UsageError(f"{name!r} cannot be accepted; expected one of {accepted}, or {what}", "liza status")

@@ -10,7 +10,7 @@ from liza.crew.activity import OBSERVED, REPORTED
 from liza.crew.crew import Crew
 from liza.programs.session.reported_health import ReportedHealth, read_reported_health, write_reported_health
 from liza.programs.session.run_directory import ModelNote, RunDir, Turn
-from liza.programs.usage.context_usage import find_context_usage
+from liza.programs.usage.telemetry_log import find_context_usage
 from liza.rules.sessions.model_silence import describe_failure, describe_silence
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.worker_api.health_rules import HealthStatus, RunFacts, judge_run, worker_state

@@ -634,7 +634,7 @@ TABLE: dict[str, Defence] = {
     # ── worktrees ──
     "serialised add": Defence(
         "nobody removes a worktree that another git is still making",
-        {"liza.repo.slots.slot_access:lock_path": lambda was: _unlocked},
+        {"liza.repo.slots.slot_emptying:lock_path": lambda was: _unlocked},
         (f"{TREES}test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends",),
     ),
     "half-made slots": Defence(
@@ -674,7 +674,7 @@ TABLE: dict[str, Defence] = {
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
         {
-            "liza.repo.slots.slot_access:SlotAccess.slot_git": _here,
+            "liza.repo.slots.slot_emptying:SlotAccess.slot_git": _here,
             "liza.repo.slots.slot_records:repair_gitfile": gives(None),
         },
         (f"{TREES}test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout",),
@@ -1580,7 +1580,7 @@ TABLE: dict[str, Defence] = {
     ),
     "red branch": Defence(
         "a cause outside of all tasks is charged to one task at most",
-        {"liza.rules.merging.blame:last_blamed": gives(None)},
+        {"liza.rules.merging.batch_search:last_blamed": gives(None)},
         (f"{FAILURES}test_an_outside_cause_is_charged_to_one_task_at_most",),
     ),
     "planning rounds": Defence(
@@ -1770,7 +1770,7 @@ TABLE: dict[str, Defence] = {
     ),
     "links below .liza": Defence(
         "gc deletes nothing behind a symbolic link",
-        {"liza.crew.recovery.garbage:_entries": _behind_links},
+        {"liza.verbs.gc:_entries": _behind_links},
         (f"{GARBAGE}test_what_is_behind_a_link_is_neither_found_nor_changed",),
     ),
     "logs in use": Defence(
@@ -1807,12 +1807,12 @@ TABLE: dict[str, Defence] = {
     ),
     "prompts after a crash": Defence(
         "a prompt that was recorded and perhaps not sent is sent again",
-        {"liza.rules.worker_api.stream_rules:list_unreceived": gives(())},
+        {"liza.rules.worker_api.prompt_rules:list_unreceived": gives(())},
         (f"{STREAM}test_killed_between_the_record_and_the_sending_a_prompt_is_delivered_by_the_next_process",),
     ),
     "prompts in their time": Defence(
         "a prompt that waits for the end of a turn is not sent during it",
-        {"liza.rules.worker_api.stream_rules:select_for_stream": _all_at_once},
+        {"liza.rules.worker_api.prompt_rules:select_for_stream": _all_at_once},
         (f"{STREAM}test_a_stream_delivers_by_priority_and_state_and_after_a_reconnect_nothing_twice",),
     ),
     "right token": Defence(
@@ -1908,7 +1908,7 @@ TABLE: dict[str, Defence] = {
     # ── programs started by hand ──
     "supervisors beside a person": Defence(
         "no program is started by hand where a supervisor starts the sessions",
-        {"liza.supervisor.by_hand.slot_session:holding_agent": _holds_nothing},
+        {"liza.supervisor.by_hand.program_run:holding_agent": _holds_nothing},
         (f"{BY_HAND}test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a_supervisor",),
     ),
     "abandoned contexts": Defence(

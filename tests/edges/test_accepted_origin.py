@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.crew.drift.accept import accept_drift
 from liza.crew.landing import remote_branches
 from liza.crew.landing.accepted_origin import accept_origin, find_accepted_origin
 from liza.repo.config_pins import Pins
 from liza.rules.errors import LizaError, Refused, UsageError
+from liza.verbs.doctor import accept_drift
 from liza.verbs.init import InitOptions, init
 from liza.verbs.land_request import land_pr
 from liza.verbs.push import push_tasks

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.crew.serving import address_facts
+from liza.crew.serving import api_server
 from liza.programs.session.run_directory import RunDir
 from liza.rules.model import Agent
 from liza.server import listener
@@ -631,7 +631,7 @@ def test_the_doctor_names_each_fault_of_the_addresses(shared: Api, monkeypatch: 
         return [finding.hint for finding in doctor(paths.root).findings if finding.about == "api"]
 
     assert hints() == [""]
-    monkeypatch.setattr(address_facts, "ANSWER_LIMIT", 0.2)
+    monkeypatch.setattr(api_server, "ANSWER_LIMIT", 0.2)
     paths.api_socket.chmod(0o666)
     paths.runs.chmod(0o755)
     assert hints() == [f"chmod 600 {paths.api_socket}", f"chmod 700 {paths.runs}"]

@@ -12,10 +12,9 @@ import pytest
 
 from liza.crew.crew import find_crew
 from liza.crew.drift import confirmed_settings
-from liza.crew.drift.accept import accept_drift
 from liza.repo.config_pins import Pins
 from liza.rules.errors import Missing
-from liza.verbs.doctor import doctor
+from liza.verbs.doctor import accept_drift, doctor
 from liza.verbs.status import status
 from tests.edges.test_slots_place import begun
 

@@ -13,17 +13,16 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import Crew
-from liza.crew.recovery import garbage
 from liza.programs.session import run_archive
 from liza.rules.sessions import retention
 from liza.system import untrusted_files
 from liza.system.locks import Lock
-from liza.verbs.gc import gc
+from liza.verbs.gc import OLD_AGE, gc
 from tests.campaign.small_board import child, killed, passed
 from tests.edges.test_old_runs import numbers, ran
 from tests.edges.test_slots_place import begun, drafted
 
-LONG_AGO = time.time() - garbage.OLD_AGE - 60
+LONG_AGO = time.time() - OLD_AGE - 60
 
 
 @pytest.fixture

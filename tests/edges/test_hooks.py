@@ -18,9 +18,8 @@ from msgspec.structs import replace
 from liza.commands import hook as hook_command
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END
 from liza.programs.hooks.hook_events import NO_REPLY
-from liza.programs.hooks.hook_install import InstalledHooks, install_hooks, remove_hooks
+from liza.programs.hooks.hook_install import InstalledHooks, blank_comments, install_hooks, remove_hooks
 from liza.programs.hooks.hook_templates import list_providers, load_template
-from liza.programs.hooks.settings_section import blank_comments
 from liza.programs.messages import inbox
 from liza.programs.presets import sidecar_order
 from liza.programs.presets.acp_settings import AcpSettings

@@ -18,7 +18,7 @@ from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.errors import NotRegularFile
 from liza.rules.guards.guard_paths import GUARDS_FILE
 from liza.rules.paths import Paths
-from liza.rules.sessions.server_restarts import FIRST_DELAY
+from liza.rules.sessions.rests import FIRST_DELAY
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent
 from liza.server.operations.calls import Call, ServerFacts, WouldWait
 from liza.server.operations.operation_table import OPERATIONS

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from liza.rules import errors
 from liza.rules.errors import LizaError
-from liza.rules.sessions.server_restarts import FIRST_DELAY, MAX_DELAY, restart_delay
+from liza.rules.sessions.rests import FIRST_DELAY, MAX_DELAY, restart_delay
 from liza.server.callers import Access, Connection, refuse_web_pages
 from liza.server.operations import openapi
 from liza.server.operations.calls import Operation

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from liza.board.text import changes, document, roundtrip
+from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import from_plain, to_plain
 from liza.rules.errors import BoardUnreadable, LizaError
@@ -174,19 +174,19 @@ def prove(text: str, number: int) -> None:
     assert known.state == whole.state
     after = changed(known.state, number)
     rounds: list[int] = []
-    real = roundtrip.round_trip
+    real = changes.round_trip
 
     def counted(*words: Any) -> str:
         rounds.append(1)
         return real(*words)
 
-    roundtrip.round_trip = counted
+    changes.round_trip = counted
     try:
         made = changes.change_document(known, after)
     except LizaError:
         return
     finally:
-        roundtrip.round_trip = real
+        changes.round_trip = real
     wanted = from_plain(to_plain(after), State)
     assert document.read_whole(made.text).state == wanted
     assert document.read_document(made.text).state == wanted

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from liza.programs.hooks import hook_events
-from liza.programs.hooks.hook_install import merge_objects
+from liza.programs.hooks.hook_install import blank_comments, merge_objects
 from liza.programs.hooks.hook_templates import (
     TEMPLATES,
     HookEvent,
@@ -19,7 +19,6 @@ from liza.programs.hooks.hook_templates import (
     list_providers,
     load_template,
 )
-from liza.programs.hooks.settings_section import blank_comments
 from liza.programs.presets.preset_files import BUILT_IN, read_layer
 from liza.programs.session.run_directory import Turn
 from liza.rules.brief_marks import begin_mark, end_mark, strip_blocks

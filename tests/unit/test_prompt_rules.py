@@ -11,8 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from liza.rules.sessions.message_rules import DeliveryChannels, Message, describe_delivery, sort_unacknowledged
 from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
-from liza.rules.worker_api.prompt_rules import AT_TURN_END, DURING_TURN, PRIORITIES, PromptPriority, may_have_priority
-from liza.rules.worker_api.stream_rules import list_unreceived, select_for_stream
+from liza.rules.worker_api.prompt_rules import (
+    AT_TURN_END,
+    DURING_TURN,
+    PRIORITIES,
+    PromptPriority,
+    list_unreceived,
+    may_have_priority,
+    select_for_stream,
+)
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 E = LifecycleEvent

@@ -2,6 +2,6 @@
 
 `drift.py` compares integration with the commit at which Liza left it, and git's configuration with the pins.
 `ref_drift.py` finds refs that sessions moved. `drift_cache.py` keeps the last result for readers that run no git.
-`confirmed_settings.py` holds the settings that a person confirmed; `accept.py` accepts drift by name.
+`confirmed_settings.py` holds the settings that a person confirmed.
 Read `drift.py` first.
 """

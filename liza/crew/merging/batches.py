@@ -16,7 +16,7 @@ from liza.repo.merge import checkout_files, conflicts, merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import MergeConflict, Refused
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import blame, gates, merge_batches, merge_failures, merge_rules, targets
+from liza.rules.merging import batch_search, gates, merge_batches, merge_failures, merge_rules, targets
 from liza.rules.merging.batch_search import PrefixResult, PublishPrefix, next_batch_step
 from liza.rules.merging.merge_batches import Batch, HowTested, Member
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
@@ -268,7 +268,7 @@ class _Search:
 
         with self.crew.change(merge_outcomes.merge_actor(self.by), HistoryEvent.MERGE_CLEARED) as tx:
             invocation = Invocation(now=self.crew.clock.now(), by=self.by, detail=failure.message)
-            tx.state = blame.clear_blame(tx.state, self.batch.branch, invocation)
+            tx.state = batch_search.clear_blame(tx.state, self.batch.branch, invocation)
         kind = MergeFailureKind.BASE_RED if size == 1 else MergeFailureKind.BATCH
         raise merge_outcomes.SharedFailure(title, replace(failure, kind=kind))
 
@@ -288,7 +288,7 @@ def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:
     """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, or the merge
     before was red, too."""
     is_moved = not target_tips.is_last_tip(crew, batch.branch, batch.expected)
-    return is_moved or blame.last_blamed(crew.board.read(), batch.branch) is not None
+    return is_moved or batch_search.last_blamed(crew.board.read(), batch.branch) is not None
 
 
 def retest_red_branch(crew: Crew, by: str, branch: str) -> MergeFailure | None:

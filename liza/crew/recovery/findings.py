@@ -15,7 +15,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_blocker, merge_turn
 from liza.crew.recovery import earlier_slots, recorder, recover
-from liza.crew.serving import address_facts, api_server
+from liza.crew.serving import api_server
 from liza.programs.guards import guard_files
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
@@ -272,7 +272,7 @@ def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _check_running_server(crew: Crew, server: Mapping[str, Any]) -> Iterator[Finding]:
-    facts = address_facts.read_address_facts(crew, server["pid"])
+    facts = api_server.read_address_facts(crew, server["pid"])
     faults = list(address_checks.find_address_faults(facts))
     yield from (Finding("api", fault.text, False, fault.hint) for fault in faults)
     if not faults:

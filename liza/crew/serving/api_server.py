@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
+import socket
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from liza.crew.crew import Crew
@@ -14,6 +17,7 @@ from liza.crew.serving.server_failure import read_failure
 from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.model import ProcessIdentity
 from liza.rules.value_classes import asdict as fields_of
+from liza.rules.worker_api.address_checks import AddressFacts
 from liza.system import files, lock_holders, processes, untrusted_files
 from liza.system.lock_holders import describe_holder
 from liza.system.locks import is_flock_held, wait_for_release
@@ -132,3 +136,45 @@ def has_supervisor(crew: Crew) -> bool:
     """Whether a supervisor of the crew runs."""
     names = (path.name for path in crew.paths.locks.glob("supervisor-*.lock"))
     return any(crew.is_supervised(name.removeprefix("supervisor-").removesuffix(".lock")) for name in names)
+
+
+ANSWER_LIMIT: Final = 3.0
+"""Seconds for the server to answer."""
+_REQUEST = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+def read_address_facts(crew: Crew, pid: int | None) -> AddressFacts:
+    """Return the facts about the server, process ``pid``."""
+    address = crew.paths.api_socket
+    return AddressFacts(
+        pid=pid,
+        socket=address,
+        directory_mode=_mode(address.parent),
+        socket_mode=_mode(address),
+        port=read_port(crew),
+        silence=_ask(address),
+    )
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _ask(address: Path) -> str:
+    """Ask the server for its health. Return why there was no answer; an empty string if there was one."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(ANSWER_LIMIT)
+        try:
+            # The path of the directory may be too long for the address of a socket.
+            with contextlib.chdir(address.parent):
+                connection.connect(address.name)
+            connection.sendall(_REQUEST)
+            answer = connection.recv(64)
+        except TimeoutError:
+            return f"no answer within {ANSWER_LIMIT:.0f} s"
+        except OSError as error:
+            return error.strerror or str(error)
+    return "" if answer.startswith(b"HTTP/1.1 ") else "it closed the connection"

@@ -15,7 +15,7 @@ from liza.programs.session.run_directory import read_struct
 from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
 from liza.rules.model import AwareDatetime, FrozenStruct
-from liza.rules.sessions.server_restarts import restart_delay
+from liza.rules.sessions.rests import restart_delay
 from liza.system import atomic
 
 MAX_REASON: Final = 400  # characters

@@ -16,7 +16,7 @@ from typing import Final
 from liza.crew.crew import Crew
 from liza.crew.serving import api_server, server_failure, server_start
 from liza.rules.errors import LizaError
-from liza.rules.sessions.server_restarts import LONG_LIFE, MAX_DELAY, restart_delay
+from liza.rules.sessions.rests import LONG_LIFE, MAX_DELAY, restart_delay
 from liza.system import untrusted_files
 from liza.system.locks import Lock, is_flock_held
 

@@ -17,7 +17,7 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.sessions.message_rules import DeliveryEvent, Message, MessageChannel, left_to_hook
 from liza.rules.value_classes import replace
 from liza.rules.worker_api.lifecycle_rules import parse_state
-from liza.rules.worker_api.stream_rules import list_unreceived, select_for_stream
+from liza.rules.worker_api.prompt_rules import list_unreceived, select_for_stream
 from liza.system import crash_points, untrusted_files
 
 _DELIVERED_FILE = "delivered.txt"

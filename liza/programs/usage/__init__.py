@@ -2,6 +2,6 @@
 
 Offers: figures from the program's output (`usage_report`), those of a running session, also from its own conversation
 log, and its finished tool calls (`meter`, which compares them by `call_digest`), and the record of every finished
-session in `.liza/usage.jsonl` (`ledger`). If the runtime of a run reports its turns (`telemetry_log`,
-`context_usage`), the figures are those of its reports. Read `meter.py` first.
+session in `.liza/usage.jsonl` (`ledger`). If the runtime of a run reports its turns (`telemetry_log`), the figures
+are those of its reports. Read `meter.py` first.
 """

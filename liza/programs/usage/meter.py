@@ -19,8 +19,7 @@ from liza.programs.session.reported_health import read_reported_health
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
 from liza.programs.usage.call_digest import digest, summarize_call
-from liza.programs.usage.context_usage import find_context_usage
-from liza.programs.usage.telemetry_log import TelemetryLog
+from liza.programs.usage.telemetry_log import TelemetryLog, find_context_usage
 from liza.programs.usage.usage_report import combine_usage, is_id, usage_of_object, value_at
 from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.sessions.loop_detection import (

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from liza.programs.session.reported_health import ReportedHealth
 from liza.rules.errors import LockTimeout
 from liza.rules.value_classes import decodable
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_at_least, is_possible
@@ -197,3 +198,12 @@ def _event_key(event: TelemetryEvent, line: bytes) -> bytes:
 
 def _complete_lines(data: bytes) -> Iterator[bytes]:
     return iter(data[: data.rfind(b"\n") + 1].splitlines())
+
+
+def find_context_usage(sums: TelemetrySums | None, reported: ReportedHealth | None) -> float | None:
+    """Return the newest report, 0 to 1: of a turn, or of the runtime's health; None without one."""
+    if reported is None or reported.context_usage is None:
+        return sums.context_usage if sums is not None else None
+    if sums is None or sums.context_usage is None or sums.last is None or sums.last < reported.time:
+        return reported.context_usage
+    return sums.context_usage

@@ -6,6 +6,7 @@ Times are seconds of the monotonic clock. Each class is a state with transitions
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from liza.rules.backoff import backoff
 from liza.rules.model import Config
@@ -180,3 +181,14 @@ class ClockWatch(Value):
     def seconds_since_sleep(self, now: float) -> float | None:
         """Return the seconds since the machine slept; None if it did not."""
         return None if self.slept_at is None else now - self.slept_at
+
+
+LONG_LIFE: Final = 60.0
+"""Seconds after which an end counts as the first one again."""
+FIRST_DELAY: Final = 0.5
+MAX_DELAY: Final = 60.0
+
+
+def restart_delay(failures: int) -> float:
+    """Return the seconds to wait before a start; ``failures`` counts the ends in a row after a short life."""
+    return backoff(failures, FIRST_DELAY, MAX_DELAY)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
+from liza.crew import run_state
 from liza.crew.briefs import checkout_brief
 from liza.crew.caller import identify_run, require_person
 from liza.crew.crew import Crew
@@ -14,14 +20,20 @@ from liza.crew.liza_path import liza_path
 from liza.programs.presets import preset_table
 from liza.programs.presets.acp_settings import Transport
 from liza.programs.presets.preset import Preset
-from liza.rules.errors import Refused, UsageError
-from liza.rules.owned_work import find_current_work
+from liza.programs.session.run_directory import ReadyEvidence, RunDir
+from liza.programs.session.session_process import EndedSession, RunningSession
+from liza.rules.errors import LizaError, LockTimeout, NotOwner, Refused, UsageError
+from liza.rules.model import State
+from liza.rules.owned_work import CurrentWork, find_current_work
+from liza.rules.paths import agent_of
+from liza.rules.tasks import claims
 from liza.rules.value_classes import Value
-from liza.supervisor.by_hand import slot_session
-from liza.supervisor.by_hand.person_child import run_child
-from liza.supervisor.by_hand.slot_session import SlotSession
+from liza.rules.work_kinds import WorkKind
+from liza.supervisor.by_hand.person_child import SIGNAL_BASE, run_child
 from liza.supervisor.launch import Launcher
-from liza.system import files
+from liza.supervisor.worktree_files import remove_worktree_files
+from liza.system import atomic, crash_points, files, processes
+from liza.system.locks import Lock
 
 _TYPED = "liza run"
 
@@ -68,18 +80,18 @@ def _run_in_slot(crew: Crew, preset: Preset, request: RunRequest, notify: Callab
     if named not in (None, agent):
         raise Refused(f"this worktree is {agent}'s, and LIZA_AGENT_ID is {named}", "unset LIZA_AGENT_ID")
     slot = cwd.resolve().relative_to(crew.paths.slots.resolve()).parts[0]
-    with slot_session.holding_agent(crew, agent):
+    with holding_agent(crew, agent):
         state = crew.board.read()
         work = find_current_work(state, agent)
         if work is None or work.run != caller.run:
             raise Refused(f"{agent} holds no work in this worktree any more", f"liza claim ID --agent {agent}")
-        work = slot_session.take_run(crew, state, work, slot)
+        work = take_run(crew, state, work, slot)
         launcher = Launcher(crew, preset, environ, notify)
         session = SlotSession(crew, launcher, crew.paths.slot(slot), work)
         status = 1
         try:
             prepared = session.prepare(interactive=_is_terminal(), args=request.args)
-            with slot_session.renewing_lease(crew, work.run, notify):
+            with renewing_lease(crew, work.run, notify):
                 status = run_child(
                     prepared.argv,
                     cwd,
@@ -114,3 +126,156 @@ def _run_in_checkout(crew: Crew, preset: Preset, request: RunRequest, notify: Ca
 def _is_terminal() -> bool:
     """Whether the caller's input and output are a terminal. In a pipe a program runs without one, with its prompt."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
+
+
+class PreparedSession(Value):
+    """What to start: the command line, its environment, and its whole input if that is not the caller's."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    stdin_text: str | None
+
+
+class SlotSession:
+    """The session of ``run`` in the slot ``worktree``. ``notify`` prints notices."""
+
+    def __init__(self, crew: Crew, launcher: Launcher, worktree: Path, work: CurrentWork) -> None:
+        self.crew = crew
+        self.launcher = launcher
+        self.worktree = worktree
+        self.work = work
+        self.directory = crew.run_dir(work.run)
+
+    def prepare(self, *, interactive: bool, args: tuple[str, ...]) -> PreparedSession:
+        """Write brief and hooks into the slot; return what to start. ``args`` are the caller's for the program.
+
+        Raises LizaError, OSError.
+        """
+        state, launcher = self.crew.board.read(), self.launcher
+        self.directory.create(launcher.run_record(state, self.work, self.worktree))
+        # First: this tells what a killed `liza run` leaves from a session that counts as a try.
+        self.directory.mark_ready(self.crew.clock.now(), ReadyEvidence.BY_HAND)
+        crash_points.point("by-hand", "recorded")
+        launcher.install_guards(state, self.directory)
+        inputs = launcher.worktree_files.install(state, self.work, self.directory, self.worktree)
+        crash_points.point("by-hand", "briefed")
+        launcher.terminal = interactive
+        command = launcher.build_command(state, inputs, self.directory, self.worktree, args)
+        env = inputs.hooks.apply_to({**launcher.session_environment(self.work, self.worktree), **command.env})
+        path = str(preset_table.require_executable(launcher.preset))
+        return PreparedSession((path, *command.argv[1:]), env, command.stdin_text)
+
+    def record_start(self, pid: int) -> None:
+        """Record the processes, so that others see a living session and a supervisor can adopt it."""
+        child = processes.identify_process(pid)
+        if child is not None:  # it has ended already
+            living = RunningSession(shim=processes.identify_self(), child=child, time=self.crew.clock.now())
+            atomic.write(self.directory.path / "session.json", msgspec.json.encode(living))
+
+    def finish(self, status: int) -> None:
+        """End what the program left running, remove its files from the slot, and renew the lease. Idempotent.
+
+        The claim stays: the person goes on, or starts the program again. Raises LizaError, OSError.
+        """
+        if not self.directory.exists():
+            return
+        processes.kill_run(self.work.run, self.crew.paths.root)
+        is_signal = status > SIGNAL_BASE
+        end = EndedSession(
+            time=self.crew.clock.now(),
+            code=None if is_signal else status,
+            signal=status - SIGNAL_BASE if is_signal else None,
+        )
+        atomic.write(self.directory.path / "exit.json", msgspec.json.encode(end))
+        crash_points.point("by-hand", "ended")
+        clear_session(self.crew, self.directory)
+        with suppress(NotOwner):  # it submitted, handed off or lost its work
+            renew(self.crew, self.work.run)
+
+
+def clear_session(crew: Crew, directory: RunDir) -> None:
+    """Remove the files of an ended session by hand from its slot, then its directory: the work is by hand again."""
+    record = directory.read_record()
+    if record is not None:
+        remove_worktree_files(crew, record)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(directory.path)
+
+
+def take_run(crew: Crew, state: State, work: CurrentWork, slot: str) -> CurrentWork:
+    """Return the work with a run whose directory is free: the claim's own, or the next one after an ended session.
+
+    Raises Refused if a session of the run lives.
+    """
+    directory = crew.run_dir(work.run)
+    if not directory.exists():
+        return work
+    if run_state.is_session_living(directory):
+        raise Refused(f"a session of {work.run} runs already", f"liza agents {agent_of(work.run)}")
+    sentinel = directory.read_sentinel()
+    if sentinel is not None and sentinel.evidence == ReadyEvidence.BY_HAND:
+        # Left by a killed `liza run`: it counts as no try.
+        processes.kill_run(work.run, crew.paths.root)
+        clear_session(crew, directory)
+        return work
+    if not directory.is_concluded() or work.kind is not WorkKind.WORK or work.task is None:
+        raise Refused(
+            f"the session {work.run} has ended, and its end is not recorded yet", f"liza-agent {agent_of(work.run)}"
+        )
+    with crew.change(agent_of(work.run), "resume", work.task) as tx:
+        tx.state, run = claims.resume(tx.state, work.task, work.run, crew.clock.now())
+    crew.worktrees.assign_run(slot, work.task, run)
+    resumed = find_current_work(tx.state, agent_of(run))
+    assert resumed is not None
+    return resumed
+
+
+def renew(crew: Crew, run: str) -> None:
+    """Renew the lease of a run. A heartbeat adds no revision. Raises NotOwner, LizaError."""
+    with crew.board.heartbeat(run) as tx:
+        tx.state = claims.renew_lease(tx.state, run, crew.clock.now())
+
+
+@contextmanager
+def holding_agent(crew: Crew, agent: str) -> Iterator[None]:
+    """Hold the lock of the agent's supervisor: none starts meanwhile, and no agent takes the task over.
+
+    Raises Refused if a supervisor runs.
+    """
+    lock = Lock(crew.paths.supervisor_lock(agent))
+    try:
+        lock.acquire(timeout=LOCK_TIMEOUT)
+    except LockTimeout as error:
+        raise Refused(
+            f"{agent} has a supervisor, which starts its sessions itself: {error.message}", f"liza attach {agent}"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def renewing_lease(crew: Crew, run: str, notify: Callable[[str], None]) -> Iterator[None]:
+    """Renew the lease of ``run`` every heartbeat_interval, from a thread, until the end."""
+    is_over, interval = threading.Event(), float(crew.board.read().config.heartbeat_interval)
+
+    def renew_until_over() -> None:
+        while not is_over.wait(interval):
+            try:
+                renew(crew, run)
+            except NotOwner:
+                return  # it submitted, handed off or lost its work
+            except (LizaError, OSError) as error:
+                notify(f"! the lease of {run} was not renewed: {error}")
+
+    thread = threading.Thread(target=renew_until_over, name="renew", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()

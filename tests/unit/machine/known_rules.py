@@ -11,7 +11,7 @@ ROOT = Path(liza.__file__).parent
 RETURNED = ("State", "tuple[State, str]")
 NOT_PLAYED = {
     "archiving.with_totals": "repairs numbers that are counted in the files of the archive",
-    "blame.clear_blame": "undoes a failed merge of another cause: test_blame",
+    "batch_search.clear_blame": "undoes a failed merge of another cause: test_blame",
     "board_reports.convert_discovery": "a part of backlog.add, which is played with discoveries",
     "archiving.with_outcomes": "a part of backlog.add, edit and supersede",
     "claims.allocate_run": "a part of each claim",
