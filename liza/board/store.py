@@ -8,11 +8,12 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from liza.board import archive_files, commit_steps, new_violations, revision_journal, spool, write_intent
+from liza.board.archive_files import ArchiveMove
 from liza.board.commit_steps import BoardPaths
 from liza.board.repair import BoardRepairer, LockedBoard
 from liza.board.revision_journal import RevisionRecord
@@ -29,9 +30,6 @@ from liza.rules.paths import Paths
 from liza.rules.value_classes import Mutable, Value
 from liza.system import files
 from liza.system.locks import Lock
-
-if TYPE_CHECKING:
-    from liza.board.archive_files import ArchiveMove
 
 _MAX_LOCKLESS_READS: Final = 4
 """Reads without the lock; if none matches the write intent, the board is read under the lock."""
@@ -272,10 +270,10 @@ class Board:
         self._commit_text(self._repairer.substitute_good(self._repairer.newest_known() or wanted), actor, event, text)
         return copy
 
-    def transform_text(self, actor: str, rewritten: Callable[[str], str], event: str = "edit") -> None:
+    def transform_text(self, actor: str, rewritten: Callable[[str], str]) -> None:
         """Replace the text by ``rewritten(text)``, under the lock. If ``rewritten`` raises, nothing is written."""
         with self._lock_and_repair() as locked:
-            self._commit_text(locked, actor, event, rewritten(locked.document.text))
+            self._commit_text(locked, actor, "edit", rewritten(locked.document.text))
 
     def _commit_text(self, locked: LockedBoard, actor: str, event: str, text: str) -> None:
         wanted = document.read_document(text)

@@ -65,7 +65,6 @@ def declare_command(
     *,
     position: Position | None = None,
     process: Process = Process.SERVED,
-    hidden: bool = False,
     **settings: Any,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Declare a command. Its docstring is its help; the example is appended."""
@@ -75,7 +74,7 @@ def declare_command(
         example_text = "\n".join(f"  {line}" for line in example.splitlines())
         help_text = f"{text}\n\n\b\nExample:\n{example_text}"
         vars(function).update(process=process, position=position)
-        app.command(name, help=help_text, short_help=_short_help(text), hidden=hidden, **settings)(function)
+        app.command(name, help=help_text, short_help=_short_help(text), **settings)(function)
         return function
 
     return declare

@@ -184,12 +184,12 @@ def _has_board(root: Path) -> bool:
     return (root / ".liza" / "state.yaml").exists() or (root / ".liza" / "tx" / "seal").exists()
 
 
-def find_lost_crew(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
+def find_lost_crew() -> Crew | None:
     """Return the crew of this repository whose board and write intent are gone, if an earlier board is kept.
 
     Raises Refused, GitFailed.
     """
-    crew = _crew_of_repository(start or _current_directory(), clock)
+    crew = _crew_of_repository(_current_directory(), None)
     return crew if crew is not None and find_earlier_board(crew) else None
 
 

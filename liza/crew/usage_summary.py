@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from liza.crew import run_state
 from liza.crew.crew import Crew
@@ -24,9 +24,6 @@ from liza.rules.sessions.message_rules import MessageStage
 from liza.rules.sessions.spending import LedgerEntry, ToolTotal, UsageTotal
 from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import replace
-
-if TYPE_CHECKING:
-    from liza.rules.governance.retrospective import SprintEnd
 
 _NO_FIGURES = "its program reports neither tool calls nor tokens: loops are not detected, only time limits apply"
 

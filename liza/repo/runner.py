@@ -15,7 +15,6 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -221,19 +220,14 @@ class Git(Value):
         rows = dict(row.split("\n", 1) for row in output.decode("utf-8", "replace").split("\0") if "\n" in row)
         return rows.get("user.name", "").strip(), rows.get("user.email", "").strip()
 
-    def with_identity(self, person: tuple[str, str] | None = None, when: datetime | None = None) -> Git:
-        """Return git that commits as ``person`` (name, address) at ``when``.
-
-        The defaults are the repository's identity and the current time.
-        """
-        name, email = person or self.identity()
+    def with_identity(self) -> Git:
+        """Return git that commits as the repository's identity."""
+        name, email = self.identity()
         variables = {
             f"GIT_{role}_{field}": value
             for role in ("AUTHOR", "COMMITTER")
             for field, value in (("NAME", name), ("EMAIL", email))
         }
-        if when is not None:
-            variables |= {f"GIT_{role}_DATE": f"{int(when.timestamp())} +0000" for role in ("AUTHOR", "COMMITTER")}
         return self.with_environment(**variables)
 
     def _environment(self) -> dict[str, str]:

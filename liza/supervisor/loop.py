@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from liza.board import events, wake_up
 from liza.crew import usage_summary
@@ -42,9 +42,6 @@ from liza.supervisor.memory import LoopMemory, Memory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.repository_location import RepositoryLocation
 from liza.supervisor.situation import gather_situation
-
-if TYPE_CHECKING:
-    from liza.crew.landing.branch_pusher import BranchPusher
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds

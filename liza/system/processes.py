@@ -116,16 +116,12 @@ def _command_output(*words: str) -> str:
         return ""
 
 
-def find_run_pids(run: str, root: Path) -> tuple[int, ...]:
-    """Return the pids whose environment names this run of this crew, without this process. Empty without ``/proc``.
-
-    The environment is used because programs start their tools in other sessions and process groups.
-    """
-    return tuple(iter_run_pids(run, root))
-
-
 def iter_run_pids(run: str, root: Path) -> Iterator[int]:
-    """Yield the pids of ``find_run_pids`` one by one, the highest pid first."""
+    """Yield the pids whose environment names this run of this crew, the highest first; not this process.
+
+    The environment is used because programs start their tools in other sessions and process groups. Without ``/proc``
+    there are none.
+    """
     return _iter_pids_with_variables(f"LIZA_RUN={run}", f"LIZA_ROOT={root}")
 
 

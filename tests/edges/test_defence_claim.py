@@ -82,11 +82,11 @@ def test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over
         crew.add("task-1")
         crew.liza("claim", "task-1", "--agent", "coder-1")
         with _session_of(crew, "coder-1.1") as stray:
-            assert tuple(processes.find_run_pids("coder-1.1", crew.paths.root))
+            assert tuple(processes.iter_run_pids("coder-1.1", crew.paths.root))
             _lapsed(crew)
             told = crew.liza("claim", "task-1", "--agent", "coder-2")
             assert "task-1 CLAIMED, taken over from coder-1: its lease expired at " in told
-            assert stray.poll() is not None or not tuple(processes.find_run_pids("coder-1.1", crew.paths.root))
+            assert stray.poll() is not None or not tuple(processes.iter_run_pids("coder-1.1", crew.paths.root))
 
 
 def test_the_entries_of_a_board_are_read_once_for_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_an_init_killed_during_its_baseline_can_be_said_again_and_nothing_of_the
     assert subprocess.run(words, cwd=repo, check=False, capture_output=True).returncode == -9
     assert (repo / ".liza").is_dir()
     init(repo, InitOptions(goal="g", no_test=True))
-    assert processes.find_run_pids(COMMAND_RUN, repo) == ()
+    assert tuple(processes.iter_run_pids(COMMAND_RUN, repo)) == ()
     assert json.loads((repo / ".liza" / "made.json").read_text())["branch"] == "integration"
     assert not (repo / ".liza" / "init").exists()
 

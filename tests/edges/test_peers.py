@@ -21,7 +21,7 @@ from liza.system import ancestors, lock_holders, processes
 root, parent = Path(sys.argv[1]), os.getppid()
 print(json.dumps({
     "of_a_child": ancestors.find_outermost_run(root),
-    "is_killed_with_the_run": parent in processes.find_run_pids("coder-1.7", root),
+    "is_killed_with_the_run": parent in tuple(processes.iter_run_pids("coder-1.7", root)),
     "command": lock_holders.read_command(parent),
 }))
 """

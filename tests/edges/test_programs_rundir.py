@@ -259,7 +259,7 @@ def test_only_what_bears_the_run_of_this_crew_is_ended_and_never_oneself(tmp_pat
         sleeper("coder-1.1", tmp_path / "x"),
     )
     try:
-        assert processes.find_run_pids("coder-1.1", tmp_path) == (mine.pid,)
+        assert tuple(processes.iter_run_pids("coder-1.1", tmp_path)) == (mine.pid,)
         assert processes.kill_run("coder-1.1", tmp_path) == ()
         assert mine.wait(30) == -signal.SIGKILL
         assert other_run.poll() is None
@@ -296,7 +296,7 @@ def test_a_process_that_is_between_two_programs_is_seen_all_the_same(tmp_path: P
     for _ in range(100):
         born = subprocess.Popen(["sleep", "60"], env=env)
         try:
-            assert processes.find_run_pids("coder-1.1", tmp_path) == (born.pid,)
+            assert tuple(processes.iter_run_pids("coder-1.1", tmp_path)) == (born.pid,)
         finally:
             born.kill()
             born.wait()
@@ -306,11 +306,11 @@ def test_a_family_that_keeps_forking_is_ended_all_the_same(tmp_path: Path) -> No
     env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
     script = "fork() { sleep 0.01; (fork) & (sleep 60) & wait; }; (setsid sh -c 'sleep 60' &); fork"
     family = subprocess.Popen(["sh", "-c", script], env=env)
-    while len(processes.find_run_pids("coder-1.1", tmp_path)) < 5:
+    while len(tuple(processes.iter_run_pids("coder-1.1", tmp_path))) < 5:
         assert family.poll() is None
     assert processes.kill_run("coder-1.1", tmp_path) == ()
     family.wait(30)
-    assert processes.find_run_pids("coder-1.1", tmp_path) == ()
+    assert tuple(processes.iter_run_pids("coder-1.1", tmp_path)) == ()
 
 
 def test_the_end_of_a_log_begins_at_the_start_of_a_line_and_a_longer_line_says_that_it_was_cut(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     yield crew
     for run in crew.made:
         session_process.stop(run.path, run.run, crew.root, grace=0)
-        assert processes.find_run_pids(run.run, crew.root) == ()
+        assert tuple(processes.iter_run_pids(run.run, crew.root)) == ()
 
 
 def test_a_program_that_ends_leaves_its_code_its_words_and_no_stray(crew: Crew) -> None:
@@ -270,11 +270,11 @@ def test_stop_ends_what_has_a_session_of_its_own_and_ignores_term(crew: Crew) ->
         """,
     )
     until(lambda: "one" in run.output_tail(), "the tool never ran")
-    assert len(processes.find_run_pids(run.run, crew.root)) >= 2
+    assert len(tuple(processes.iter_run_pids(run.run, crew.root))) >= 2
     end = session_process.stop(run.path, run.run, crew.root, grace=0.1)
     assert isinstance(end, EndedSession)
     assert end.signal == signal.SIGKILL
-    assert processes.find_run_pids(run.run, crew.root) == ()
+    assert tuple(processes.iter_run_pids(run.run, crew.root)) == ()
 
 
 def test_stop_finds_a_tool_that_threw_its_environment_away_and_its_parent(crew: Crew) -> None:

@@ -80,7 +80,7 @@ def test_a_stop_leaves_nothing_of_a_program_that(crew: Crew, kind: str, tree: st
     assert isinstance(end, EndedSession)
     assert (end.code if end.signal is None else -end.signal) == TREES[tree][1]
     assert is_gone(tool)
-    assert processes.find_run_pids(run.run, crew.root) == ()
+    assert tuple(processes.iter_run_pids(run.run, crew.root)) == ()
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here")

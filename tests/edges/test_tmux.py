@@ -138,7 +138,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     yield crew
     for run in crew.made:
         session_process.stop(run.path, run.run, crew.root, grace=0)
-        assert processes.find_run_pids(run.run, crew.root) == ()
+        assert tuple(processes.iter_run_pids(run.run, crew.root)) == ()
     tmux.close_all_panes(crew.root)
     assert not list(sockets.glob("*/liza-*")), "a tmux server was left"
     shutil.rmtree(sockets)
@@ -503,9 +503,9 @@ def test_a_shell_is_never_typed_into(crew: Crew) -> None:
 def test_a_terminal_in_copy_mode_is_fetched_back_first(crew: Crew) -> None:
     _, pane = crew.tui()
     pane.run_tmux("copy-mode", "-t", pane.target)
-    assert pane.is_in_copy_mode()
+    assert pane.run_tmux("display-message", "-p", "-t", pane.target, "#{pane_in_mode}") == ["1"]
     assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
-    assert not pane.is_in_copy_mode()
+    assert pane.run_tmux("display-message", "-p", "-t", pane.target, "#{pane_in_mode}") == ["0"]
     assert crew.heard() == ["hello"]
 
 

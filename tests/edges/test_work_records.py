@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.cli.render import render_record
+from liza.cli.render import render_task
 from liza.cli.render.render_task import format_task
 from liza.crew.archive.archive_moves import archive_closed
 from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
@@ -118,7 +118,7 @@ def test_a_damaged_entry_of_the_archive_is_named_and_nothing_incomplete_is_expor
     path.write_text(path.read_text().replace("status: MERGED", "status: {", 1))
     record = agents.show_agent(crew.crew, "coder-2")["record"]
     assert record["unreadable"] == ["a"]
-    assert "1 archived task cannot be read" in render_record.format_record(record, colour=False)
+    assert "1 archived task cannot be read" in render_task.format_record(record, colour=False)
     with pytest.raises(Refused, match="a cannot be read in the archive") as refused:
         agents.export_agent(crew.crew, "coder-2")
     assert refused.value.hint == "liza validate"

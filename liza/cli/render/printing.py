@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from datetime import UTC, datetime
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -72,10 +72,9 @@ def print_remarks(result: Result) -> None:
         print_notice(f"remark: {remark}")
 
 
-def wants_colours(stream: IO[str] | None = None) -> bool:
-    """Whether to use colours: the stream is a terminal, and neither NO_COLOR nor TERM=dumb is set."""
-    target = stream or sys.stdout
-    return target.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def wants_colours() -> bool:
+    """Whether to use colours: stdout is a terminal, and neither NO_COLOR nor TERM=dumb is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def time_of_day(when: datetime | None = None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,9 +17,6 @@ from liza.repo import board_history
 from liza.rules.errors import BoardInconsistent, GitFailed, LizaError
 from liza.rules.value_classes import decodable
 from liza.system import atomic, files, untrusted_files
-
-if TYPE_CHECKING:
-    from liza.crew.archive.archive_loss import ArchiveLoss
 
 _MAX_LOOKS = 3
 """Looks at an archive to which other processes move tasks."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_outcomes
 from liza.crew.merging.merge_lock import hold_merge_lock
 from liza.crew.project import commands, installed_packages, listeners, proof
 from liza.crew.project.broken_runs import ProofPlan
+from liza.crew.project.proof import ProofResult
 from liza.repo.slots.pool import PROOF_SLOT
 from liza.rules import settings
 from liza.rules.errors import Refused
@@ -17,9 +16,6 @@ from liza.rules.model import FULL_CHECKOUT, Config, TestProof
 from liza.rules.project import package_records, project_kinds, test_definitions, test_proof, tree_changes
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.rules.value_classes import replace
-
-if TYPE_CHECKING:
-    from liza.crew.project.proof import ProofResult
 
 PROOF_HINT = "liza edit && liza doctor --tests"
 

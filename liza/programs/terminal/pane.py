@@ -107,10 +107,6 @@ class Pane:
         """Return the screen and ``history`` lines above it; wrapped lines are joined."""
         return "\n".join(self.run_tmux("capture-pane", "-p", "-J", "-t", self.target, "-S", f"-{history}"))
 
-    def is_in_copy_mode(self) -> bool:
-        """Return whether the pane shows its history (copy mode), which then receives the keys."""
-        return self.run_tmux("display-message", "-p", "-t", self.target, "#{pane_in_mode}") == ["1"]
-
     def foreground_argv(self) -> tuple[str, ...]:
         """Return the argv of the process that has the terminal; only its name if the system shows no more."""
         living = session_process.read_state(self.path)

@@ -8,14 +8,11 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from liza.rules.merging.gates import GateFinding, GateFindingKind
 from liza.rules.model import Config, TestProof
 from liza.rules.value_classes import Value, replace
-
-if TYPE_CHECKING:
-    from liza.rules.merging.gates import GateFinding
 
 BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 NO_SOURCE = "the repository has no source of a kind that can be made to fail"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from liza.rules import invariants
 from liza.rules.history_events import HistoryEvent
@@ -14,14 +13,12 @@ from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of, split_run
 from liza.rules.project import setting_limits
+from liza.rules.reports.work_record import TaskRecord
 from liza.rules.statuses import AgentStatus, GoalStatus
 from liza.rules.tasks import routing
+from liza.rules.tasks.routing import Preference
 from liza.rules.tasks.task_groups import held_tasks, tasks_with
 from liza.rules.value_classes import Value, replace
-
-if TYPE_CHECKING:
-    from liza.rules.reports.work_record import TaskRecord
-    from liza.rules.tasks.routing import Preference
 
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.governance.open_trips import HALT, describe_trip, open_trips
-from liza.rules.governance.retrospective import close_sprint
+from liza.rules.governance.retrospective import SprintEnd, close_sprint
 from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import agent_of, role_of
@@ -18,9 +17,6 @@ from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.tasks.unclaimable import failed_by_every_coder
 from liza.rules.transitions import TRANSITIONS
 from liza.rules.value_classes import Value, replace
-
-if TYPE_CHECKING:
-    from liza.rules.governance.retrospective import SprintEnd
 
 S = Status
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
