@@ -6,7 +6,6 @@ import ast
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -45,10 +44,10 @@ def test_hooks_editors_and_signing_do_not_run_and_commits_bear_the_repositorys_i
     hook(repo, "reference-transaction", f"touch {repo}/hooked")
     git(repo, "config", "commit.gpgSign", "true")
     git(repo, "config", "gpg.program", "/bin/false")
-    runner = Git(repo).with_identity(when=datetime(2026, 1, 1, tzinfo=UTC))
+    runner = Git(repo).with_identity()
     runner.out("commit", "--allow-empty", "-m", "made by us")
     assert not (repo / "hooked").exists()
-    assert runner.out("log", "-1", "--format=%an <%ae> %ct") == "Test Person <test@example.invalid> 1767225600"
+    assert runner.out("log", "-1", "--format=%an <%ae>") == "Test Person <test@example.invalid>"
 
 
 def test_without_a_configured_identity_commits_are_lizas(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
