@@ -19,7 +19,7 @@ from liza.board.archive_files import ArchivedEntry, ArchiveIntent
 from liza.board.text.parse import NeedsSlowPath
 from liza.rules.errors import BoardInconsistent, NotRegularFile, UnknownId
 from liza.rules.formatting.undecoded import encode_json
-from liza.rules.merging.tested_words import is_untested
+from liza.rules.merging.gates import is_untested
 from liza.rules.model import FINAL_STATUSES, Status, Task
 from liza.rules.paths import Paths
 from liza.rules.reports import timings

@@ -17,12 +17,11 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of, run_id
 from liza.rules.sessions import agent_states
 from liza.rules.sessions.agent_states import AgentFacts, Session, SessionPhase, StateReport, Work
-from liza.rules.statuses import AgentStatus
+from liza.rules.statuses import AgentStatus, WorkKind
 from liza.rules.tasks import picking
 from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.transitions import has_done
 from liza.rules.value_classes import Value
-from liza.rules.work_kinds import WorkKind
 
 _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind.PLANNING: "planning"}
 WAITING_FOR_PERSON = "waits for you"

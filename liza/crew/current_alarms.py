@@ -16,7 +16,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift, drift_cache
 from liza.crew.landing import backup_record, sync_failures
 from liza.crew.merging import epic_branches, merge_blocker
-from liza.crew.notices import notice_record
+from liza.crew.notices import deliveries
 from liza.crew.recovery import lost_worktrees, recorder
 from liza.crew.serving import stopped_processes
 from liza.programs.guards import denials, guard_files
@@ -197,7 +197,7 @@ def _history_alarms(crew: Crew) -> Iterator[Alarm]:
 def _notice_alarms(crew: Crew) -> Iterator[Alarm]:
     """The alarms for targets that could not be notified."""
     if crew.paths.notices.exists():
-        yield from notice_record.failure_alarms(crew.paths, crew.clock.now())
+        yield from deliveries.failure_alarms(crew.paths, crew.clock.now())
 
 
 def _find_stopped(crew: Crew, state: State) -> StoppedProcesses:

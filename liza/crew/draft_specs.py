@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from liza.crew.crew import Crew
-from liza.crew.spec_files import find_existing_specs
 from liza.rules.model import State, Status, Task
 from liza.rules.reports.narration import LIZA
 from liza.rules.tasks import backlog, drafts
@@ -71,3 +72,20 @@ def _spec_message(spec: str, branch: str) -> str:
 
 def _invocation(crew: Crew) -> Invocation:
     return Invocation(now=crew.clock.now(), by=LIZA)
+
+
+def find_existing_specs(crew: Crew, refs: Sequence[str]) -> frozenset[str]:
+    """Return those of ``refs`` that exist at the tip of integration or below .liza/specs. The part after # is
+    ignored."""
+    branch = crew.board.read().config.integration_branch
+    return frozenset(ref for ref in set(refs) if ref and _exists(crew, branch, ref.partition("#")[0]))
+
+
+def _exists(crew: Crew, branch: str, path: str) -> bool:
+    pure = PurePosixPath(path)
+    if not path or pure.is_absolute() or ".." in pure.parts:
+        return False
+    if pure.is_relative_to(LIZA_SPECS):
+        return (crew.paths.root / path).is_file()
+    object_type = crew.git.run("cat-file", "-t", f"{branch}:{path}", codes=(0, 128))
+    return object_type.stdout.strip() == b"blob"

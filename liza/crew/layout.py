@@ -14,7 +14,7 @@ from liza.crew.deleted_parts import AGAIN, describe_damage, find_survivors
 from liza.crew.drift import confirmed_settings
 from liza.repo import board_history
 from liza.repo.config_pins import Pins
-from liza.repo.hiding import brief_filter, exclude
+from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.runner import Git
 from liza.rules import settings
 from liza.rules.errors import BoardInconsistent, Missing, Refused
@@ -37,7 +37,7 @@ def create_layout(crew: Crew) -> None:
         directory.mkdir(mode=0o755, exist_ok=True)
     for directory in (crew.paths.logs, crew.paths.runs):
         directory.mkdir(mode=0o700, exist_ok=True)
-    exclude.ignore_liza_dirs(crew.git, crew.paths)
+    slot_excludes.ignore_liza_dirs(crew.git, crew.paths)
     agent_texts.copy_texts(crew.paths)
 
 

@@ -6,10 +6,10 @@ Apart from the decisions of supervisors: every command of an agent needs this, a
 from __future__ import annotations
 
 from liza.rules.model import State, Status
+from liza.rules.statuses import WorkKind
 from liza.rules.tasks import planning
 from liza.rules.tasks.task_groups import held_tasks
 from liza.rules.value_classes import Value
-from liza.rules.work_kinds import WorkKind
 
 
 class CurrentWork(Value):

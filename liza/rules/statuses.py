@@ -1,4 +1,4 @@
-"""Statuses of the goal, the sprint and the agents, and the triggers that wake a planner, as the board spells them.
+"""Statuses of the goal, the sprint and the agents, kinds of work, and triggers that wake a planner.
 
 The status of a task is ``model.Status``.
 """
@@ -74,3 +74,12 @@ class Pattern(StrEnum):
 
 SEVERITIES = ("warn", "checkpoint", "halt")
 """What a trip of the circuit breaker does: nothing, or it sets CHECKPOINT, or PAUSE."""
+
+
+class WorkKind(StrEnum):
+    """Kind of an agent's work, as ``CurrentWork``, the record of a run and the ledger name it."""
+
+    WORK = "work"
+    """The claim of a task by a coder."""
+    REVIEW = "review"
+    PLANNING = "planning"

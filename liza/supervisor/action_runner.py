@@ -34,11 +34,10 @@ from liza.rules.reports.narration import LIZA
 from liza.rules.sessions import actions, model_silence
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
 from liza.rules.sessions.session_facts import JobKind
-from liza.rules.statuses import StartupCheck
+from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, checkpoint_reason, claim_planning
-from liza.rules.work_kinds import WorkKind
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle, start_export
 from liza.supervisor.launch import Launcher, SetUpDue

@@ -28,10 +28,9 @@ from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
-from liza.rules.statuses import StartupCheck
+from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.value_classes import replace
-from liza.rules.work_kinds import WorkKind
 from liza.rules.worker_api.telemetry_rules import TelemetrySums
 from liza.supervisor.run_evidence import trusted_record
 from liza.supervisor.worktree_files import remove_worktree_files

@@ -13,9 +13,9 @@ from liza.programs.usage import usage_report
 from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
+from liza.rules.statuses import WorkKind
 from liza.rules.tasks import conversations
 from liza.rules.tasks.conversations import ContinueConversation, EarlierSession, NewConversation
-from liza.rules.work_kinds import WorkKind
 
 
 class ConversationFinder:

@@ -35,10 +35,10 @@ from liza.rules.paths import agent_of
 from liza.rules.project.slot_states import slot_variables
 from liza.rules.reports import ref_moves
 from liza.rules.sessions.message_rules import LIZA
+from liza.rules.statuses import WorkKind
 from liza.rules.tasks import claims
 from liza.rules.tasks.conversations import ContinueConversation, NewConversation
 from liza.rules.value_classes import Value, replace
-from liza.rules.work_kinds import WorkKind
 from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.supervisor.conversation import ConversationFinder
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles

@@ -14,8 +14,8 @@ from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import run_number
+from liza.rules.statuses import WorkKind
 from liza.rules.value_classes import replace
-from liza.rules.work_kinds import WorkKind
 from liza.system import proc_stat, processes
 
 

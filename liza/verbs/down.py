@@ -22,7 +22,7 @@ from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.repo import ref_names, symbolic_refs
 from liza.repo.config_pins import git_dirs
-from liza.repo.hiding import brief_filter, exclude
+from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.merge import merges
 from liza.repo.survey import survey
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
@@ -202,7 +202,7 @@ def _purge(crew: Crew) -> PurgeResult:
     remaining += earlier_slots.remove_earlier_slots(crew)
     checkout_brief.remove_all(crew)
     brief_filter.uninstall_filter(crew.git)
-    exclude.unignore_liza_dirs(crew.git)
+    slot_excludes.unignore_liza_dirs(crew.git)
     deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)
     branch = None if created_branch else _find_branch_left(crew, surveyed.branch)
     if branch is not None and _has_own_commits(crew, branch):

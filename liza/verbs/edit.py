@@ -13,9 +13,9 @@ from liza.board.text import document
 from liza.board.text.document import Document
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.draft_specs import find_existing_specs
 from liza.crew.drift import confirmed_settings
 from liza.crew.result import Result
-from liza.crew.spec_files import find_existing_specs
 from liza.rules import settings
 from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, UsageError
 from liza.rules.formatting.redaction import describe_secrets

@@ -25,7 +25,7 @@ from liza.crew.result import Result
 from liza.programs.presets import preset_table
 from liza.repo import board_history, ref_names, symbolic_refs
 from liza.repo.config_pins import Pins
-from liza.repo.hiding import brief_filter, exclude
+from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.merge import merges
 from liza.repo.required_filters import find_failing_filters
 from liza.repo.runner import ConfigOverrides, Git
@@ -578,7 +578,7 @@ def undo_init(crew: Crew, surveyed: Survey) -> None:
     """
     Worktrees(crew.paths, crew.git).remove_all()
     brief_filter.uninstall_filter(crew.git)
-    exclude.unignore_liza_dirs(crew.git)
+    slot_excludes.unignore_liza_dirs(crew.git)
     # An init that was killed early has not written this file.
     crew.git.run("update-ref", "-d", drift.LAST_INTEGRATION_REF)
     path = crew.paths.creation

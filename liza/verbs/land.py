@@ -20,7 +20,7 @@ from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.landed_work import find_landed
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
-from liza.rules.merging import targets, tested_words
+from liza.rules.merging import gates, targets
 from liza.rules.model import Status, Task
 from liza.rules.value_classes import Value
 
@@ -90,7 +90,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
             locked.append_alert_log([f"landed  {by} brought {landing.tip[:10]} to {landing.branch}. Next: git log"])
     tested = result.tested and not result.remarks
-    word = tested_words.describe_tested(tested, result.remarks)
+    word = gates.describe_tested(tested, result.remarks)
     message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {word}"
     details = {**_details(landing, tasks, tested=tested), "remarks": result.remarks}
     step = f"git log {ref_names.type_revision(crew.git, landing.branch)}"

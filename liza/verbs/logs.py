@@ -23,8 +23,8 @@ from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.model import Agent, State
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, parse_agent_id, run_id, run_number
+from liza.rules.statuses import WorkKind
 from liza.rules.value_classes import replace
-from liza.rules.work_kinds import WorkKind
 from liza.system import untrusted_files
 
 MAX_WAIT = 30.0  # seconds after which the file is read again, in case an event was lost

@@ -14,7 +14,7 @@ from liza.programs.usage import ledger, otel_export
 from liza.rules import derived
 from liza.rules.errors import UsageError
 from liza.rules.formatting.suggestions import did_you_mean
-from liza.rules.merging.tested_words import is_untested
+from liza.rules.merging.gates import is_untested
 from liza.rules.model import FINAL_STATUSES, State, Status
 from liza.rules.reports import timings
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.notices import deliveries, notice_record
+from liza.crew.notices import deliveries
 from liza.crew.notices.child_run import ChildRunner
 from liza.crew.notices.notice_senders import NoticeSenders
 from liza.crew.notices.notice_targets import NoticeTarget, configured_targets
@@ -66,7 +66,7 @@ def send_trial(crew: Crew, plan: NotifyPlan) -> Iterator[str]:
         reason = deliveries.deliver(target, notice, crew.paths.root, runner, deliveries.Limits())
         yield f"{target.label}: {reason or 'sent'}"
         if reason is None:
-            notice_record.forget_failure(crew.paths, target.key)
+            deliveries.forget_failure(crew.paths, target.key)
         else:
             failed.append(target.label)
     if failed:

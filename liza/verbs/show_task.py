@@ -10,8 +10,8 @@ import msgspec
 from liza.crew import activity, draft_specs
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
+from liza.crew.draft_specs import find_existing_specs
 from liza.crew.evidence import gather_evidence
-from liza.crew.spec_files import find_existing_specs
 from liza.rules.errors import LizaError, NotRegularFile, UsageError
 from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.merging import merge_failures

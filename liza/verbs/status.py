@@ -29,12 +29,11 @@ from liza.rules.project import test_proof
 from liza.rules.reports import alarms
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
-from liza.rules.statuses import AgentStatus
+from liza.rules.statuses import AgentStatus, WorkKind
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
 from liza.rules.tasks.planning import is_crew_done
 from liza.rules.value_classes import asdict as fields_of
-from liza.rules.work_kinds import WorkKind
 from liza.verbs.show_task import task_rows
 
 WAIT_MARGIN = timedelta(hours=1)

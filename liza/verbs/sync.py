@@ -20,7 +20,7 @@ from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.landed_work import find_landed
 from liza.rules.errors import MergeConflict, Refused, UnknownId
 from liza.rules.formatting.undecoded import list_names
-from liza.rules.merging import merge_rules, targets, tested_words
+from liza.rules.merging import gates, merge_rules, targets
 from liza.rules.paths import branch_of
 from liza.rules.value_classes import Value, replace
 
@@ -128,7 +128,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             raise Refused(f"{into} is checked out, and {files}", step)
         if advance.outcome is MoveOutcome.MOVED:
             details = {"branch": source, "merge_commit": candidate_commit, "tested": tested, "remarks": remarks}
-            word = tested_words.describe_tested(tested, remarks)
+            word = gates.describe_tested(tested, remarks)
             message = f"{source} is in {into} as {candidate_commit[:10]}, {word}"
             step = f"git log --first-parent {ref_names.type_revision(crew.git, into)}"
             return _report_accepted(crew, Result("changed", None, None, step, details, message), moved, by)

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.draft_specs import find_existing_specs
 from liza.crew.landing import accepted_origin, remote_branches, sync_failures
 from liza.crew.landing.accepted_origin import Remotes
 from liza.crew.landing.github_feedback import GitHubFeedback
 from liza.crew.landing.gitlab_feedback import GitLabFeedback
 from liza.crew.landing.remote_branches import Remote
 from liza.crew.result import Result
-from liza.crew.spec_files import find_existing_specs
 from liza.repo.merge import merge_refs
 from liza.repo.runner import COMMIT, Git
 from liza.rules.errors import Missing, Refused

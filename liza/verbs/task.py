@@ -10,10 +10,10 @@ from liza.crew import draft_specs
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.draft_specs import find_existing_specs
 from liza.crew.merging import epic_branches, merge_lock
 from liza.crew.recovery import task_branches
 from liza.crew.result import Result, make_result
-from liza.crew.spec_files import find_existing_specs
 from liza.programs.session import session_process
 from liza.repo import ref_names, symbolic_refs
 from liza.repo.merge import merge_refs, merges

@@ -22,9 +22,9 @@ from liza.rules.owned_work import CurrentWork
 from liza.rules.paths import agent_of, run_id, run_number
 from liza.rules.sessions.message_rules import Message, list_quotable
 from liza.rules.sessions.session_ends import SessionOutcome
+from liza.rules.statuses import WorkKind
 from liza.rules.tasks import planning
 from liza.rules.tasks.conversations import earlier_runs
-from liza.rules.work_kinds import WorkKind
 
 
 def gather_brief_facts(

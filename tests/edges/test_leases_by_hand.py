@@ -15,10 +15,9 @@ from liza.crew.crew import Crew
 from liza.programs.session.run_directory import RunRecord
 from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.model import Status, Task
-from liza.rules.statuses import StartupCheck
+from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims
 from liza.rules.value_classes import replace
-from liza.rules.work_kinds import WorkKind
 from liza.system.locks import Lock
 from liza.verbs.claim import claim
 from liza.verbs.claim_review import claim_review

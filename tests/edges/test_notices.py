@@ -21,7 +21,7 @@ import pytest
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
 from liza.crew.evidence import gather_evidence
-from liza.crew.notices import deliveries, notice_record
+from liza.crew.notices import deliveries
 from liza.crew.notices.child_run import ChildRunner
 from liza.crew.notices.deliveries import Limits
 from liza.crew.notices.notice_senders import NoticeSenders, Timing
@@ -105,7 +105,7 @@ def failures(crew: Crew) -> list[Alarm]:
 
 
 def sent_to(crew: Crew, text: str) -> tuple[tuple[str, str], ...]:
-    return notice_record.read_notice_record(crew.paths, NoticeTarget(text).key).sent
+    return deliveries.read_notice_record(crew.paths, NoticeTarget(text).key).sent
 
 
 def test_an_alarm_reaches_the_receiver_once_also_across_commands(crew: Crew, receiver: Receiver) -> None:
@@ -172,7 +172,7 @@ def test_what_was_set_aside_is_sent_after_a_trial_that_succeeds(crew: Crew, rece
         receiver.status, count = 200, receiver.count
         time.sleep(0.5)
         assert receiver.count == count == MAX_TRIES
-        notice_record.forget_failure(crew.paths, NoticeTarget(receiver.url).key)
+        deliveries.forget_failure(crew.paths, NoticeTarget(receiver.url).key)
         wait_until(lambda: sent_to(crew, receiver.url))
     assert failures(crew) == []
 
@@ -193,7 +193,7 @@ def test_quiet_hours_end_with_one_digest(crew: Crew, receiver: Receiver) -> None
     quiet = parse_quiet_hours(f"{hour:02}:00-{(hour + 2) % 24:02}:00")
     with sending(crew, receiver.url, quiet=quiet) as senders:
         senders.update([ASKS, WAITS])
-        path = notice_record.record_path(crew.paths, NoticeTarget(receiver.url).key)
+        path = deliveries.record_path(crew.paths, NoticeTarget(receiver.url).key)
         wait_until(lambda: path.exists() and b"held" in path.read_bytes())
     assert receiver.count == 0
     with sending(crew, receiver.url) as senders:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.hiding import _filter, brief_filter, exclude, marked_sections
+from liza.repo.hiding import _filter, brief_filter, marked_sections, slot_excludes
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.paths import Paths
@@ -173,9 +173,9 @@ def test_lizas_own_directories_are_kept_out_and_let_in_again(repo: Path, slots: 
         (repo / name / "f").write_text("x")
     before = (repo / ".git" / "info" / "exclude").read_text()
     for _ in range(2):
-        exclude.ignore_liza_dirs(Git(repo), Paths(repo, None if slots is None else repo.with_name(slots)))
+        slot_excludes.ignore_liza_dirs(Git(repo), Paths(repo, None if slots is None else repo.with_name(slots)))
     assert status(repo) == shown
-    exclude.unignore_liza_dirs(Git(repo))
+    slot_excludes.unignore_liza_dirs(Git(repo))
     assert status(repo) == "?? .liza/\n?? .worktrees/"
     assert (repo / ".git" / "info" / "exclude").read_text() == before
 

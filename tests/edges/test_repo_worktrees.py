@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from liza.repo.config_pins import Pins
-from liza.repo.hiding import brief_filter, exclude
+from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.runner import Git
 from liza.repo.slots import leftovers, pool, reset, salvage, slot_records, stuck_slots
 from liza.repo.slots.pool import PreparedSlot, Worktrees
@@ -34,7 +34,7 @@ def trees(repo: Path) -> Worktrees:
     git(repo, "commit", "-q", "-m", "files")
     git(repo, "branch", "integration")
     (repo / ".liza").mkdir()
-    exclude.ignore_liza_dirs(Git(repo), Paths(repo))
+    slot_excludes.ignore_liza_dirs(Git(repo), Paths(repo))
     brief_filter.install_filter(Git(repo))
     return Worktrees(Paths(repo), Git(repo, Pins.capture(Git(repo))))
 

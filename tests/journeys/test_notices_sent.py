@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.notices import notice_record
+from liza.crew.notices import deliveries
 from liza.crew.notices.notice_targets import NoticeTarget
 from liza.system import lock_holders
 from liza.system.locks import is_flock_held
@@ -106,7 +106,7 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     wait_received(crew, receiver, 1)
     # A kill before the record of the delivery would repeat it.
     key = NoticeTarget(target).key
-    crew.wait(lambda _: notice_record.read_notice_record(crew.paths, key).sent, "the record of the first message")
+    crew.wait(lambda _: deliveries.read_notice_record(crew.paths, key).sent, "the record of the first message")
     lock = crew.paths.keeper_lock
     pid = lock_holders.find_holder(lock)
     assert pid is not None

@@ -11,7 +11,7 @@ from liza.cli.render.text_formats import format_fields, format_local_time, short
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_duration
 from liza.rules.governance.line_comments import format_comment
-from liza.rules.merging.tested_words import describe_tested
+from liza.rules.merging.gates import describe_tested
 from liza.rules.model import Handoff, Status
 from liza.rules.reports.narration import LIZA, is_crew_event
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from liza.crew.crew import Crew
-from liza.crew.notices import deliveries, notice_record
+from liza.crew.notices import deliveries
 from liza.crew.notices.child_run import ChildRunner
 from liza.crew.notices.deliveries import Limits
 from liza.crew.notices.notice_targets import NoticeTarget
@@ -82,16 +82,16 @@ class NoticeSender:
             with suppress(LizaError, OSError):
                 paths = self._crew.paths
                 atomic.make_directory(paths.root, paths.notices)
-                with try_lock_path(notice_record.lock_file(paths, self._target.key), 0o600) as is_locked:
+                with try_lock_path(deliveries.lock_file(paths, self._target.key), 0o600) as is_locked:
                     if is_locked:
                         self._send_while_locked()
 
     def _send_while_locked(self) -> None:
-        record = notice_record.read_notice_record(self._crew.paths, self._target.key)
+        record = deliveries.read_notice_record(self._crew.paths, self._target.key)
         record = replace(record, label=self._target.label)
         while not self._stopping.is_set():
             present, cleared = self._wait_for_look(record)
-            if notice_record.take_request(self._crew.paths, self._target.key):
+            if deliveries.take_request(self._crew.paths, self._target.key):
                 record = self._save(record, notice_rules.without_failure(record))
             if present is not None and not self._stopping.is_set():
                 record = self._send_planned(record, present, cleared)
@@ -131,7 +131,7 @@ class NoticeSender:
         """Write a changed record. After an error the record in memory counts, so that nothing is sent again."""
         if after != before:
             with suppress(LizaError, OSError):
-                notice_record.write_notice_record(self._crew.paths, self._target.key, after)
+                deliveries.write_notice_record(self._crew.paths, self._target.key, after)
         return after
 
 

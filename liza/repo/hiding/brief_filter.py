@@ -14,7 +14,7 @@ from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import _filter, marked_sections
-from liza.repo.hiding.exclude import info_file
+from liza.repo.hiding.slot_excludes import info_file
 from liza.repo.runner import Git
 from liza.rules.brief_marks import KEY_ATTRIBUTE, KEY_LENGTH, strip_blocks
 from liza.rules.errors import GitFailed, Refused

@@ -1,7 +1,7 @@
-"""Names that git ignores in one slot only.
+"""Names that git ignores: `.liza` and `.worktrees` everywhere, others in one slot only.
 
-`.git/info/exclude` is shared by all worktrees: the person's `git status` would change. So the names are in a file in
-the git directory of the slot. ``core.excludesFile`` names that file for Liza's git in the slot and for sessions.
+`.git/info/exclude` is shared by all worktrees: the person's `git status` would change. So those of a slot are in a
+file in its git directory. ``core.excludesFile`` names that file for Liza's git in the slot and for sessions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
+from liza.repo.hiding import marked_sections
 from liza.repo.runner import Git
+from liza.rules.paths import Paths
 from liza.system import atomic
 
 _FILE = "liza-excludes"
@@ -67,3 +69,24 @@ def _own_patterns(git: Git) -> bytes:
 def _pattern(name: str) -> str:
     """Return the pattern for one path. A pattern cannot contain a line break, so any character matches there."""
     return "/" + re.sub(r"[\\*?\[ ]", r"\\\g<0>", name).replace("\n", "?").replace("\r", "?")
+
+
+_SECTION = "crew"
+
+
+def info_file(git: Git, name: str) -> Path:
+    """Return the path of ``.git/info/<name>``. Creates its directory. Raises GitFailed."""
+    directory = git_dirs(git)[1] / "info"
+    directory.mkdir(exist_ok=True)
+    return directory / name
+
+
+def ignore_liza_dirs(git: Git, paths: Paths) -> None:
+    """Ignore ``.liza`` in this clone, and the slots if they are in the repository. Idempotent. Raises GitFailed."""
+    patterns = ("/.liza", "/.worktrees") if paths.slots.is_relative_to(paths.root) else ("/.liza",)
+    marked_sections.write_section(info_file(git, "exclude"), _SECTION, patterns)
+
+
+def unignore_liza_dirs(git: Git) -> None:
+    """Undo ``ignore_liza_dirs``. Idempotent. Raises GitFailed."""
+    marked_sections.remove_section(info_file(git, "exclude"), _SECTION)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from liza.rules.model import TESTS_GATE, AwareDatetime, Config, FrozenStruct, Gate
+from liza.rules.model import TESTS_GATE, AwareDatetime, Config, FrozenStruct, Gate, Task
 from liza.rules.value_classes import Value
 
 FLAKY_RETRIES = 3
@@ -178,3 +178,15 @@ def gate_problems(config: Config) -> tuple[str, ...]:
         if gate.timeout is not None and gate.timeout < 1:
             problems.append(f"gate {gate.name} has a time limit of {gate.timeout} seconds")
     return tuple(dict.fromkeys(problems))
+
+
+def describe_tested(tested: bool | None, remarks: Sequence[str]) -> str:
+    """Return the word for a merge, with what a person allowed."""
+    if remarks:
+        return f"tested, but {'; '.join(remarks)}"
+    return "tested" if tested else "untested"
+
+
+def is_untested(task: Task) -> bool:
+    """Return whether the task was merged untested. Remarks do not make a merge untested."""
+    return task.tested is False and not task.remarks

@@ -13,7 +13,7 @@ from liza.rules.alarm_kinds import NOTICES, Alarm, AlarmKind
 from liza.rules.governance import open_trips, sprint_alarms
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
-from liza.rules.merging.tested_words import is_untested
+from liza.rules.merging.gates import is_untested
 from liza.rules.model import FINAL_STATUSES, Config, State, Status, SupervisorExit, Task
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setting_limits, test_proof
@@ -21,12 +21,11 @@ from liza.rules.reports import drift_alarms, review_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.settings import UnconfirmedSetting
-from liza.rules.statuses import WakeTrigger
+from liza.rules.statuses import WakeTrigger, WorkKind
 from liza.rules.tasks import drafts, forged_status, planning
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
 from liza.rules.value_classes import Value, replace
-from liza.rules.work_kinds import WorkKind
 
 S = Status
 E = HistoryEvent

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import CREW_EVENTS, HistoryEvent
+from liza.rules.merging.gates import describe_tested
 from liza.rules.merging.merge_failures import first_line
-from liza.rules.merging.tested_words import describe_tested
 from liza.rules.model import Event, State, Status, Task
 from liza.rules.paths import is_person
 from liza.rules.reports.review_alarms import verdict_command

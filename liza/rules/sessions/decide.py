@@ -42,13 +42,12 @@ from liza.rules.sessions.actions import (
 )
 from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of
 from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situation
-from liza.rules.statuses import WakeTrigger
+from liza.rules.statuses import WakeTrigger, WorkKind
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.claims import is_last_end_blameless
 from liza.rules.tasks.picking import RESTING, LimitReached, NoTask
 from liza.rules.tasks.task_groups import tasks_with
 from liza.rules.transitions import has_done
-from liza.rules.work_kinds import WorkKind
 from liza.rules.worker_api.context_rules import ContextStep, next_context_step
 
 S = Status

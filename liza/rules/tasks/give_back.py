@@ -6,10 +6,10 @@ from datetime import datetime
 
 from liza.rules.model import State
 from liza.rules.owned_work import find_current_work
+from liza.rules.statuses import WorkKind
 from liza.rules.tasks import claims
 from liza.rules.tasks.planning import end_planning
 from liza.rules.tasks.reviews import release_review
-from liza.rules.work_kinds import WorkKind
 
 
 def give_back_work(state: State, agent: str, now: datetime) -> State:

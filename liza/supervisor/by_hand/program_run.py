@@ -26,9 +26,9 @@ from liza.rules.errors import LizaError, LockTimeout, NotOwner, Refused, UsageEr
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
+from liza.rules.statuses import WorkKind
 from liza.rules.tasks import claims
 from liza.rules.value_classes import Value
-from liza.rules.work_kinds import WorkKind
 from liza.supervisor.by_hand.person_child import SIGNAL_BASE, run_child
 from liza.supervisor.launch import Launcher
 from liza.supervisor.worktree_files import remove_worktree_files
