@@ -1,7 +1,4 @@
-"""The work that an agent holds on the board. Pure.
-
-Apart from the decisions of supervisors: every command of an agent needs this, and importing those takes 20 ms.
-"""
+"""The work that an agent holds on the board. Pure."""
 
 from __future__ import annotations
 

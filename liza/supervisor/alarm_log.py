@@ -12,18 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from liza.crew import draft_specs
+from liza.crew import breaker_signals, draft_specs
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
 from liza.crew.drift import drift
 from liza.crew.drift.drift_cache import RepositoryStamp
 from liza.crew.evidence import gather_evidence
-from liza.crew.governance import breaker_check
 from liza.crew.merging import logged_alarms
 from liza.crew.serving import keeper_start
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, NotRegularFile, WriteFailed
-from liza.rules.governance.open_trips import is_worth_a_check
+from liza.rules.governance.breaker_trips import is_worth_a_check
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
 from liza.rules.tasks.unclaimable import failed_by_every_coder
@@ -127,7 +126,7 @@ def _check_breaker(crew: Crew, state: State, last: str) -> tuple[str, tuple[Alar
         return "", ()
 
     try:
-        return breaker_check.check_breaker(crew, state, last), ()
+        return breaker_signals.check_breaker(crew, state, last), ()
     except LizaError as error:
         message = f"the circuit breaker cannot be checked: {error.message}"
         return "", (Alarm(AlarmKind.BREAKER_UNCHECKED, "circuit breaker", message, error.hint),)

@@ -24,7 +24,7 @@ from liza.programs.session.run_directory import RunDir
 from liza.programs.usage import ledger
 from liza.repo.merge.merges import find_blocking
 from liza.rules.errors import LizaError
-from liza.rules.governance.open_trips import BREAKER_AUTHOR
+from liza.rules.governance.breaker_trips import BREAKER_AUTHOR
 from liza.rules.merging import epic_rules, targets
 from liza.rules.model import Budget, State, Status
 from liza.rules.owned_work import find_current_work

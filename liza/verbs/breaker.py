@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from liza.crew import breaker_signals
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.governance import breaker_signals
 from liza.crew.merging.logged_alarms import LOCK_TIMEOUT, alerts_lock
 from liza.crew.result import Result
 from liza.rules.formatting.counts import count_noun
-from liza.rules.governance.breaker_trips import resolve_trips
-from liza.rules.governance.open_trips import RESOLVE_COMMAND, open_trips
+from liza.rules.governance.breaker_trips import RESOLVE_COMMAND, open_trips, resolve_trips
 from liza.rules.value_classes import asdict
 from liza.system import crash_points
 from liza.system.files import BOARD_MODE

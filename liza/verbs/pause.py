@@ -7,7 +7,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.rules.formatting.times import format_time
-from liza.rules.governance.open_trips import BREAKER_AUTHOR
+from liza.rules.governance.breaker_trips import BREAKER_AUTHOR
 
 
 def pause(crew: Crew, why: str = "") -> Result:

@@ -8,7 +8,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.rules.errors import Refused
-from liza.rules.governance import open_trips
+from liza.rules.governance import breaker_trips
 
 
 def resume(crew: Crew) -> Result:
@@ -29,8 +29,8 @@ def resume(crew: Crew) -> Result:
             pass
     with signals.lock_signals(crew.paths):
         # Read again: a trip that was recorded since then may have set its signal already.
-        for trip in open_trips.signals_of_trips(crew.board.read()).values():
-            raise Refused(f"{open_trips.describe_trip(trip)}; resolve it first", open_trips.RESOLVE_COMMAND)
+        for trip in breaker_trips.signals_of_trips(crew.board.read()).values():
+            raise Refused(f"{breaker_trips.describe_trip(trip)}; resolve it first", breaker_trips.RESOLVE_COMMAND)
         cleared = [name for name in signals.SIGNALS if signals.clear_signal(crew.paths, name)]
     message = f"{', '.join(cleared)} cleared: the crew continues" if cleared else "no signal was set"
     return Result("changed" if cleared else "unchanged", None, None, "liza status", {"cleared": cleared}, message)

@@ -20,7 +20,7 @@ from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
-from liza.rules.governance.open_trips import signal_hint
+from liza.rules.governance.breaker_trips import signal_hint
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, State, Status, SupervisorExit
 from liza.rules.owned_work import CurrentWork, find_current_work

@@ -15,7 +15,6 @@ from liza.crew.crew import Crew
 from liza.programs.accounts import account_file, account_records, secret_source, session_results
 from liza.programs.accounts.account_choice import AccountChooser
 from liza.programs.accounts.account_file import Account
-from liza.programs.accounts.account_watch import AccountWatch
 from liza.programs.accounts.run_account import (
     RunAccount,
     account_of,
@@ -34,6 +33,7 @@ from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.worker_api import account_rules
 from liza.rules.worker_api.account_rules import AccountOrder, AccountRecord, Obstacle
 from liza.supervisor.launch import Launcher
+from liza.supervisor.memory import AccountWatch
 from liza.system.clock import SystemClock
 from liza.verbs.program_accounts import find_account_findings, show_accounts
 from tests.conftest import FakeClock, until

@@ -15,13 +15,12 @@ import pytest
 from liza.board import signals
 from liza.commands.breaker import format_breaker
 from liza.crew import usage_summary
+from liza.crew.breaker_signals import check_breaker, clear_signals
 from liza.crew.crew import Crew
-from liza.crew.governance.breaker_check import check_breaker
-from liza.crew.governance.breaker_signals import clear_signals
 from liza.crew.merging.logged_alarms import alerts_lock
 from liza.programs.usage import ledger
 from liza.rules.errors import LockTimeout, Refused, UsageError
-from liza.rules.governance.open_trips import BREAKER_AUTHOR
+from liza.rules.governance.breaker_trips import BREAKER_AUTHOR
 from liza.rules.model import Agent, BreakerSettings, Event, PlanningClaim, State
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage

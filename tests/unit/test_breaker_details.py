@@ -19,8 +19,14 @@ from liza.rules.governance.breaker_patterns import (
     evaluate_patterns,
     severity_of,
 )
-from liza.rules.governance.breaker_trips import record_findings, resolve_trips
-from liza.rules.governance.open_trips import breaker_alarms, is_worth_a_check, signal_hint, signals_of_trips
+from liza.rules.governance.breaker_trips import (
+    breaker_alarms,
+    is_worth_a_check,
+    record_findings,
+    resolve_trips,
+    signal_hint,
+    signals_of_trips,
+)
 from liza.rules.governance.watched_events import WatchedEvent, collect_events
 from liza.rules.model import (
     Anomaly,

@@ -13,11 +13,12 @@ from liza.rules import invariants
 from liza.rules.errors import Refused, UsageError
 from liza.rules.governance.anomaly_kinds import missing_details
 from liza.rules.governance.breaker_patterns import BreakerFinding, SessionCost, evaluate_patterns
-from liza.rules.governance.breaker_trips import record_findings, resolve_trips
-from liza.rules.governance.open_trips import (
+from liza.rules.governance.breaker_trips import (
     breaker_alarms,
     is_worth_a_check,
     open_trips,
+    record_findings,
+    resolve_trips,
     signal_hint,
     signals_of_trips,
 )

@@ -16,7 +16,6 @@ import pytest
 
 from liza.cli.render import render_crew
 from liza.programs.presets import acp_session, command_line, preset_table
-from liza.programs.presets.abilities import SessionWay, describe_way, list_abilities
 from liza.programs.presets.acp_settings import AcpSettings, Transport
 from liza.programs.presets.preset import Preset
 from liza.programs.presets.preset_files import Layer
@@ -29,7 +28,7 @@ from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.up.start import parse_programs
 from liza.verbs import program_trial
-from liza.verbs.programs import check_programs
+from liza.verbs.programs import SessionWay, check_programs, describe_way, list_abilities
 from tests.unit.grounds import ground
 
 NAMES = {

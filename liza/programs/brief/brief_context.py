@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from liza.rules.governance.open_trips import open_trips
+from liza.rules.governance.breaker_trips import open_trips
 from liza.rules.governance.root_cause import find_repeated_rejections
 from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.rules.model import Anomaly, Discovery, FailedCheck, State, Task

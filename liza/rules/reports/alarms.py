@@ -10,7 +10,7 @@ import msgspec
 
 from liza.rules import invariants, settings
 from liza.rules.alarm_kinds import NOTICES, Alarm, AlarmKind
-from liza.rules.governance import open_trips, sprint_alarms
+from liza.rules.governance import breaker_trips, sprint_alarms
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.merging.gates import is_untested
@@ -100,7 +100,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
 def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alarm, ...]:
     """Return all current alarms, in the order in which `status` shows them."""
     alarms = [*_invalid(state), *drift_alarms.repository_alarms(state, seen.repository, seen.unconfirmed)]
-    alarms += [*open_trips.breaker_alarms(state), *_signals(state, seen, now), *_config(seen)]
+    alarms += [*breaker_trips.breaker_alarms(state), *_signals(state, seen, now), *_config(seen)]
     alarms += [
         *_supervisor_exits(state, seen),
         *_unsupervised(state, now, seen),
@@ -404,7 +404,7 @@ def _signals(state: State, seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
         if since is not None and now - since >= STALE_SIGNAL:
             minutes = int((now - since).total_seconds() // 60)
             message = f"{name} has been set for {minutes} minutes"
-            yield Alarm(AlarmKind(f"stale_{name.lower()}"), name, message, open_trips.signal_hint(state))
+            yield Alarm(AlarmKind(f"stale_{name.lower()}"), name, message, breaker_trips.signal_hint(state))
 
 
 def _config(seen: AlarmFacts) -> Iterator[Alarm]:

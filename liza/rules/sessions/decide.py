@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from liza.rules.governance.open_trips import signal_hint
+from liza.rules.governance.breaker_trips import signal_hint
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import epic_rules
 from liza.rules.model import Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from liza.rules.errors import NotOwner, Refused
-from liza.rules.governance.open_trips import HALT, describe_trip, open_trips
+from liza.rules.governance.breaker_trips import HALT, describe_trip, open_trips
 from liza.rules.governance.retrospective import SprintEnd, close_sprint
 from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, State, Status, Task

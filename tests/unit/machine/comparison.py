@@ -8,7 +8,7 @@ from typing import Any
 
 from liza.rules import invariants
 from liza.rules.errors import LizaError
-from liza.rules.governance.open_trips import open_trips
+from liza.rules.governance.breaker_trips import open_trips
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.transitions import find_illegal_changes, find_unexplained_step

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from liza.rules.derived import update_derived_fields
 from liza.rules.errors import LizaError
 from liza.rules.governance import board_reports, breaker_patterns, breaker_trips, watched_events
-from liza.rules.governance.open_trips import open_trips
+from liza.rules.governance.breaker_trips import open_trips
 from liza.rules.governance.retrospective import SprintEnd
 from liza.rules.merging import epic_rules, merge_batches, merge_queue, merge_rules, targets
 from liza.rules.merging.epic_rules import EpicJob

@@ -13,7 +13,7 @@ from typing import Any
 
 from liza.rules.derived import update_derived_fields
 from liza.rules.governance import board_reports, breaker_trips
-from liza.rules.governance.open_trips import open_trips, signals_of_trips
+from liza.rules.governance.breaker_trips import open_trips, signals_of_trips
 from liza.rules.governance.retrospective import SprintEnd
 from liza.rules.merging import epic_rules, merge_batches, merge_queue, merge_rules, targets
 from liza.rules.merging.merge_batches import Batch, HowTested, Member
