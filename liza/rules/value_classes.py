@@ -6,7 +6,7 @@ per class at the start of a command, a struct takes 0.01 ms. See specs/decisions
 
 from __future__ import annotations
 
-from _thread import allocate_lock  # threading would be one more module in the shortest commands
+from _thread import allocate_lock  # rules do not import threading
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import msgspec
