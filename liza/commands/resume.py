@@ -5,7 +5,7 @@ from __future__ import annotations
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.resume import resume as verb
+from liza.verbs.pause import resume as verb
 
 app = create_app()
 

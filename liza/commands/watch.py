@@ -18,9 +18,7 @@ from liza.cli.declare import (
 from liza.cli.render import printing, render_crew
 from liza.cli.render.reader_watch import exit_with_reader
 from liza.crew.crew import Crew, find_crew
-from liza.verbs import notify as verbs
-from liza.verbs.watch import watch as verb
-from liza.verbs.watch import watch as watch_alarms
+from liza.verbs import watch as verbs
 
 app = create_app()
 
@@ -62,7 +60,7 @@ def watch(
     if notify or exec_ is not None or quiet is not None or try_:
         rows = _notifying_alarms(crew, (notify or [], exec_, quiet), try_)
     else:
-        rows = verb(crew)
+        rows = verbs.watch(crew)
     for alarm in rows:
         if as_json:
             printing.print_json_line(alarm)
@@ -80,4 +78,4 @@ def _notifying_alarms(
             printing.print_now(line)
         return
     with verbs.start_senders(crew, plan) as senders:
-        yield from watch_alarms(crew, senders.update)
+        yield from verbs.watch(crew, senders.update)

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
 from liza.crew.evidence import gather_evidence
+from liza.crew.notices import deliveries
+from liza.crew.notices.child_run import ChildRunner
+from liza.crew.notices.notice_senders import NoticeSenders
+from liza.crew.notices.notice_targets import NoticeTarget, configured_targets
 from liza.rules.alarm_kinds import Alarm, AlarmKind
-from liza.rules.errors import LizaError, NoCrew
+from liza.rules.errors import LizaError, Missing, NoCrew, UsageError
+from liza.rules.notices import notice_rules
+from liza.rules.notices.quiet_hours import QuietHours, parse_quiet_hours
+from liza.rules.value_classes import Value
 from liza.rules.value_classes import asdict as fields_of
 from liza.verbs.change_stream import watch_changes
 
@@ -60,3 +68,60 @@ def watch(
 
 def _alarm_row(crew: Crew, alarm: Alarm) -> dict[str, Any]:
     return {**fields_of(alarm), "since": crew.clock.now()}
+
+
+_HELP = "liza watch --help"
+
+
+class NotifyPlan(Value):
+    """Targets that were checked, and the hours in which nothing is sent to them."""
+
+    targets: tuple[NoticeTarget, ...]
+    quiet: QuietHours | None = None
+
+
+def open_targets(crew: Crew, texts: Sequence[str], command: str | None, quiet: str | None) -> NotifyPlan:
+    """Check the targets, or without any those of ``config.notify``. Only a person may send notices.
+
+    Raises UsageError for a target or hours of no valid form or if there is no target, Missing for a target that cannot
+    be used, Refused for a session.
+    """
+    require_person(crew, planner=False)
+    settings = crew.board.read().config.notify
+    targets = [NoticeTarget(text) for text in texts]
+    if command is not None and command.strip():
+        targets.append(NoticeTarget(command, is_command=True))
+    if not texts and command is None:
+        targets, quiet = list(configured_targets(settings)), quiet or settings.quiet
+    if not targets:
+        raise UsageError("there is no target: neither --notify, --exec nor config.notify names one", _HELP)
+    hours = parse_quiet_hours(quiet) if quiet is not None else None
+    if quiet is not None and hours is None:
+        raise UsageError(f"{quiet!r} is not a time of day: 22:00-07:00", _HELP)
+    runner = ChildRunner()
+    for target in targets:
+        deliveries.check_target(target, runner, deliveries.Limits())
+    return NotifyPlan(tuple(targets), hours)
+
+
+def start_senders(crew: Crew, plan: NotifyPlan) -> NoticeSenders:
+    """Return the senders of the targets, which start as a context manager."""
+    return NoticeSenders(crew, plan.targets, plan.quiet)
+
+
+def send_trial(crew: Crew, plan: NotifyPlan) -> Iterator[str]:
+    """Send a test to each target and yield a line for each; also in quiet hours. A success ends the alarm of a target.
+
+    Raises Missing at the end if a target failed.
+    """
+    notice = notice_rules.build_notice(Alarm("test", "crew", "this is a test of liza watch --notify", "liza status"))
+    runner, failed = ChildRunner(), []
+    for target in plan.targets:
+        reason = deliveries.deliver(target, notice, crew.paths.root, runner, deliveries.Limits())
+        yield f"{target.label}: {reason or 'sent'}"
+        if reason is None:
+            deliveries.forget_failure(crew.paths, target.key)
+        else:
+            failed.append(target.label)
+    if failed:
+        raise Missing(f"not every target could be notified: {', '.join(failed)}", _HELP)

@@ -29,8 +29,7 @@ from liza.supervisor import alarm_log
 from liza.system.locks import Lock
 from liza.verbs import breaker
 from liza.verbs.init import InitOptions, init
-from liza.verbs.pause import checkpoint, pause
-from liza.verbs.resume import resume
+from liza.verbs.pause import checkpoint, pause, resume
 from tests.conftest import FakeClock
 from tests.unit.boards import task
 

@@ -37,8 +37,7 @@ from liza.system import processes
 from liza.system.locks import Lock
 from liza.verbs.edit import edit
 from liza.verbs.note import note as send_note
-from liza.verbs.pause import pause
-from liza.verbs.resume import resume
+from liza.verbs.pause import pause, resume
 from liza.verbs.status import status
 from liza.verbs.validate import validate
 from tests.campaign.small_board import FIRST
