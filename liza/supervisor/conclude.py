@@ -16,7 +16,7 @@ from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.accounts import session_results
 from liza.programs.accounts.run_account import account_of, session_environ
 from liza.programs.presets.preset import Preset
-from liza.programs.session import log_file, outcomes, session_process, transcript
+from liza.programs.session import log_file, outcomes, session_process
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
@@ -240,7 +240,7 @@ def _has_committed(crew: Crew, directory: RunDir) -> bool:
 def _last_output_lines(directory: RunDir) -> str:
     """Return the last lines of the program's own output, without the brief that `liza ready` prints."""
     own = _BRIEF_END.split(directory.last_output())[-1]
-    lines = list(transcript.extract_lines(own))
+    lines = list(log_file.extract_lines(own))
     return " / ".join(lines[-3:])[:400] or directory.unreadable() or "It printed nothing."
 
 

@@ -4,7 +4,7 @@
 `supervisor_exits.py` waits for their exits and decides when the crew stops;
 `elastic_coders.py` starts and retires coders for `--coders auto`; `healing.py` starts supervisors again that died;
 `crew_notices.py` sends alarms elsewhere; `keeper_process.py` heals and sends for a crew without a terminal;
-`feed.py` prints without blocking; `waiting_lines.py` prints what only a person can continue; `crew_options.py` holds
-the options and starts one supervisor process.
+`feed.py` prints without blocking, also what only a person can continue; `crew_options.py` holds the
+options and starts one supervisor process.
 Read `start.py` first.
 """

@@ -35,11 +35,10 @@ from liza.system.signal_repeats import Repeats
 from liza.up.crew_notices import CrewNotices
 from liza.up.crew_options import UpOptions, start_supervisor
 from liza.up.elastic_coders import ElasticCoders
-from liza.up.feed import Feed
+from liza.up.feed import Feed, WaitingLines
 from liza.up.healing import Healer, Look
 from liza.up.request_poll import RequestPoll
 from liza.up.supervisor_exits import NEXT_SIGNAL_HINTS, SupervisorWait, UpCallbacks, UpEvent, UpEventKind
-from liza.up.waiting_lines import WaitingLines
 from liza.verbs.down import end_unsupervised_sessions, is_under_way
 
 PrintLine = Callable[[str, str], None]

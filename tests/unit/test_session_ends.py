@@ -25,6 +25,11 @@ def test_every_reason_and_every_outcome_has_its_row_and_every_sentence_is_of_one
     assert len({rule.sentence for rule in STOP_RULES.values()}) == len(StopReason)
 
 
+def test_reasons_that_say_nothing_about_the_session_are_deliberate() -> None:
+    deliberate = {reason for reason in StopReason if STOP_RULES[reason].deliberate}
+    assert deliberate == {StopReason.STOP, StopReason.OVER, StopReason.LINGERING, StopReason.FENCED}
+
+
 @pytest.mark.parametrize("outcome", SessionOutcome)
 def test_an_end_without_fault_keeps_the_name_of_its_outcome_in_the_history_and_what_crashes_backs_off(
     outcome: SessionOutcome,

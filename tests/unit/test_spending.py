@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from liza.programs.presets.preset import FailurePattern, UsageFormat
-from liza.programs.session import outcomes, transcript
+from liza.programs.session import log_file, outcomes
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import StopNote
@@ -167,7 +167,7 @@ def test_no_frame_of_a_stack_and_no_half_of_an_event_is_a_reason() -> None:
         "event: response.created",
         "}",
     ]
-    assert list(transcript.extract_lines("\n".join(printed))) == ["SyntaxError: no JSON"]
+    assert list(log_file.extract_lines("\n".join(printed))) == ["SyntaxError: no JSON"]
 
 
 def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_are() -> None:
@@ -178,7 +178,7 @@ def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_
         "plain words",
         "{ not json",
     ]
-    said_lines = list(transcript.extract_lines("\n".join(printed)))
+    said_lines = list(log_file.extract_lines("\n".join(printed)))
     assert said_lines == ["I may not write here.", "Sorry.", "Done", "plain words", "{ not json"]
 
 
@@ -323,7 +323,7 @@ def test_nothing_that_a_program_prints_keeps_its_end_from_being_settled(tmp_path
     form = UsageFormat(when={"type": "turn.completed"}, input=("usage.input_tokens",), output=("usage.output_tokens",))
     found = usage_report.read_usage(form, printed(tmp_path, line))
     assert found is None or found.tokens >= 0
-    assert isinstance("".join(transcript.extract_lines(line)).encode(), bytes)
+    assert isinstance("".join(log_file.extract_lines(line)).encode(), bytes)
     assert find_failure(ROW, f"{line}\n", NOW) is None
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import msgspec
 
@@ -22,14 +27,13 @@ from liza.programs.presets.acp_settings import Transport
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.programs.session.session_process import EndedSession, RunningSession
-from liza.rules.errors import LizaError, LockTimeout, NotOwner, Refused, UsageError
+from liza.rules.errors import LizaError, LockTimeout, NotOwner, ProgramMissing, Refused, UsageError
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
 from liza.rules.statuses import WorkKind
 from liza.rules.tasks import claims
 from liza.rules.value_classes import Value
-from liza.supervisor.by_hand.person_child import SIGNAL_BASE, run_child
 from liza.supervisor.launch import Launcher
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import atomic, crash_points, files, processes
@@ -279,3 +283,72 @@ def renewing_lease(crew: Crew, run: str, notify: Callable[[str], None]) -> Itera
     finally:
         is_over.set()
         thread.join()
+
+
+SIGNAL_BASE = 128
+"""A shell reports the end of a program by signal N as exit status 128 + N."""
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""Signals that the terminal sends to the program itself: it is in the same process group."""
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+def run_child(
+    argv: Sequence[str],
+    directory: Path,
+    env: Mapping[str, str],
+    *,
+    stdin_text: str | None = None,
+    descriptors: Collection[int] = (),
+    started: Callable[[int], None] = lambda pid: None,
+) -> int:
+    """Run the program until it ends; return its exit status, as a shell would report it.
+
+    It has the caller's terminal, or the caller's pipes; ``stdin_text`` is its whole input instead. It inherits
+    ``descriptors``. ``started`` gets its pid. Raises ProgramMissing if it cannot be started.
+    """
+    stdin = None if stdin_text is None else subprocess.PIPE
+    with _passing_signals() as pass_to:
+        try:
+            child = subprocess.Popen(argv, cwd=directory, env=dict(env), stdin=stdin, pass_fds=tuple(descriptors))
+        except OSError as error:  # such as a script whose interpreter does not exist, or arguments that are too long
+            hint = f"ls -l {shlex.quote(argv[0])}"
+            raise ProgramMissing(f"{argv[0]} cannot be started: {error.strerror}", hint) from error
+        pass_to(child)
+        started(child.pid)
+        if child.stdin is not None and stdin_text is not None:
+            with suppress(BrokenPipeError), child.stdin:
+                child.stdin.write(stdin_text.encode())
+        status = child.wait()
+    return SIGNAL_BASE - status if status < 0 else status
+
+
+@contextmanager
+def _passing_signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Leave signals from the terminal to the program, and forward requests to end to it.
+
+    A signal that arrives before the program runs is sent to it as soon as it does.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if running:
+            running[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def pass_to(child: subprocess.Popen[bytes]) -> None:
+        running.append(child)
+        for number in early:
+            child.send_signal(number)
+
+    def ignore(number: int, _frame: FrameType | None) -> None:
+        """Handle a signal without SIG_IGN, which the program would inherit."""
+
+    handlers: dict[int, Any] = {number: signal.signal(number, ignore) for number in _FROM_TERMINAL}
+    handlers |= {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        yield pass_to
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
