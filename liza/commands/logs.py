@@ -1,8 +1,8 @@
-"""``liza logs``: show the output of an agent's newest run."""
+"""``liza logs``: show what agents did in their sessions."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +16,7 @@ from liza.cli.declare import (
     declare_command,
     parse_duration,
 )
-from liza.cli.render import printing, render_crew
+from liza.cli.render import printing, render_crew, render_session
 from liza.cli.render.columns import paint, strip_controls
 from liza.cli.render.reader_watch import exit_with_reader
 from liza.crew.crew import Crew, find_crew
@@ -24,7 +24,7 @@ from liza.rules.errors import UsageError
 from liza.rules.paths import agent_of, parse_agent_id
 from liza.rules.value_classes import Value
 from liza.rules.value_classes import asdict as fields_of
-from liza.verbs import all_logs
+from liza.verbs import all_logs, session_log
 from liza.verbs import logs as run_logs
 
 app = create_app()
@@ -34,7 +34,7 @@ FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Continue wit
 @declare_command(
     app,
     "logs",
-    "liza logs coder-1 -f\nliza logs -f -t",
+    "liza logs coder-1 -f\nliza logs invoice-mail\nliza logs coder-1 --raw",
     process=Process.DIRECT_AT_TERMINAL,
     position=Position(Heading.LOOK, 7),
 )
@@ -51,33 +51,102 @@ def logs(
         str | None,
         typer.Option("--since", metavar="10m", help="Only output that is not older: a number and s, m, h or d."),
     ] = None,
-    times: Annotated[bool, typer.Option("-t", "--times", help="Include the time of day of each line.")] = False,
+    times: Annotated[bool, typer.Option("-t", "--times", help="Include the time of day of each line of text.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The output of the program as it is.")] = False,
+    subagents: Annotated[bool, typer.Option("--subagents", help="Show what sub-agents did, too.")] = False,
     deliveries: Annotated[
         bool,
         typer.Option("--deliveries", help="How messages to AGENT were delivered: each try, its channel and result."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the output of an agent's newest run. Without AGENT, show all agents; each line has the agent's name."""
+    """Show what an agent did in its newest session: what the model said, each tool with its result, tokens.
+
+    Of a task, all its sessions are shown. Without AGENT, the newest sessions of all agents; each row has the agent's
+    name. Of a program without a known format, its output is shown.
+    """
     crew = find_crew()
-    agent = None if agent is None else run_logs.resolve_run(crew, agent)
+    window = _Window(lines, None if since is None else parse_duration(since, "liza logs --since 15m"), follow)
     if deliveries:
-        _print_deliveries(crew, agent, lines, as_json)
-        return
-    if agent is None or since is not None or times:
-        seconds = None if since is None else parse_duration(since, "liza logs --since 15m")
-        _print_lines(crew, agent, lines, seconds, follow, _LineFormat(agent is None, times, as_json))
-        return
-    log = run_logs.logs(crew, agent, lines, followed=follow)
-    if as_json and not follow:
-        printing.print_json(log)
-        return
-    printing.print_now(strip_controls(log["output"]))
+        _print_deliveries(crew, None if agent is None else run_logs.resolve_run(crew, agent), lines, as_json)
+    elif raw or as_json:
+        _print_raw(crew, agent, window, _LineFormat(agent is None, times, as_json))
+    else:
+        _print_sessions(crew, agent, window, with_subagents=subagents, with_times=times)
+
+
+class _Window(Value):
+    """Which lines of the output are shown: the last ``lines``, not older than ``seconds``, and later ones."""
+
+    lines: int
+    seconds: int | None
+    is_followed: bool
+
+    def begin(self, crew: Crew) -> datetime | None:
+        """The time of the oldest line; None if there is no limit."""
+        return None if self.seconds is None else crew.clock.now() - timedelta(seconds=self.seconds)
+
+
+def _print_sessions(crew: Crew, agent: str | None, window: _Window, *, with_subagents: bool, with_times: bool) -> None:
+    names = _find_sessions(crew, agent)
+    style = render_session.SessionStyle(
+        printing.text_width(),
+        printing.wants_colours(),
+        name_width=max(map(len, names), default=0) if agent is None else 0,
+        with_subagents=with_subagents,
+        with_times=with_times,
+    )
+    if agent is None:
+        recent, positions = all_logs.read_recent_lines(crew, names, window.lines, window.begin(crew))
+        for row in render_session.format_followed(session_log.read_events(crew, recent), style):
+            printing.print_now(f"{row}\n")
+    else:
+        positions = {}
+        for name in names:
+            recent, positions = all_logs.read_recent_lines(crew, [name], window.lines, window.begin(crew))
+            if len(names) > 1:
+                printing.print_now(f"── {name} ──")
+            for row in render_session.format_session(session_log.read_events(crew, recent), style):
+                printing.print_now(f"{row}\n")
+        _print_notes(run_logs.logs(crew, names[-1], 1))
+    if window.is_followed:
+        exit_with_reader()
+        lines = all_logs.follow_lines(crew, names if agent is None else names[-1:], positions)
+        for row in render_session.format_followed(session_log.read_events(crew, lines), style):
+            printing.print_now(f"{row}\n")
+
+
+def _find_sessions(crew: Crew, agent: str | None) -> list[str]:
+    """Return the agents whose newest sessions are shown, or the runs. Raises UnknownId, Refused."""
+    if agent is None:
+        return all_logs.sorted_agents(crew)
+    run = run_logs.resolve_run(crew, agent)
+    if "." in agent:
+        return [run]
+    if run != agent:
+        return list(session_log.find_runs_of_task(crew, agent)) or [run]
+    return [run_logs.find_newest_run(crew, parse_agent_id(agent))]
+
+
+def _print_notes(log: dict[str, Any]) -> None:
     for rule, denied in log["denials"].items():
         printing.print_notice(f"denied {denied['count']}× by the guard rule {rule}; the last: {denied['last']}")
     if log["note"]:
         printing.print_notice(log["note"])
-    if follow:
+
+
+def _print_raw(crew: Crew, agent: str | None, window: _Window, line_format: _LineFormat) -> None:
+    agent = None if agent is None else run_logs.resolve_run(crew, agent)
+    if agent is None or window.seconds is not None or line_format.with_times:
+        _print_lines(crew, agent, window, line_format)
+        return
+    log = run_logs.logs(crew, agent, window.lines, followed=window.is_followed)
+    if line_format.as_json and not window.is_followed:
+        printing.print_json(log)
+        return
+    printing.print_now(strip_controls(log["output"]))
+    _print_notes(log)
+    if window.is_followed:
         exit_with_reader()
         for text in run_logs.follow_output(crew, log):
             printing.print_now(strip_controls(text))
@@ -120,23 +189,21 @@ class _LineFormat(Value):
         printing.print_now(f"{time_text}{prefix}{strip_controls(line.text)}\n")
 
 
-def _print_lines(
-    crew: Crew, agent: str | None, limit: int, seconds: int | None, follow: bool, line_format: _LineFormat
-) -> None:
+def _print_lines(crew: Crew, agent: str | None, window: _Window, line_format: _LineFormat) -> None:
     names = (
         all_logs.sorted_agents(crew)
         if agent is None
         else [agent if "." in agent else agent_of(run_logs.find_newest_run(crew, parse_agent_id(agent)))]
     )
-    since = crew.clock.now() - timedelta(seconds=seconds) if seconds is not None else None
-    recent, positions = all_logs.read_recent_lines(crew, names, limit, since)
-    if line_format.as_json and not follow:
+    since = window.begin(crew)
+    recent, positions = all_logs.read_recent_lines(crew, names, window.lines, since)
+    if line_format.as_json and not window.is_followed:
         printing.print_json({"lines": [fields_of(line) for line in recent]})
         return
     width = max(map(len, names), default=0)
     for line in recent:
         line_format.print_line(line, width)
-    if follow:
+    if window.is_followed:
         exit_with_reader()
         for line in all_logs.follow_lines(crew, names, positions):
             line_format.print_line(line, width)

@@ -59,7 +59,7 @@ def read_recent_lines(
         complete = data[: logs.complete_length(data)] if run_state.is_session_living(crew.run_dir(run)) else data
         offsets[run] = size - len(data) + len(complete)
         changed = datetime.fromtimestamp(tail.changed, UTC).replace(microsecond=0)
-        lines = _lines(crew, run, complete, size - len(data))
+        lines = _lines(crew, run, complete, size - len(data), changed)
         recent += [line for line in lines if since is None or (line.time or changed) >= since]
     return sorted(recent, key=lambda line: line.time or datetime.max.replace(tzinfo=UTC)), offsets
 
@@ -113,8 +113,11 @@ def _read_more(crew: Crew, reader: _Reader) -> list[OutputLine]:
     return [OutputLine(line.agent, line.run, line.time or now, line.text) for line in lines]
 
 
-def _lines(crew: Crew, run: str, data: bytes, start: int) -> list[OutputLine]:
-    """Split data into lines with times; without times if redaction of a secret changed the number of lines."""
+def _lines(crew: Crew, run: str, data: bytes, start: int, changed: datetime | None = None) -> list[OutputLine]:
+    """Split data into lines with times; without times if redaction of a secret changed the number of lines.
+
+    ``changed``: the time of the last change of the output, which is that of the lines after the last note.
+    """
     texts, raw = logs.redacted_text(data).splitlines(), data.splitlines(keepends=True)
     times, agent = OutputTimes(crew.run_dir(run).output_path), agent_of(run)
     if len(texts) != len(raw):
@@ -122,7 +125,7 @@ def _lines(crew: Crew, run: str, data: bytes, start: int) -> list[OutputLine]:
     lines, offset = [], start
     for text, line in zip(texts, raw, strict=True):
         offset += len(line)
-        lines.append(OutputLine(agent, run, times.time_at(offset), text))
+        lines.append(OutputLine(agent, run, times.time_at(offset) or (changed if times.are_noted else None), text))
     return lines
 
 
@@ -144,6 +147,11 @@ class OutputTimes:
                 self._times, self._sizes = [], []
             self._times.append(datetime.fromtimestamp(int(when), UTC))
             self._sizes.append(int(size))
+
+    @property
+    def are_noted(self) -> bool:
+        """Whether there is any note."""
+        return bool(self._times)
 
     def time_at(self, offset: int) -> datetime | None:
         """Return when the byte before ``offset`` was written, to 1-2 seconds; None for output after the last

@@ -36,11 +36,13 @@ def print_wrapped(words: str) -> None:
 
 
 def _wrap_to_terminal(words: str) -> str:
-    return wrap_text(words, _terminal_width()) if sys.stdout.isatty() else words
+    width = text_width()
+    return words if width is None else wrap_text(words, width)
 
 
-def _terminal_width() -> int:
-    return max(MIN_WIDTH, shutil.get_terminal_size().columns)
+def text_width() -> int | None:
+    """Return the width in cells to which text is wrapped; None if stdout is no terminal: it is not wrapped."""
+    return max(MIN_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
 def print_notice(text: str) -> None:
@@ -118,7 +120,8 @@ def _write_unbuffered(text: str, stream: TextIO) -> None:
 
 def print_row(before: str, text: str) -> None:
     """Write a line, unbuffered; at a terminal broken to its width, with continuation lines below ``text``."""
-    print_now(wrap_text(before + text, _terminal_width(), cell_width(before)) if sys.stdout.isatty() else before + text)
+    width = text_width()
+    print_now(before + text if width is None else wrap_text(before + text, width, cell_width(before)))
 
 
 def redraw_screen(text: str) -> None:

@@ -57,6 +57,7 @@ def shape_preset(preset: Preset, *, terminal: bool) -> Preset:
         preset,
         instructions=(),
         hooks=HookSettings(),
+        events="acp",
         usage=USAGE,
         journal=ConversationLogFormat(),
         calls=CALLS,

@@ -171,6 +171,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``input_empty`` matches the whole of these contents while nothing is typed: a hint of the program. After a person
     was at the terminal, Liza types only into a line that is known to be empty.
 
+    ``events`` names the format of the output in `programs/events`; if it is empty, `liza logs` shows the output as it
+    is.
+
     ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
     one. ``config_dir_env`` is the variable that names its configuration directory.
 
@@ -214,6 +217,7 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     usage: UsageFormat = UsageFormat()
     journal: ConversationLogFormat = ConversationLogFormat()
     calls: tuple[ToolCallFormat, ...] = ()
+    events: Literal["", "acp", "claude", "codex", "copilot", "gemini", "opencode", "pi", "qwen", "vibe"] = ""
     failures: tuple[FailurePattern, ...] = ()
     answers: str = ""
     log: str = ""

@@ -1,0 +1,195 @@
+"""Print the events of sessions: the time, what happened, and its text, wrapped under each other."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from liza.cli.render import printing
+from liza.cli.render.columns import cell_width, paint, strip_controls, wrap_text
+from liza.cli.render.render_crew import agent_colour
+from liza.rules.formatting.counts import count_noun
+from liza.rules.sessions.session_events import (
+    CallsRefused,
+    Failed,
+    FileEdit,
+    LoggedEvent,
+    ModelText,
+    ModelThought,
+    Noticed,
+    Outcome,
+    Printed,
+    Prompted,
+    SessionBegan,
+    SessionEvent,
+    ToolCalled,
+    ToolReturned,
+    TurnEnded,
+    Unknown,
+)
+from liza.rules.value_classes import Value
+
+_MAX_BRIEF = 160
+"""Characters of a prompt, a thought, an unknown object or a tool's arguments that are shown."""
+_MAX_REASON = 200
+"""Characters of a tool's output that are shown if it failed."""
+_TIME_WIDTH, _WORD_WIDTH = 8, 7
+_COLOURS: Final[Mapping[str, str]] = {"failed": "red", "thinks": "dim", "prompt": "dim", "tokens": "dim"}
+_MAIN_ARGUMENTS = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description", "title")
+"""The arguments of tools that say most; the first that is given is shown."""
+_SHELLS = {"bash", "sh", "zsh"}
+
+
+class SessionStyle(Value):
+    """``width``: cells of a row; None: rows are not wrapped. ``name_width``: cells of the agent's name in each row; 0:
+    no names. ``with_times``: also lines of text have the time."""
+
+    width: int | None
+    with_colours: bool = False
+    name_width: int = 0
+    with_subagents: bool = False
+    with_times: bool = False
+
+    def paint_name(self, agent: str) -> str:
+        """Return the beginning of a row of this agent; empty without names."""
+        name = f"{agent:<{self.name_width}} | " if self.name_width else ""
+        return paint(name, agent_colour(agent), self.with_colours)
+
+
+class _Row(Value):
+    """What is printed of an event: a word for its kind, and its text."""
+
+    word: str
+    text: str
+
+
+class _Results(Value):
+    """The results of tool calls that are known, by the id of the call."""
+
+    returned: Mapping[str, ToolReturned]
+    refused: frozenset[str]
+    subagents: Mapping[str, int]
+
+    def describe(self, call: str) -> str:
+        """Return how a call ended, to be put behind it; empty if that is not known."""
+        result = self.returned.get(call)
+        count = self.subagents.get(call, 0)
+        folded = f" · {count_noun(count, 'event')} of its sub-agent: --subagents" if count else ""
+        return folded + (f" · {_describe_result(result, call in self.refused)}" if result is not None else "")
+
+
+def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterator[str]:
+    """Yield the rows of sessions that are read at once: each call with its result."""
+    logged = list(events)
+    results = _Results(
+        {entry.event.call: entry.event for entry in logged if isinstance(entry.event, ToolReturned)},
+        frozenset(call for entry in logged if isinstance(entry.event, CallsRefused) for call in entry.event.calls),
+        {} if style.with_subagents else Counter(entry.parent for entry in logged if entry.parent),
+    )
+    called = {entry.event.call for entry in logged if isinstance(entry.event, ToolCalled)}
+    for entry in logged:
+        if isinstance(entry.event, ToolReturned) and entry.event.call in called:
+            continue
+        yield from _format_event(entry, results, style)
+
+
+def format_followed(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterator[str]:
+    """Yield the rows of sessions while they run: a result has a row of its own if its call failed."""
+    nothing_known = _Results({}, frozenset(), {})
+    for entry in events:
+        if isinstance(entry.event, ToolReturned) and not entry.event.is_failure:
+            continue
+        yield from _format_event(entry, nothing_known, style)
+
+
+def _format_event(entry: LoggedEvent, results: _Results, style: SessionStyle) -> Iterator[str]:
+    if entry.parent and not style.with_subagents:
+        return
+    time_text = f"{printing.time_of_day(entry.time) if entry.time else '':<{_TIME_WIDTH}}  "
+    name = style.paint_name(entry.agent)
+    if isinstance(entry.event, Printed):
+        yield f"{time_text if style.with_times else ''}{name}{strip_controls(entry.event.text)}"
+        return
+    row = _describe_event(entry.event, results)
+    if row is None:
+        return
+    word = f"{'  ' if entry.parent else ''}{row.word:<{_WORD_WIDTH}}  "
+    hang = cell_width(f"{time_text}{name}{word}")
+    lines = [line for line in strip_controls(row.text).splitlines() if line.strip()] or [""]
+    text = paint(f"\n{' ' * hang}".join(lines), _COLOURS.get(row.word, ""), style.with_colours)
+    shown = f"{time_text}{name}{word}{text}"
+    yield shown if style.width is None else wrap_text(shown, style.width, hang)
+
+
+def _describe_event(event: SessionEvent, results: _Results) -> _Row | None:
+    match event:
+        case SessionBegan():
+            return _Row("begins", " · ".join(filter(None, (event.conversation, event.model))))
+        case Prompted():
+            return _Row("prompt", _first_line(event.text, _MAX_BRIEF))
+        case ModelText():
+            return _Row("says", event.text)
+        case ModelThought():
+            return _Row("thinks", _first_line(event.text, _MAX_BRIEF)) if event.text.strip() else None
+        case ToolCalled():
+            row = _describe_call(event)
+            return _Row(row.word, row.text + results.describe(event.call))
+        case ToolReturned():
+            return _Row("result", _describe_result(event, False))
+        case TurnEnded() if event.usage is not None:
+            used = event.usage
+            cost = "" if used.cost is None else f" · ${used.cost:.2f}"
+            return _Row("tokens", f"{used.input:,} in ({used.cached:,} cached), {used.output:,} out{cost}")
+        case Failed():
+            return _Row("failed", event.text)
+        case Noticed():
+            return _Row("note", event.text)
+        case Unknown():
+            return _Row("unknown", _first_line(event.text, _MAX_BRIEF))
+    return None
+
+
+def _describe_call(event: ToolCalled) -> _Row:
+    if event.edits:
+        return _Row("edits", ", ".join(map(_describe_edit, event.edits)))
+    value = next((event.arguments[name] for name in _MAIN_ARGUMENTS if event.arguments.get(name)), None)
+    if "command" in event.arguments:
+        return _Row("runs", _first_line(_unwrap_shell(value), 4 * _MAX_BRIEF))
+    return _Row("uses", _first_line(f"{event.name} {'' if value is None else value}".strip(), _MAX_BRIEF))
+
+
+def _describe_edit(edit: FileEdit) -> str:
+    return edit.path if edit.added is None else f"{edit.path} +{edit.added} −{edit.removed}"
+
+
+def _describe_result(result: ToolReturned, is_refused: bool) -> str:
+    outcome = Outcome.REFUSED if is_refused else result.outcome
+    if not is_refused and not result.is_failure:
+        return outcome.value
+    what = f"exit {result.exit_code}" if result.exit_code and outcome is not Outcome.REFUSED else outcome.value
+    # The reason of a refusal is its first line, the error of a command its last one.
+    lines = [line for line in strip_controls(result.text).splitlines() if line.strip()] or [""]
+    reason = _first_line(lines[0] if outcome is Outcome.REFUSED or len(lines) == 1 else lines[-1], _MAX_REASON)
+    return f"{what}: {reason}" if reason else what
+
+
+def _unwrap_shell(command: Any) -> str:
+    """Return the command that a shell is told to run, as codex names it; else the command."""
+    words = command if isinstance(command, list) else None
+    text = shlex.join(map(str, command)) if words else str(command)
+    try:
+        words = words or shlex.split(text)
+    except ValueError:
+        return text
+    is_shell = (
+        len(words) == 3 and str(words[0]).rpartition("/")[2] in _SHELLS and str(words[1]).lstrip("-") in ("c", "lc")
+    )
+    return str(words[2]) if is_shell else text
+
+
+def _first_line(text: str, most: int) -> str:
+    lines = strip_controls(text).strip().splitlines() or [""]
+    shown = lines[0][:most]
+    return shown if shown == lines[0] and len(lines) == 1 else f"{shown} …"

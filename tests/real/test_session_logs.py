@@ -1,0 +1,46 @@
+"""`liza logs` of real programs: what a person reads of a session, beside what the program printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from liza.programs.presets import preset_table
+from liza.rules.paths import Paths
+from tests.journeys.crews import BIN
+from tests.real.conftest import Begin, Scene
+from tests.real.model import Say, Shell, turns
+from tests.real.test_headless import PROGRAMS, submitted
+
+pytestmark = pytest.mark.real
+
+LIZA = BIN / "liza"
+COMMIT = "printf x > one.txt && git add one.txt && git commit -q -m one"
+SESSION = turns(Shell(COMMIT), Shell("cat no-such-file"), Shell(f"{LIZA} submit"), Say("All of it is done."))
+
+
+def read(scene: Scene, run: str) -> list[str]:
+    """Return the rows of a run without their times, and print how much of the output they are."""
+    shown, raw = (scene.crew.liza("logs", run, "-n", "100000", *words) for words in ((), ("--raw",)))
+    print(f"{len(raw.splitlines())} lines, {len(raw)} bytes; read: {len(shown.splitlines())} rows, {len(shown)} bytes")
+    print(shown)
+    return [line[10:] for line in shown.splitlines()]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_session_shows_each_command_with_its_result_and_the_last_words(begin: Begin, program: str) -> None:
+    scene = begin([program], SESSION)
+    scene.crew.add("one")
+    submitted(scene, program)
+    rows = read(scene, "coder-1.1")
+    commands = [row for row in rows if row.startswith("runs")]
+    assert COMMIT in commands[0], commands
+    # Two programs do not tell whether a command failed.
+    is_told = program not in ("gemini", "qwen")
+    assert commands[0].endswith("· ok" if is_told else "· ended"), commands
+    assert "cat no-such-file" in commands[1], commands
+    assert ("no-such-file" in commands[1].partition("·")[2]) == is_told, "the reason of the failure"
+    assert f"{LIZA} submit" in commands[2], commands
+    assert [row for row in rows if row.startswith("unknown")] == []
+    assert any("All of it is done." in row for row in rows), rows
+    usage = preset_table.load_presets(Paths(scene.crew.root)).resolve(program).usage
+    assert any(row.startswith("tokens") for row in rows) == bool(usage.input and not usage.file), rows
