@@ -15,6 +15,7 @@ from liza.crew.liza_path import liza_argv
 from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.accounts import session_results
 from liza.programs.accounts.run_account import account_of, session_environ
+from liza.programs.events import event_readers
 from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file, outcomes, session_process
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
@@ -27,6 +28,7 @@ from liza.repo import commit_signing
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
+from liza.rules.sessions.session_events import Failed, ModelText, find_refused_calls
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims, coding, planning, reviews
@@ -153,7 +155,7 @@ def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionE
     )
     if end.outcome is not SessionOutcome.CRASHED and end.reason:
         return end
-    last = _last_output_lines(directory)
+    last = _describe_last_words(crew, directory, preset)
     if _UNWRITTEN_COMMIT in last and commit_signing.is_signing(crew.git):
         last = f"its git could not sign a commit; next: liza doctor. {last}"
     if not end.reason:
@@ -237,11 +239,26 @@ def _has_committed(crew: Crew, directory: RunDir) -> bool:
     return tip is not None and tip != record.commit
 
 
-def _last_output_lines(directory: RunDir) -> str:
-    """Return the last lines of the program's own output, without the brief that `liza ready` prints."""
-    own = _BRIEF_END.split(directory.last_output())[-1]
-    lines = list(log_file.extract_lines(own))
-    return " / ".join(lines[-3:])[:400] or directory.unreadable() or "It printed nothing."
+def _describe_last_words(crew: Crew, directory: RunDir, preset: Preset) -> str:
+    """Return why the session may have ended without a result: refused commands, else the last lines of its output.
+
+    The brief that `liza ready` prints is no such line, nor what the program says of itself.
+    """
+    lines = [] if directory.screen_path.exists() else directory.output_tail(OUTPUT_TAIL_BYTES).splitlines()
+    events = [event for line in lines for event in event_readers.read_line(preset, line)] if preset.events else []
+    refused = find_refused_calls(events)
+    if refused:
+        last = refused[-1]
+        number = "a command" if len(refused) == 1 else f"{len(refused)} commands; the last"
+        allow = (
+            ""
+            if crew.board.read().config.permissions == "bypass"
+            else ". To allow all: liza config set permissions bypass"
+        )
+        return f"{preset.name} refused {number}: `{last.what[:200]}`: {last.reason[:200]}{allow}"
+    spoken = "\n".join(event.text for event in events if isinstance(event, ModelText | Failed))
+    own = spoken or _BRIEF_END.split(directory.last_output())[-1]
+    return " / ".join(list(log_file.extract_lines(own))[-3:])[:400] or directory.unreadable() or "It printed nothing."
 
 
 def _record_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:

@@ -8,37 +8,22 @@ from functools import cache
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.programs.events import event_readers
-from liza.programs.events.event_readers import UnknownObject
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_archive
-from liza.programs.usage.usage_report import usage_of_object
 from liza.rules.errors import LizaError
-from liza.rules.sessions.session_events import LoggedEvent, Printed, SessionEvent, TurnEnded, Unknown
+from liza.rules.sessions.session_events import LoggedEvent, Printed
 from liza.verbs.all_logs import OutputLine
 
 
 def read_events(crew: Crew, lines: Iterable[OutputLine]) -> Iterator[LoggedEvent]:
-    """Yield the events in lines of output, in their order. A line of text is an event, too."""
+    """Yield the events in lines of output, in their order."""
     find_preset = cache(lambda run: _find_preset(crew, run))
     for line in lines:
         preset = find_preset(line.run)
-        parsed = event_readers.parse_object(line.text) if preset is not None else None
-        if preset is None or parsed is None:
-            yield LoggedEvent(line.agent, line.run, line.time, Printed(line.text))
-            continue
-        parent = event_readers.find_parent_call(parsed)
-        for event in _read_object(preset, parsed, line.text):
+        parent = event_readers.find_parent_call(line.text) if preset is not None else ""
+        for event in event_readers.read_line(preset, line.text) if preset is not None else (Printed(line.text),):
             yield LoggedEvent(line.agent, line.run, line.time, event, parent)
-
-
-def _read_object(preset: Preset, parsed: event_readers.Object, text: str) -> Iterator[SessionEvent]:
-    try:
-        events = event_readers.read_object(preset.events, parsed)
-    except UnknownObject:
-        events = (Unknown(text),)
-    for event in events:
-        yield TurnEnded(usage_of_object(preset.usage, parsed)) if isinstance(event, TurnEnded) else event
 
 
 def _find_preset(crew: Crew, run: str) -> Preset | None:

@@ -8,7 +8,7 @@ from liza.programs.presets import preset_table
 from liza.rules.paths import Paths
 from tests.journeys.crews import BIN
 from tests.real.conftest import Begin, Scene
-from tests.real.model import Say, Shell, turns
+from tests.real.model import Fault, Say, Shell, turns
 from tests.real.test_headless import PROGRAMS, submitted
 
 pytestmark = pytest.mark.real
@@ -44,3 +44,30 @@ def test_a_session_shows_each_command_with_its_result_and_the_last_words(begin: 
     assert any("All of it is done." in row for row in rows), rows
     usage = preset_table.load_presets(Paths(scene.crew.root)).resolve(program).usage
     assert any(row.startswith("tokens") for row in rows) == bool(usage.input and not usage.file), rows
+
+
+@pytest.mark.parametrize(("program", "reason"), [("claude", "simple_expansion"), ("codex", "not permitted")])
+def test_a_refused_command_is_shown_and_is_the_reason_of_the_block(begin: Begin, program: str, reason: str) -> None:
+    refused = "if [ x$LIZA_TASK = xone ]; then rm -rf /etc/x; fi"
+    scene = begin([program], turns(Shell(refused), Say("I may not.")), permissions="confined")
+    scene.crew.add("one")
+    supervisor = scene.start(program)
+    scene.wait(lambda: scene.crew.status("one") == "BLOCKED", "the block", supervisor)
+    (row,) = [row for row in read(scene, "coder-1.1") if row.startswith("runs")]
+    assert row.startswith(f"runs     {refused} · refused: "), row
+    assert reason in row
+    blocked = scene.crew.task("one").blocked_reason or ""
+    assert f"{program} refused a command: `{refused}`: " in blocked, blocked
+    assert "liza config set permissions bypass" in blocked
+    assert supervisor.stop() == 0
+
+
+@pytest.mark.parametrize("program", ["claude", "codex"])
+def test_a_refused_login_is_read_in_the_log(begin: Begin, program: str) -> None:
+    scene = begin([program], turns(Say("done")), Fault(401, message="Incorrect API key provided"))
+    scene.crew.add("one")
+    supervisor = scene.start(program)
+    scene.wait(lambda: supervisor.process.poll() is not None, "the supervisor's leave")
+    rows = read(scene, "coder-1.1")
+    assert any("401" in row for row in rows), rows
+    assert [row for row in rows if row.startswith("unknown")] == []

@@ -12,17 +12,20 @@ import pytest
 from liza.cli.render.render_session import SessionStyle, format_followed, format_session
 from liza.programs.events import event_readers
 from liza.programs.events.event_readers import READERS, UnknownObject
-from liza.programs.presets import preset_files
+from liza.programs.presets import preset_files, preset_table
+from liza.rules.paths import Paths
 from liza.rules.sessions.session_events import (
     LoggedEvent,
     ModelText,
     Outcome,
     Printed,
+    RefusedCall,
     SessionEvent,
     ToolCalled,
     ToolReturned,
     Unknown,
     count_edit,
+    find_refused_calls,
 )
 
 STREAMS = Path(__file__).parents[1] / "data" / "streams"
@@ -123,6 +126,28 @@ def test_a_refused_call_says_so_and_why() -> None:
     assert rows(events) == ["runs     git push · refused: This command requires approval"]
     declined = {"id": "i1", "type": "command_execution", "command": "rm -rf x", "status": "declined"}
     assert rows(read("codex", {"type": "item.completed", "item": declined})) == ["runs     rm -rf x · refused"]
+
+
+def test_refused_calls_are_found_with_their_command_and_reason() -> None:
+    events = read(
+        "claude",
+        claude("assistant", called("c1", "Bash", command="ls"), called("c2", "Bash", command="curl x")),
+        claude("user", returned("c1", "a"), returned("c2", "This needs approval\nmore", is_error=True)),
+        {"type": "result", "permission_denials": [{"tool_use_id": "c2"}]},
+    )
+    assert find_refused_calls(events) == (RefusedCall("curl x", "This needs approval"),)
+    assert find_refused_calls([]) == ()
+
+
+def test_a_refusal_in_a_line_of_text_beside_the_events_is_read(tmp_path: Path) -> None:
+    codex = preset_table.load_presets(Paths(tmp_path), tmp_path).resolve("codex")
+    line = (
+        "2026-11-26T17:00:22.29Z ERROR codex_core::tools::router: error=exec_command failed: CreateProcess { message: "
+        """"Rejected(\\"`/bin/bash -lc 'rm -rf x'` rejected: rm -f style commands are not permitted\\")" }"""
+    )
+    events = event_readers.read_line(codex, line)
+    assert rows(list(events)) == ["runs     rm -rf x · refused: rm -f style commands are not permitted"]
+    assert event_readers.read_line(codex, "WARNING: x") == (Printed("WARNING: x"),)
 
 
 def test_an_edit_is_a_path_with_the_lines_that_it_adds_and_removes() -> None:

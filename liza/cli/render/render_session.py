@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from liza.cli.render import printing
 from liza.cli.render.columns import cell_width, paint, strip_controls, wrap_text
@@ -37,9 +36,8 @@ _MAX_REASON = 200
 """Characters of a tool's output that are shown if it failed."""
 _TIME_WIDTH, _WORD_WIDTH = 8, 7
 _COLOURS: Final[Mapping[str, str]] = {"failed": "red", "thinks": "dim", "prompt": "dim", "tokens": "dim"}
-_MAIN_ARGUMENTS = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description", "title")
+_MAIN_ARGUMENTS = ("file_path", "filePath", "path", "pattern", "query", "url", "description", "title")
 """The arguments of tools that say most; the first that is given is shown."""
-_SHELLS = {"bash", "sh", "zsh"}
 
 
 class SessionStyle(Value):
@@ -154,9 +152,9 @@ def _describe_event(event: SessionEvent, results: _Results) -> _Row | None:
 def _describe_call(event: ToolCalled) -> _Row:
     if event.edits:
         return _Row("edits", ", ".join(map(_describe_edit, event.edits)))
+    if event.command:
+        return _Row("runs", _first_line(event.command, 4 * _MAX_BRIEF))
     value = next((event.arguments[name] for name in _MAIN_ARGUMENTS if event.arguments.get(name)), None)
-    if "command" in event.arguments:
-        return _Row("runs", _first_line(_unwrap_shell(value), 4 * _MAX_BRIEF))
     return _Row("uses", _first_line(f"{event.name} {'' if value is None else value}".strip(), _MAX_BRIEF))
 
 
@@ -173,20 +171,6 @@ def _describe_result(result: ToolReturned, is_refused: bool) -> str:
     lines = [line for line in strip_controls(result.text).splitlines() if line.strip()] or [""]
     reason = _first_line(lines[0] if outcome is Outcome.REFUSED or len(lines) == 1 else lines[-1], _MAX_REASON)
     return f"{what}: {reason}" if reason else what
-
-
-def _unwrap_shell(command: Any) -> str:
-    """Return the command that a shell is told to run, as codex names it; else the command."""
-    words = command if isinstance(command, list) else None
-    text = shlex.join(map(str, command)) if words else str(command)
-    try:
-        words = words or shlex.split(text)
-    except ValueError:
-        return text
-    is_shell = (
-        len(words) == 3 and str(words[0]).rpartition("/")[2] in _SHELLS and str(words[1]).lstrip("-") in ("c", "lc")
-    )
-    return str(words[2]) if is_shell else text
 
 
 def _first_line(text: str, most: int) -> str:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from liza.programs.presets.preset import Preset
+from liza.programs.usage.usage_report import usage_of_object
 from liza.rules.sessions.session_events import (
     CallsRefused,
     Failed,
@@ -20,16 +22,20 @@ from liza.rules.sessions.session_events import (
     ModelThought,
     Noticed,
     Outcome,
+    Printed,
     Prompted,
     SessionBegan,
     SessionEvent,
     ToolCalled,
     ToolReturned,
     TurnEnded,
+    Unknown,
     count_edit,
 )
 
 Object = Mapping[str, Any]
+_MAX_TIMESTAMP: Final = 40
+"""Characters of a line of a log that tell it from others: its time."""
 _COPILOT_END: Final = re.compile(r"\n?<shellId: \d+ completed with exit code \d+>\s*$")
 _COPILOT_KINDS: Final = ("session.", "assistant.", "tool.", "user.", "hook.", "permission.", "model.")
 _PI_END: Final = "\nCommand exited with code "
@@ -59,9 +65,32 @@ def read_object(events_format: str, event: Object) -> tuple[SessionEvent, ...]:
         raise UnknownObject from error
 
 
-def find_parent_call(event: Object) -> str:
-    """Return the id of the call that started the sub-agent whose event this is; empty if the main agent's."""
-    parent = event.get("parent_tool_use_id")
+def read_line(preset: Preset, line: str) -> tuple[SessionEvent, ...]:
+    """Return the events of a line that a program of this row has printed. A line of text is an event, too."""
+    parsed = parse_object(line) if preset.events else None
+    if parsed is None:
+        return _read_text(preset, line)
+    try:
+        events = read_object(preset.events, parsed)
+    except UnknownObject:
+        return (Unknown(line),)
+    return tuple(
+        TurnEnded(usage_of_object(preset.usage, parsed)) if isinstance(event, TurnEnded) else event for event in events
+    )
+
+
+def _read_text(preset: Preset, line: str) -> tuple[SessionEvent, ...]:
+    refusal = re.search(preset.refusal, line) if preset.refusal else None
+    if refusal is None:
+        return (Printed(line),)
+    call, command = f"refused {line[:_MAX_TIMESTAMP]}", refusal["command"]
+    return ToolCalled(call, "shell", {"command": command}), ToolReturned(call, refusal["reason"], Outcome.REFUSED)
+
+
+def find_parent_call(line: str) -> str:
+    """Return the id of the call that started the sub-agent whose line this is; empty if it is the main agent's."""
+    parsed = parse_object(line) if '"parent_tool_use_id"' in line else None
+    parent = parsed.get("parent_tool_use_id") if parsed is not None else None
     return parent if isinstance(parent, str) else ""
 
 
@@ -132,7 +161,9 @@ def _read_codex(event: Object) -> Iterator[SessionEvent]:
         case "turn.failed":
             yield Failed(_text_of(event["error"]))
         case "error":
-            yield Failed(str(event["message"]))
+            # It says so of each of its own tries, too.
+            text = event["message"]
+            yield Noticed(text) if text.startswith("Reconnecting") else Failed(text)
         case _:
             raise UnknownObject
 

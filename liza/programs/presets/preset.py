@@ -172,7 +172,8 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     was at the terminal, Liza types only into a line that is known to be empty.
 
     ``events`` names the format of the output in `programs/events`; if it is empty, `liza logs` shows the output as it
-    is.
+    is. ``refusal`` is a regular expression for a line of text beside it that reports a refused command, with the groups
+    ``command`` and ``reason``.
 
     ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
     one. ``config_dir_env`` is the variable that names its configuration directory.
@@ -218,6 +219,7 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     journal: ConversationLogFormat = ConversationLogFormat()
     calls: tuple[ToolCallFormat, ...] = ()
     events: Literal["", "acp", "claude", "codex", "copilot", "gemini", "opencode", "pi", "qwen", "vibe"] = ""
+    refusal: str = ""
     failures: tuple[FailurePattern, ...] = ()
     answers: str = ""
     log: str = ""

@@ -6,13 +6,16 @@ A reader of `programs/events` makes these events of a program's output; `liza lo
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from liza.rules.sessions.spending import TokenUsage
 from liza.rules.value_classes import Value, field
+
+_SHELLS = {"bash", "sh", "zsh"}
 
 
 class Outcome(StrEnum):
@@ -64,6 +67,20 @@ class ToolCalled(Value):
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     edits: tuple[FileEdit, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command that it runs; empty if it is no command. Codex names the shell that runs it, too."""
+        command = self.arguments.get("command") or ""
+        text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            return text
+        match words:
+            case [shell, "-c" | "-lc", script] if shell.rpartition("/")[2] in _SHELLS:
+                return script
+        return text
 
 
 class ToolReturned(Value):
@@ -151,3 +168,25 @@ def count_edit(before: str, after: str) -> tuple[int, int]:
     added = sum(end - start for kind, _, _, start, end in changes if kind != "equal")
     removed = sum(end - start for kind, start, end, _, _ in changes if kind != "equal")
     return added, removed
+
+
+class RefusedCall(Value):
+    """A tool call that the program did not run: what was called, and the reason."""
+
+    what: str
+    reason: str
+
+
+def find_refused_calls(events: Iterable[SessionEvent]) -> tuple[RefusedCall, ...]:
+    """Return the calls that the program refused, in their order."""
+    read = list(events)
+    refused = {call for event in read if isinstance(event, CallsRefused) for call in event.calls}
+    results = {event.call: event for event in read if isinstance(event, ToolReturned)}
+    calls = []
+    for event in read:
+        result = results.get(event.call) if isinstance(event, ToolCalled) else None
+        is_refused = result is not None and (result.outcome is Outcome.REFUSED or result.call in refused)
+        if isinstance(event, ToolCalled) and result is not None and is_refused:
+            what = event.command or event.name
+            calls.append(RefusedCall(what, result.text.strip().partition("\n")[0]))
+    return tuple(calls)

@@ -1,0 +1,98 @@
+"""A person reads what an agent did, and why it did not do more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.journeys.crews import WORK, Crew
+
+ROW = """\
+[programs.modelled]
+command = "{command}"
+events = "claude"
+instructions = ["AGENTS.md"]
+[programs.modelled.headless]
+prompt = "none"
+[programs.modelled.permissions]
+confined = ["--careful"]
+bypass = ["--careless"]
+[programs.modelled.usage]
+when = {{ type = "result" }}
+input = ["usage.input_tokens"]
+output = ["usage.output_tokens"]
+"""
+REASON = "This command requires approval"
+
+
+def _said(author: str, *parts: dict[str, Any]) -> str:
+    return json.dumps({"type": author, "message": {"content": list(parts)}})
+
+
+CALLS = _said(
+    "assistant",
+    {"type": "text", "text": "I look around."},
+    {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "git status"}},
+    {"type": "tool_use", "id": "c2", "name": "Bash", "input": {"command": "curl example.org"}},
+)
+RESULTS = _said(
+    "user",
+    {"type": "tool_result", "tool_use_id": "c1", "content": "clean"},
+    {"type": "tool_result", "tool_use_id": "c2", "content": REASON, "is_error": True},
+)
+DENIALS = [{"tool_use_id": "c2"}]
+END = json.dumps(
+    {"type": "result", "permission_denials": DENIALS, "usage": {"input_tokens": 1200, "output_tokens": 34}}
+)
+SESSION = f"""
+liza ready > /dev/null
+cat <<'LINES'
+{CALLS}
+{RESULTS}
+{END}
+LINES
+"""
+ROWS = [
+    "says     I look around.",
+    "runs     git status · ok",
+    f"runs     curl example.org · refused: {REASON}",
+    "tokens   1,200 in (0 cached), 34 out",
+]
+
+
+def _use(crew: Crew, program: str) -> None:
+    command = crew.script("modelled", program, ready=False).removeprefix("script:")
+    (crew.paths.liza / "programs.toml").write_text(ROW.format(command=command))
+    crew.agent("coder-1", "modelled")
+
+
+def _rows(text: str) -> list[str]:
+    return [line[10:] for line in text.splitlines()]
+
+
+def test_the_log_of_a_task_has_all_its_sessions_and_raw_the_output_as_it_is(crew: Crew) -> None:
+    crew.add("t1")
+    _use(crew, SESSION + WORK)
+    crew.wait_status("t1", "READY_FOR_REVIEW")
+    crew.liza("verdict", "reject", "a comma is missing", "--task", "t1")
+    crew.wait(lambda _: crew.heard("t1").count("submit") == 2, "the work after the rejection")
+    crew.wait(lambda _: "34 out" in crew.liza("logs", "coder-1.2"), "the end of its output")
+    assert _rows(crew.liza("logs", "coder-1.1"))[:4] == ROWS
+    headed = crew.liza("logs", "t1")
+    assert [headed.count(f"── coder-1.{number} ──") for number in (1, 2)] == [1, 1]
+    assert headed.count("git status · ok") == 2
+    assert crew.liza("logs", "coder-1.1", "--raw").splitlines()[:3] == [CALLS, RESULTS, END]
+    assert "coder-1 | says     I look around." in crew.liza("logs")
+
+
+@pytest.mark.campaign
+def test_a_block_after_refused_commands_names_the_command_and_what_allows_it(crew: Crew) -> None:
+    crew.configure(permissions="confined")
+    crew.add("t1")
+    _use(crew, SESSION)
+    crew.wait_status("t1", "BLOCKED")
+    reason = crew.task("t1").blocked_reason or ""
+    assert f"modelled refused a command: `curl example.org`: {REASON}" in reason
+    assert "liza config set permissions bypass" in reason
