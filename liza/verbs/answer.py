@@ -9,7 +9,7 @@ from liza.crew.crew import Crew
 from liza.rules.errors import Refused
 from liza.rules.model import Status, Task
 from liza.rules.paths import check_task_id as checked_id
-from liza.rules.tasks import claims, planning
+from liza.rules.tasks import claims
 from liza.rules.value_classes import Value
 
 
@@ -34,16 +34,11 @@ def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQues
     if task_id is not None:
         archived_tasks.refuse_archived(crew, state, [checked_id(task_id)])
         task = claims.get_task(state, task_id)
-        if not _is_answerable(task):
+        if task.status is not Status.BLOCKED:
             raise Refused(f"{task.id} is {task.status}: it has no question", f"liza task show {task.id}")
         return [_open_question(crew, task)]
-    questions = [_open_question(crew, task) for task in state.tasks if _is_answerable(task)]
+    questions = [_open_question(crew, task) for task in state.tasks if task.status is Status.BLOCKED]
     return sorted(questions, key=lambda question: -(question.seconds or 0))
-
-
-def _is_answerable(task: Task) -> bool:
-    """Whether an answer unblocks it: a task that several coders failed at needs a new plan instead."""
-    return task.status is Status.BLOCKED and len(task.failed_by) < planning.MAX_FAILED_CODERS
 
 
 def _open_question(crew: Crew, task: Task) -> OpenQuestion:

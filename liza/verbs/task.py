@@ -22,7 +22,7 @@ from liza.rules.errors import Refused, UnknownId, UsageError
 from liza.rules.merging import targets
 from liza.rules.model import State, Status
 from liza.rules.paths import branch_of, check_task_id, is_person
-from liza.rules.reports.up_command import another_coder_command, up_command_for
+from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.tasks import backlog, claims, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
@@ -203,8 +203,7 @@ def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     task = claims.get_task(tx.state, task_id)
     if not failed_by_every_coder(tx.state, task):
         return make_result(tx.before, tx.state, task_id, "a coder continues it; liza status")
-    step = another_coder_command(tx.state) if is_person(by) else "liza status"
-    result = make_result(tx.before, tx.state, task_id, step)
+    result = make_result(tx.before, tx.state, task_id, "liza status")
     return replace(result, message=f"{result.message}\n{waits_for_coder_text(task)}")
 
 

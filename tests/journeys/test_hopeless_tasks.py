@@ -75,10 +75,11 @@ fi
 """
 STUBBORN = """\
 liza ready > "$NOTES/brief.$LIZA_RUN"
-case $LIZA_RUN in
-coder-1.*) echo "half down" >> task-1.txt ;;
-*) echo "half up" >> task-1.txt ;;
-esac
+if grep -q "the reviewer is right" "$NOTES/brief.$LIZA_RUN"; then
+  echo "half up" >> task-1.txt
+else
+  echo "half down" >> task-1.txt
+fi
 git add -A
 git commit -q -m "$LIZA_RUN"
 liza submit
@@ -86,7 +87,7 @@ liza submit
 
 
 @pytest.mark.campaign
-def test_the_fifth_rejection_blocks_a_task_until_a_person_answers_and_another_coder_continues_the_work(
+def test_the_fifth_rejection_blocks_a_task_until_a_person_answers_and_its_coder_continues_the_work(
     crew: Crew,
 ) -> None:
     crew.add("task-1")
@@ -101,13 +102,8 @@ def test_the_fifth_rejection_blocks_a_task_until_a_person_answers_and_another_co
     assert waiting["next"].startswith("liza answer task-1")
 
     crew.liza("answer", "task-1", "the reviewer is right: round half up")
-    task = crew.wait_status("task-1", "UNCLAIMED")
-    assert task.review_cycles_current == 0
-    shown = crew.liza("status")
-    assert "task-1 waits for another coder: coder-1 failed it before\n    liza up " in shown, shown
-    assert "review_deadlock, by code-reviewer-1: 5 rejections; the last: 1. task-1.txt: round 5 is wrong" in shown
-    crew.agent("coder-2", coder)
     crew.wait_status("task-1", "MERGED")
-    brief = (crew.notes / "brief.coder-2.1").read_text()
-    assert "the reviewer is right: round half up" in brief
+    assert "review_deadlock, by code-reviewer-1: 5 rejections; the last: 1. task-1.txt: round 5 is wrong" in crew.liza(
+        "status"
+    )
     assert crew.git("show", "integration:task-1.txt").splitlines() == ["half down"] * 5 + ["half up"]

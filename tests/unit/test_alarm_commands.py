@@ -196,7 +196,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
     "a task that two coders failed": (
         crew(task(status=S.BLOCKED, failed_by=("coder-1", "coder-2"), blocked_reason="r", blocked_questions=("q",))),
         {},
-        [("hypothesis_exhaustion", "task-1", "liza task supersede task-1 --file - --because …")],
+        [("hypothesis_exhaustion", "task-1", 'liza answer task-1 "…"')],
     ),
     "a merge that waits for files, and is held": (
         crew(

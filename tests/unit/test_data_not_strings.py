@@ -17,6 +17,7 @@ FIELDS = frozenset({"event", "kind", "meaning", "outcome", "phase", "reason", "s
 RECORDERS = frozenset({"add_event", "apply_verb", "has_done"})
 """Functions whose second argument is an event of a history."""
 ALLOWED = {
+    ("liza/programs/events/event_readers.py", "status"): "words of the programs' output",
     ("liza/rules/formatting/type_errors.py", "reason"): "msgspec tells a wrong time only by its message",
     ("liza/crew/project/import_traces.py", "kind"): "a field of the trace that the tests' Python wrote",
     ("liza/repo/merge/merges.py", "kind"): "words and letters of git's porcelain output",

@@ -108,6 +108,8 @@ def test_an_unknown_object_is_shown_in_short_and_a_line_of_text_as_it_is() -> No
     assert rows([Unknown('{"type": "new", "a": "' + "x" * 500)])[0].startswith('unknown  {"type": "new"')
     assert len(rows([Unknown("x" * 500)])[0]) < 200
     assert list(format_session(logged([Printed("as it  is")]), SessionStyle(40))) == ["as it  is"]
+    (cut,) = format_session(logged([Printed("x" * 9_000)]), SessionStyle(40))
+    assert cut.endswith("… 9,000 characters: --raw")
 
 
 def test_a_failed_command_has_its_exit_code_and_the_last_line_of_its_output() -> None:

@@ -454,8 +454,9 @@ REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str
         BLOCKED, lambda state: backlog.unblock(state, "task-1", ["yes", " "], ME), UsageError,
         'liza task unblock task-1 --answer "…"',
     ),
-    "an answer after two coders failed": (
-        of_task(BLOCKED, failed_by=("coder-1", "coder-2")), lambda state: backlog.unblock(state, "task-1", ["yes"], ME),
+    "a planner's answer after two coders failed": (
+        of_task(BLOCKED, failed_by=("coder-1", "coder-2")),
+        lambda state: backlog.unblock(state, "task-1", ["yes"], replace(ME, by="planner-1.1")),
         Refused, "liza task supersede task-1 --file - --because 'the root cause'",
     ),
     "a change of a claimed task": (

@@ -159,6 +159,15 @@ def test_a_coders_own_question_is_no_failure_and_the_answer_reaches_the_next_try
     assert claimed(state)[0].tasks[0].assigned_to == "coder-1"
 
 
+def test_two_failed_coders_want_another_plan_and_the_answer_of_a_person_is_one() -> None:
+    one = task(status=S.BLOCKED, blocked_reason="r", blocked_questions=("q",), failed_by=("coder-1", "coder-2"))
+    with pytest.raises(Refused, match="another plan") as refusal:
+        backlog.unblock(board(one), "task-1", ["x"], replace(ME, by="planner-1.1"))
+    assert "supersede" in refusal.value.hint
+    answered = backlog.unblock(board(one), "task-1", ["x"], replace(ME, by="human:ann")).tasks[0]
+    assert (answered.status, answered.failed_by) == (S.UNCLAIMED, ())
+
+
 def _session(state: State, run: str, outcome: SessionOutcome, moved: bool = False) -> State:
     return coding.record_session_end(state, "task-1", run, outcome=outcome, detail="x", moved=moved, now=NOW)
 

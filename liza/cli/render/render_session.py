@@ -34,6 +34,8 @@ _MAX_BRIEF = 160
 """Characters of a prompt, a thought, an unknown object or a tool's arguments that are shown."""
 _MAX_REASON = 200
 """Characters of a tool's output that are shown if it failed."""
+_MAX_LINE = 4_000
+"""Characters of a line of text that are shown."""
 _TIME_WIDTH, _WORD_WIDTH = 8, 7
 _COLOURS: Final[Mapping[str, str]] = {"failed": "red", "thinks": "dim", "prompt": "dim", "tokens": "dim"}
 _MAIN_ARGUMENTS = ("file_path", "filePath", "path", "pattern", "query", "url", "description", "title")
@@ -108,7 +110,9 @@ def _format_event(entry: LoggedEvent, results: _Results, style: SessionStyle) ->
     time_text = f"{printing.time_of_day(entry.time) if entry.time else '':<{_TIME_WIDTH}}  "
     name = style.paint_name(entry.agent)
     if isinstance(entry.event, Printed):
-        yield f"{time_text if style.with_times else ''}{name}{strip_controls(entry.event.text)}"
+        text = entry.event.text
+        shown = text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]} … {len(text):,} characters: --raw"
+        yield f"{time_text if style.with_times else ''}{name}{strip_controls(shown)}"
         return
     row = _describe_event(entry.event, results)
     if row is None:

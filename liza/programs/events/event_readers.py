@@ -67,7 +67,7 @@ def read_object(events_format: str, event: Object) -> tuple[SessionEvent, ...]:
 
 def read_line(preset: Preset, line: str) -> tuple[SessionEvent, ...]:
     """Return the events of a line that a program of this row has printed. A line of text is an event, too."""
-    parsed = parse_object(line) if preset.events else None
+    parsed = parse_object(line) if preset.events in READERS else None
     if parsed is None:
         return _read_text(preset, line)
     try:

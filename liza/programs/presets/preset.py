@@ -218,7 +218,7 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     usage: UsageFormat = UsageFormat()
     journal: ConversationLogFormat = ConversationLogFormat()
     calls: tuple[ToolCallFormat, ...] = ()
-    events: Literal["", "acp", "claude", "codex", "copilot", "gemini", "opencode", "pi", "qwen", "vibe"] = ""
+    events: str = ""
     refusal: str = ""
     failures: tuple[FailurePattern, ...] = ()
     answers: str = ""

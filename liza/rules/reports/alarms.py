@@ -304,8 +304,8 @@ def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
         yield Alarm(
             AlarmKind.HYPOTHESIS_EXHAUSTION,
             task.id,
-            f"{task.id}: {' and '.join(task.failed_by)} failed at it; it needs another plan, not another try",
-            f"liza task supersede {task.id} --file - --because …",
+            f"{task.id}: {' and '.join(task.failed_by)} failed at it; it needs another plan, yours or a planner's",
+            f'liza answer {task.id} "…"',
         )
         return
     asked = " / ".join(task.blocked_questions) or task.blocked_reason or ""

@@ -165,8 +165,8 @@ class LoggedEvent(Value):
 def count_edit(before: str, after: str) -> tuple[int, int]:
     """Return how many lines a replacement of ``before`` by ``after`` adds and removes."""
     changes = difflib.SequenceMatcher(a=before.splitlines(), b=after.splitlines(), autojunk=False).get_opcodes()
-    added = sum(end - start for kind, _, _, start, end in changes if kind != "equal")
-    removed = sum(end - start for kind, start, end, _, _ in changes if kind != "equal")
+    added = sum(end - start for change, _, _, start, end in changes if change != "equal")
+    removed = sum(end - start for change, start, end, _, _ in changes if change != "equal")
     return added, removed
 
 

@@ -233,14 +233,18 @@ def _refuse_bad_dependencies(state: State, task_id: str, depends_on: Iterable[st
 
 
 def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invocation) -> State:
-    """Answer the questions of a BLOCKED task; the next try gets the answers. Raises Refused, UsageError."""
+    """Answer the questions of a BLOCKED task; the next try gets the answers. Raises Refused, UsageError.
+
+    The answer of a person is a new plan: coders that failed the task may take it again.
+    """
     task = get_task(state, task_id)
     if task.status is not S.BLOCKED:
         raise Refused(
             f"{task_id} is {task.status}: it asks nothing (only a BLOCKED task can be unblocked)",
             f"liza task show {task_id}",
         )
-    if len(task.failed_by) > 1:
+    is_new_plan = invocation.by is not None and is_person(invocation.by)
+    if len(task.failed_by) > 1 and not is_new_plan:
         raise Refused(
             f"{', '.join(task.failed_by)} failed {task_id}: it needs another plan, not another try",
             f"liza task supersede {task_id} --file - --because 'the root cause'",
@@ -273,6 +277,7 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
         review_cycles_current=0,
         idle_sessions=0,
         reviews_without_verdict=0,
+        failed_by=() if is_new_plan else task.failed_by,
     )
     return state.with_task(freed)
 

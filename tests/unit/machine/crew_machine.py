@@ -33,6 +33,7 @@ from liza.rules.model import (
     Status,
     Task,
 )
+from liza.rules.paths import is_person
 from liza.rules.project import setting_values
 from liza.rules.sessions.session_ends import OUTCOME_RULES, SessionOutcome
 from liza.rules.tasks import archiving, backlog, claims, coding, drafts, forged_status, give_back, planning, reviews
@@ -301,7 +302,13 @@ class CrewMachine(RuleBasedStateMachine):
     @rule(index=indexes, by=planners, answer=texts)
     def unblock(self, index: int, by: str, answer: str) -> None:
         name = self.task_at(index)
-        self.play(lambda model: model.unblock(name, [answer]), backlog.unblock, name, [answer], self.by(by))
+        self.play(
+            lambda model: model.unblock(name, [answer], by_person=is_person(by)),
+            backlog.unblock,
+            name,
+            [answer],
+            self.by(by),
+        )
 
     @rule(index=indexes, other=indexes, by=planners, new=st.booleans(), epic=st.sampled_from(["", "mails"]), why=texts)
     def supersede(self, index: int, other: int, by: str, new: bool, epic: str, why: str) -> None:
@@ -774,7 +781,13 @@ class CrewMachine(RuleBasedStateMachine):
             case Status.APPROVED:
                 self.merge_whole(name, well)
             case Status.BLOCKED:
-                self.play(lambda model: model.unblock(name, ["so"]), backlog.unblock, name, ["so"], self.by(PERSON))
+                self.play(
+                    lambda model: model.unblock(name, ["so"], by_person=True),
+                    backlog.unblock,
+                    name,
+                    ["so"],
+                    self.by(PERSON),
+                )
             case Status.CLAIMED if well:
                 self.submit_work(name, task.run or "coder-1.99")
             case Status.CLAIMED:
