@@ -111,8 +111,11 @@ def _print_sessions(crew: Crew, agent: str | None, window: _Window, *, with_suba
         _print_notes(run_logs.logs(crew, names[-1], 1))
     if window.is_followed:
         exit_with_reader()
-        lines = all_logs.follow_lines(crew, names if agent is None else names[-1:], positions)
-        for row in render_session.format_followed(session_log.read_events(crew, lines), style):
+        last = None if agent is None else names[-1]
+        # Of an agent, or the agent of a task, also the next runs are followed.
+        followed = names if last is None else [last if agent == last else agent_of(last)]
+        lines = all_logs.follow_lines(crew, followed, positions)
+        for row in render_session.format_followed(session_log.read_events(crew, lines), style, last):
             printing.print_now(f"{row}\n")
 
 

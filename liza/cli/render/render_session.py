@@ -95,10 +95,16 @@ def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterat
         yield from _format_event(entry, results, style)
 
 
-def format_followed(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterator[str]:
-    """Yield the rows of sessions while they run: a result has a row of its own if its call failed."""
+def format_followed(events: Iterable[LoggedEvent], style: SessionStyle, run: str | None = None) -> Iterator[str]:
+    """Yield the rows of sessions while they run: a result has a row of its own if its call failed.
+
+    ``run`` was shown before: if another one follows, a row names it.
+    """
     nothing_known = _Results({}, frozenset(), {})
     for entry in events:
+        if run is not None and entry.run != run:
+            run = entry.run
+            yield f"\n── {run} ──"
         if isinstance(entry.event, ToolReturned) and not entry.event.is_failure:
             continue
         yield from _format_event(entry, nothing_known, style)
