@@ -16,7 +16,7 @@ from liza.crew.serving.stopped_processes import find_stopped
 from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
 from liza.programs.terminal import tmux
-from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind, waits_for_person
 from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
@@ -26,7 +26,6 @@ from liza.rules.model import Agent, State, Status, SupervisorExit
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import role_of, run_id, sort_agents
 from liza.rules.project import test_proof
-from liza.rules.reports import alarms
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
 from liza.rules.statuses import AgentStatus, WorkKind
@@ -54,7 +53,7 @@ def summarize(crew: Crew, state: State) -> dict[str, Any]:
     present = current_alarms.find_alarms(crew, state, evidence, missing_parts)
     rows_of_agents = [agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents)]
     waiting = [
-        *(alarm for alarm in present if alarms.needs_person(alarm)),
+        *(alarm for alarm in present if waits_for_person(alarm.kind)),
         *_question_alarms(crew, state, rows_of_agents),
     ]
     return {

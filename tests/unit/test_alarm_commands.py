@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import liza
+from liza.rules.alarm_kinds import AlarmKind, LoggedKind, alarm_class, waits_for_person
 from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import (
     Config,
@@ -21,14 +27,17 @@ from liza.rules.model import (
     Task,
     TestProof,
 )
-from liza.rules.reports.alarms import AlarmFacts, StoppedProcesses, evaluate_alarms, needs_person
+from liza.rules.reports.alarms import AlarmFacts, StoppedProcesses, evaluate_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift, SymbolicRef
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.tasks import claims
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
 from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, later, task, with_config
+from tests.unit.sources import nodes_of, parse_module
+from tests.unit.test_typed_commands import texts
 
+ROOT = Path(liza.__file__).parent
 S = Status
 TESTED = Config(integration_command="make test")
 LONG = "word " * 100
@@ -379,10 +388,40 @@ def test_tests_of_another_checkout_stop_merges() -> None:
 def test_only_some_alarms_stop_work_until_a_person_acts() -> None:
     both = crew(task(iteration=8), task("b", S.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
     alarms = evaluate_alarms(both, NOW, AlarmFacts())
-    assert [(alarm.kind, needs_person(alarm)) for alarm in alarms] == [
+    assert [(alarm.kind, waits_for_person(alarm.kind)) for alarm in alarms] == [
         ("approaching_limits", False),
         ("blocked", True),
     ]
+
+
+def test_an_alarm_asks_for_an_answer_or_a_step_or_is_news() -> None:
+    kinds = ("blocked", "stale_pause", "integration_failed", "account", "model", "board-unreadable")
+    assert [str(alarm_class(kind)) for kind in kinds] == ["answer", "step", "news", "step", "news", "step"]
+
+
+def literal_kinds() -> Iterator[str]:
+    """Kinds that the source gives to alarms and to lines of the alert log as text."""
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = parse_module(path)
+        for node in nodes_of(tree):
+            name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+            first = node.args[0] if isinstance(node, ast.Call) and node.args else None
+            if name == "Alarm" and isinstance(first, ast.Constant):
+                yield str(first.value)
+            if name == "append_alert_log" and first is not None:
+                lines = (text for part in ast.walk(first) for text in strings_of(part))
+                yield from (line[1] for text in lines if (line := re.match(r"(\w+)  ", text)))
+        yield from (line[1] for _, text in texts(tree) if (line := re.match(r"(\w+)  .*\. Next: ", text)))
+
+
+def strings_of(node: ast.AST) -> list[str]:
+    return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
+
+
+def test_every_kind_of_an_alarm_and_of_the_alert_log_has_a_class() -> None:
+    kinds = set(literal_kinds())
+    assert len(kinds) > 20
+    assert kinds - {*AlarmKind, *LoggedKind} == {"VALUE", "test"}  # computed; a trial notice
 
 
 def test_a_killed_reviewer_is_told_also_if_the_lease_of_the_coder_has_passed() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind, waits_for_person
 from liza.rules.model import (
     Agent,
     Config,
@@ -21,7 +21,7 @@ from liza.rules.model import (
     SupervisorExit,
     Task,
 )
-from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms, needs_person
+from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import find_unclaimable
@@ -220,7 +220,7 @@ def test_a_pause_for_a_used_up_budget_is_an_alarm_at_once_and_one_only() -> None
         alarm = only(board(task()), AlarmFacts(signals={"PAUSE": since}, budget_pause="t has used 9 of 8 seconds"))
         assert (alarm.kind, alarm.next) == ("budget_used", "liza edit; liza resume")
         assert alarm.message == "the crew is paused: t has used 9 of 8 seconds"
-        assert needs_person(alarm)
+        assert waits_for_person(alarm.kind)
 
 
 def test_a_setting_that_nobody_reads_asks_whether_another_was_meant() -> None:
@@ -250,7 +250,7 @@ def test_planning_that_hangs_or_goes_round_in_circles_and_an_urgent_discovery() 
         "every task is settled, and planners have added tasks 3 times in a row since a person said anything "
         "(config.planning_rounds)"
     )
-    assert (alarm.next, needs_person(alarm)) == ("liza resume", True)
+    assert (alarm.next, waits_for_person(alarm.kind)) == ("liza resume", True)
     urgent = Discovery(id="d1", by="coder-1", urgency="immediate", description="keys in the log")
     assert "immediate_discovery" in kinds(board(task(), discovered=(urgent,)))
 
@@ -343,7 +343,7 @@ def test_three_denials_of_a_run_by_one_rule_raise_an_alarm_that_waits_for_nobody
         ("guard_denials", "coder-1", "liza logs coder-1")
     ]
     assert "no-push denied coder-1 a tool 3 times; the last: not run: git push" in alarms[0].message
-    assert not needs_person(alarms[0])
+    assert not waits_for_person(alarms[0].kind)
 
 
 def test_merges_without_a_test_command_name_the_command_that_sets_one() -> None:

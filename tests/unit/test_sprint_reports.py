@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.alarm_kinds import Alarm
+from liza.rules.alarm_kinds import Alarm, waits_for_person
 from liza.rules.governance.retrospective import SprintEnd, describe_sprint_end
 from liza.rules.governance.sprint_alarms import sprint_alarms
 from liza.rules.model import Anomaly, ArchiveSummary, Discovery, Event, Goal, Sprint, State, Status, Timeline
@@ -52,7 +52,7 @@ def test_the_times_of_a_sprint_raise_alarms_while_it_runs(state: State, kinds: l
 def test_a_checkpoint_sums_up_the_sprint_and_stops_nothing() -> None:
     (alarm,) = find(timed(checkpoint_at=NOW), "checkpoint_due")
     assert "1 merged (model), 1 open (mail), 1 blocked (pdf); $3" in alarm.message
-    assert not alarms.needs_person(alarm)
+    assert not waits_for_person(alarm.kind)
     (alarm,) = find(timed(deadline=NOW), "deadline_passed")
     assert "2 tasks of it not closed: pdf, mail" in alarm.message
     many = tuple(task(f"t{number}") for number in range(200))

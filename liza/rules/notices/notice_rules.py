@@ -13,11 +13,10 @@ from typing import Final
 
 import msgspec
 
-from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind, waits_for_person
 from liza.rules.backoff import backoff
 from liza.rules.formatting.redaction import redact
 from liza.rules.notices.target_names import EXEC_LABEL
-from liza.rules.reports import alarms as alarm_rules
 from liza.rules.value_classes import Value, replace
 
 AlarmKey = tuple[str, str]
@@ -98,7 +97,7 @@ def select_alarms(alarms: Iterable[Alarm], label: str) -> tuple[Alarm, ...]:
     return tuple(
         alarm
         for alarm in alarms
-        if alarm_rules.needs_person(alarm) or (alarm.kind == AlarmKind.NOTICES_FAILED and alarm.about != label)
+        if waits_for_person(alarm.kind) or (alarm.kind == AlarmKind.NOTICES_FAILED and alarm.about != label)
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from liza.rules import invariants, settings
-from liza.rules.alarm_kinds import NOTICES, Alarm, AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.governance import breaker_trips, sprint_alarms
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
@@ -48,11 +48,6 @@ _OWN_ALARMS = (
     WakeTrigger.IMMEDIATE_DISCOVERY,
 )
 """Planning triggers that have their own alarm with its own command."""
-
-
-def needs_person(alarm: Alarm) -> bool:
-    """Return whether work is stopped until a person runs ``alarm.next``."""
-    return alarm.kind not in NOTICES
 
 
 class StoppedProcesses(Value):
@@ -343,7 +338,7 @@ def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> 
 def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.assigned_to is not None and task.assigned_to in seen.evidence.offline:
         yield Alarm(
-            AlarmKind(f"orphaned_{task.status.lower()}"),
+            AlarmKind[f"ORPHANED_{task.status}"],
             task.id,
             f"{task.id} is {task.status}, and {task.assigned_to}, which has to fix it, is offline",
             up_command_for(state, task.assigned_to),
@@ -404,7 +399,7 @@ def _signals(state: State, seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
         if since is not None and now - since >= STALE_SIGNAL:
             minutes = int((now - since).total_seconds() // 60)
             message = f"{name} has been set for {minutes} minutes"
-            yield Alarm(AlarmKind(f"stale_{name.lower()}"), name, message, breaker_trips.signal_hint(state))
+            yield Alarm(AlarmKind[f"STALE_{name}"], name, message, breaker_trips.signal_hint(state))
 
 
 def _config(seen: AlarmFacts) -> Iterator[Alarm]:

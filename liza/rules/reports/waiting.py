@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from liza.rules.alarm_kinds import Alarm
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.model import State
 from liza.rules.paths import ROLES
 from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
@@ -15,16 +15,16 @@ from liza.rules.tasks.planning import can_continue, find_missing_roles, is_crew_
 
 _WAITING_KINDS = frozenset(
     {
-        "blocked",
-        "hypothesis_exhaustion",
-        "incomplete_draft",
-        "stale_draft",
-        "needs_another_coder",
-        "needs_verdict",
-        "never_claimable",
-        "planning_rounds",
-        "planning_stalled",
-        "waiting_for_files",
+        AlarmKind.BLOCKED,
+        AlarmKind.HYPOTHESIS_EXHAUSTION,
+        AlarmKind.INCOMPLETE_DRAFT,
+        AlarmKind.STALE_DRAFT,
+        AlarmKind.NEEDS_ANOTHER_CODER,
+        AlarmKind.NEEDS_VERDICT,
+        AlarmKind.NEVER_CLAIMABLE,
+        AlarmKind.PLANNING_ROUNDS,
+        AlarmKind.PLANNING_STALLED,
+        AlarmKind.WAITING_FOR_FILES,
     }
 )
 """Alarms about tasks that wait for a person. The others are about agents and the repository."""
@@ -45,7 +45,8 @@ def waiting_alarms(
     if waiting:
         return waiting
     if not state.tasks and not state.archived.total:
-        return (Alarm("no_tasks", "goal", "there is no task, and no planner that adds one", "liza task add --help"),)
+        message = "there is no task, and no planner that adds one"
+        return (Alarm(AlarmKind.NO_TASKS, "goal", message, "liza task add --help"),)
     return (_no_agent(state, roles),)
 
 
@@ -53,10 +54,10 @@ def _no_agent(state: State, roles: frozenset[str]) -> Alarm:
     """Return the alarm for open tasks that need an agent of another role, with the command that starts one."""
     needs = find_missing_roles(state, roles)
     if not needs:
-        return Alarm("no_agent", "goal", "no agent of this crew can continue the open tasks", "liza status")
+        return Alarm(AlarmKind.NO_AGENT, "goal", "no agent of this crew can continue the open tasks", "liza status")
     waits = "; ".join(
         f"{', '.join(ids[:5])}{f' and {len(ids) - 5} more' if len(ids) > 5 else ''} {_WAITS[role]}"
         for role, ids in needs.items()
     )
     message = f"no agent of this crew can continue the open tasks: {waits}"
-    return Alarm("no_agent", "goal", message, up_command_for(state, *(f"{role}-1" for role in needs)))
+    return Alarm(AlarmKind.NO_AGENT, "goal", message, up_command_for(state, *(f"{role}-1" for role in needs)))
