@@ -97,16 +97,16 @@ def _print_sessions(crew: Crew, agent: str | None, window: _Window, *, with_suba
         with_times=with_times,
     )
     if agent is None:
-        recent, positions = all_logs.read_recent_lines(crew, names, window.lines, window.begin(crew))
-        for row in render_session.format_followed(session_log.read_events(crew, recent), style):
+        recent, positions = session_log.read_recent(crew, names, window.lines, window.begin(crew))
+        for row in render_session.format_followed(recent, style):
             printing.print_now(f"{row}\n")
     else:
         positions = {}
         for name in names:
-            recent, positions = all_logs.read_recent_lines(crew, [name], window.lines, window.begin(crew))
+            recent, positions = session_log.read_recent(crew, [name], window.lines, window.begin(crew))
             if len(names) > 1:
                 printing.print_now(f"── {name} ──")
-            for row in render_session.format_session(session_log.read_events(crew, recent), style):
+            for row in render_session.format_session(recent, style):
                 printing.print_now(f"{row}\n")
         _print_notes(run_logs.logs(crew, names[-1], 1))
     if window.is_followed:
@@ -114,8 +114,7 @@ def _print_sessions(crew: Crew, agent: str | None, window: _Window, *, with_suba
         last = None if agent is None else names[-1]
         # Of an agent, or the agent of a task, also the next runs are followed.
         followed = names if last is None else [last if agent == last else agent_of(last)]
-        lines = all_logs.follow_lines(crew, followed, positions)
-        for row in render_session.format_followed(session_log.read_events(crew, lines), style, last):
+        for row in render_session.format_followed(session_log.follow(crew, followed, positions), style, last):
             printing.print_now(f"{row}\n")
 
 

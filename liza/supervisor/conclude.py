@@ -15,7 +15,6 @@ from liza.crew.liza_path import liza_argv
 from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.accounts import session_results
 from liza.programs.accounts.run_account import account_of, session_environ
-from liza.programs.events import event_readers
 from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file, outcomes, session_process
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
@@ -28,7 +27,7 @@ from liza.repo import commit_signing
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
-from liza.rules.sessions.session_events import Failed, ModelText, find_refused_calls
+from liza.rules.sessions.session_events import Failed, LoggedEvent, ModelText, find_refused_calls
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims, coding, planning, reviews
@@ -37,10 +36,12 @@ from liza.rules.worker_api.telemetry_rules import TelemetrySums
 from liza.supervisor.run_evidence import trusted_record
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
+from liza.verbs import session_log
 
 EXPORT_LOG = "otel.log"
 MAX_EXPORT_LOG = 1 << 20  # bytes
 SCREEN_HISTORY_LINES = 2000  # lines of scroll-back that are saved besides the screen
+LAST_LINES = 200  # lines of the output and of the conversation log in which the last words are searched
 OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much text after the reason of their end
 _UNWRITTEN_COMMIT = "fatal: failed to write commit object"
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
@@ -244,8 +245,7 @@ def _describe_last_words(crew: Crew, directory: RunDir, preset: Preset) -> str:
 
     The brief that `liza ready` prints is no such line, nor what the program says of itself.
     """
-    lines = [] if directory.screen_path.exists() else directory.output_tail(OUTPUT_TAIL_BYTES).splitlines()
-    events = [event for line in lines for event in event_readers.read_line(preset, line)] if preset.events else []
+    events = _read_last_events(crew, directory)
     refused = find_refused_calls(events)
     if refused:
         last = refused[-1]
@@ -256,9 +256,17 @@ def _describe_last_words(crew: Crew, directory: RunDir, preset: Preset) -> str:
             else ". To allow all: liza config set permissions bypass"
         )
         return f"{preset.name} refused {number}: `{last.what[:200]}`: {last.reason[:200]}{allow}"
-    spoken = "\n".join(event.text for event in events if isinstance(event, ModelText | Failed))
+    spoken = "\n".join(entry.event.text for entry in events if isinstance(entry.event, ModelText | Failed))
     own = spoken or _BRIEF_END.split(directory.last_output())[-1]
     return " / ".join(list(log_file.extract_lines(own))[-3:])[:400] or directory.unreadable() or "It printed nothing."
+
+
+def _read_last_events(crew: Crew, directory: RunDir) -> list[LoggedEvent]:
+    """Return the last events of the session; none if its program's output and log have no known format."""
+    with suppress(LizaError, OSError):
+        if session_log.find_row(crew, directory.run) is not None:
+            return session_log.read_recent(crew, [directory.run], LAST_LINES, None)[0]
+    return []
 
 
 def _record_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:

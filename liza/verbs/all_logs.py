@@ -15,18 +15,20 @@ from liza.crew.crew import Crew
 from liza.programs.session.run_directory import list_runs
 from liza.rules.errors import LizaError
 from liza.rules.paths import agent_of, sort_agents
-from liza.rules.value_classes import Mutable, Value
+from liza.rules.value_classes import Mutable, Value, replace
 from liza.system import untrusted_files
 from liza.verbs import logs
 
 
 class OutputLine(Value):
-    """A line that a program printed; ``time`` is None if it was not recorded."""
+    """A line that a program printed; ``time`` is None if it was not recorded. ``offset``: its first byte; 0 if that is
+    not known."""
 
     agent: str
     run: str
     time: datetime | None
     text: str
+    offset: int = 0
 
 
 class _Reader(Mutable):
@@ -110,7 +112,7 @@ def _read_more(crew: Crew, reader: _Reader) -> list[OutputLine]:
     reader.partial_line = data[end:]
     lines = _lines(crew, reader.run, data[:end], start) if end else []
     now = crew.clock.now()
-    return [OutputLine(line.agent, line.run, line.time or now, line.text) for line in lines]
+    return [replace(line, time=line.time or now) for line in lines]
 
 
 def _lines(crew: Crew, run: str, data: bytes, start: int, changed: datetime | None = None) -> list[OutputLine]:
@@ -124,8 +126,9 @@ def _lines(crew: Crew, run: str, data: bytes, start: int, changed: datetime | No
         return [OutputLine(agent, run, None, text) for text in texts]
     lines, offset = [], start
     for text, line in zip(texts, raw, strict=True):
+        when = times.time_at(offset + len(line)) or (changed if times.are_noted else None)
+        lines.append(OutputLine(agent, run, when, text, offset))
         offset += len(line)
-        lines.append(OutputLine(agent, run, times.time_at(offset) or (changed if times.are_noted else None), text))
     return lines
 
 

@@ -1,32 +1,73 @@
-"""Read what happened in sessions: the lines of their programs as events, in one form for all programs."""
+"""Read what happened in sessions: what their programs printed and logged as events, in one form for all programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import cache
 
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
-from liza.programs.events import event_readers
+from liza.programs.events import conversation_log, event_readers
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_archive
 from liza.rules.errors import LizaError
+from liza.rules.sessions import session_events
 from liza.rules.sessions.session_events import LoggedEvent, Printed
+from liza.verbs import all_logs
 from liza.verbs.all_logs import OutputLine
+
+
+def read_recent(
+    crew: Crew, names: Sequence[str], most: int, since: datetime | None
+) -> tuple[list[LoggedEvent], dict[str, int]]:
+    """Return the events in the last ``most`` lines of each agent's newest run, or of each named run, by time; and the
+    offset in bytes at which each output ends, for `follow`.
+
+    Raises NotRegularFile, Refused if a named run has no output.
+    """
+    lines, offsets = all_logs.read_recent_lines(crew, names, most, since)
+    read: list[list[LoggedEvent]] = []
+    for run in offsets:
+        output = list(read_events(crew, (line for line in lines if line.run == run)))
+        log = [entry for entry in _read_log(crew, run, most) if since is None or (entry.time or since) >= since]
+        read.append(session_events.merge_sources(output, log))
+    return session_events.merge_sessions(read), offsets
+
+
+def follow(crew: Crew, names: Sequence[str], offsets: dict[str, int]) -> Iterator[LoggedEvent]:
+    """Yield the events of new lines after these offsets, of these runs and of the agents' next runs."""
+    return read_events(crew, all_logs.follow_lines(crew, names, offsets))
 
 
 def read_events(crew: Crew, lines: Iterable[OutputLine]) -> Iterator[LoggedEvent]:
     """Yield the events in lines of output, in their order."""
-    find_preset = cache(lambda run: _find_preset(crew, run))
+    find_preset = cache(lambda run: find_row(crew, run))
     for line in lines:
         preset = find_preset(line.run)
-        parent = event_readers.find_parent_call(line.text) if preset is not None else ""
-        for event in event_readers.read_line(preset, line.text) if preset is not None else (Printed(line.text),):
-            yield LoggedEvent(line.agent, line.run, line.time, event, parent)
+        path = str(crew.run_dir(line.run).output_path)
+        if preset is None:
+            yield LoggedEvent(line.agent, line.run, line.time, Printed(line.text), path=path, offset=line.offset)
+            continue
+        read = event_readers.read_line(preset, line.text)
+        for event in read.events:
+            yield LoggedEvent(line.agent, line.run, line.time, event, read.parent, path=path, offset=line.offset)
 
 
-def _find_preset(crew: Crew, run: str) -> Preset | None:
+def _read_log(crew: Crew, run: str, most: int) -> list[LoggedEvent]:
+    """Return the events in the conversation log of a run, by time; none if its program has none that can be read."""
+    preset, directory = find_row(crew, run), crew.run_dir(run)
+    record = directory.read_record() if preset is not None else None
+    if preset is None or record is None:
+        return []
+    logs = conversation_log.find_logs(directory, preset, os.environ)
+    read = (list(conversation_log.read_events(path, record, directory, preset, most)) for path in logs)
+    return session_events.merge_sessions(read)
+
+
+def find_row(crew: Crew, run: str) -> Preset | None:
     """Return the row of the run's program; None if its output has no known format, or the row is gone."""
     try:
         record = crew.run_dir(run).read_record()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,35 @@ from liza.cli.render.render_session import SessionStyle, format_followed, format
 from liza.programs.events import event_readers
 from liza.programs.events.event_readers import READERS, UnknownObject
 from liza.programs.presets import preset_files, preset_table
+from liza.programs.presets.preset import Preset
+from liza.programs.session.log_file import parse_object
 from liza.rules.paths import Paths
 from liza.rules.sessions.session_events import (
+    Failed,
     LoggedEvent,
     ModelText,
     Outcome,
     Printed,
+    Prompted,
     RefusedCall,
+    SessionBegan,
     SessionEvent,
+    TimeSource,
     ToolCalled,
     ToolReturned,
+    TurnEnded,
     Unknown,
     count_edit,
     find_refused_calls,
+    fold_usage,
+    merge_sessions,
+    merge_sources,
 )
+from liza.rules.sessions.spending import TokenUsage
+from liza.rules.value_classes import replace
 
 STREAMS = Path(__file__).parents[1] / "data" / "streams"
+CONVERSATIONS = STREAMS.with_name("conversations")
 PROGRAMS = [path.stem for path in sorted(STREAMS.glob("*.jsonl"))]
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -45,11 +58,24 @@ def rows(events: list[SessionEvent], **style: Any) -> list[str]:
     return [row[10:] for row in format_session(logged(events), SessionStyle(None, **style))]
 
 
-def recorded(name: str) -> Iterator[SessionEvent]:
-    for line in (STREAMS / f"{name}.jsonl").read_text().splitlines():
-        parsed = event_readers.parse_object(line)
-        assert parsed is not None
-        yield from event_readers.read_object(name, parsed)
+def row_of(program: str) -> Preset:
+    return preset_table.load_presets(Paths(Path("/nowhere")), Path("/nowhere")).resolve(program)
+
+
+def recorded(program: str) -> Iterator[SessionEvent]:
+    for line in (STREAMS / f"{program}.jsonl").read_text().splitlines():
+        yield from event_readers.read_line(row_of(program), line).events
+
+
+def conversation(program: str, file: str = "") -> list[LoggedEvent]:
+    entries = []
+    for line in (CONVERSATIONS / f"{program}{file}.jsonl").read_text().splitlines():
+        read = event_readers.read_record(row_of(program), line)
+        entries += [
+            LoggedEvent("coder-1", "coder-1.1", read.time, event, read.parent, TimeSource.RECORD)
+            for event in read.events
+        ]
+    return entries
 
 
 def claude(author: str, *parts: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +127,7 @@ def test_what_a_reader_does_not_know_is_unknown_or_nothing_and_never_an_error(
 
 @pytest.mark.parametrize("line", ["", "text", "{", "[1]", '{"a": 1', "{" * 100_000, "7"])
 def test_a_line_that_is_no_object_is_text(line: str) -> None:
-    assert event_readers.parse_object(line) is None
+    assert parse_object(line) is None
 
 
 def test_an_unknown_object_is_shown_in_short_and_a_line_of_text_as_it_is() -> None:
@@ -115,62 +141,71 @@ def test_an_unknown_object_is_shown_in_short_and_a_line_of_text_as_it_is() -> No
 def test_a_failed_command_has_its_exit_code_and_the_last_line_of_its_output() -> None:
     item = {"id": "i1", "type": "command_execution", "command": "/bin/bash -lc 'make test'", "status": "failed"}
     done = {"type": "item.completed", "item": {**item, "exit_code": 2, "aggregated_output": "a\nno rule for test\n"}}
-    assert rows(read("codex", done)) == ["runs     make test · exit 2: no rule for test"]
+    assert rows(read("items", done)) == ["runs     make test · exit 2: no rule for test"]
 
 
 def test_a_refused_call_says_so_and_why() -> None:
     events = read(
-        "claude",
+        "blocks",
         claude("assistant", called("c1", "Bash", command="git push")),
         claude("user", returned("c1", "This command requires approval", is_error=True)),
         {"type": "result", "permission_denials": [{"tool_use_id": "c1"}], "is_error": False},
     )
     assert rows(events) == ["runs     git push · refused: This command requires approval"]
     declined = {"id": "i1", "type": "command_execution", "command": "rm -rf x", "status": "declined"}
-    assert rows(read("codex", {"type": "item.completed", "item": declined})) == ["runs     rm -rf x · refused"]
+    assert rows(read("items", {"type": "item.completed", "item": declined})) == ["runs     rm -rf x · refused"]
 
 
 def test_refused_calls_are_found_with_their_command_and_reason() -> None:
     events = read(
-        "claude",
+        "blocks",
         claude("assistant", called("c1", "Bash", command="ls"), called("c2", "Bash", command="curl x")),
         claude("user", returned("c1", "a"), returned("c2", "This needs approval\nmore", is_error=True)),
         {"type": "result", "permission_denials": [{"tool_use_id": "c2"}]},
     )
-    assert find_refused_calls(events) == (RefusedCall("curl x", "This needs approval"),)
+    assert find_refused_calls(logged(events)) == (RefusedCall("curl x", "This needs approval"),)
     assert find_refused_calls([]) == ()
 
 
-def test_a_refusal_in_a_line_of_text_beside_the_events_is_read(tmp_path: Path) -> None:
-    codex = preset_table.load_presets(Paths(tmp_path), tmp_path).resolve("codex")
+def test_a_call_that_a_guard_of_liza_denied_is_not_refused_by_the_program() -> None:
+    events = read(
+        "blocks",
+        claude("assistant", called("c1", "Bash", command="git push")),
+        claude("user", returned("c1", "[liza] not run: nothing is pushed here", is_error=True)),
+        {"type": "result", "permission_denials": [{"tool_use_id": "c1"}]},
+    )
+    assert find_refused_calls(logged(events)) == ()
+
+
+def test_a_refusal_in_a_line_of_text_beside_the_events_is_read() -> None:
     line = (
         "2026-11-26T17:00:22.29Z ERROR codex_core::tools::router: error=exec_command failed: CreateProcess { message: "
         """"Rejected(\\"`/bin/bash -lc 'rm -rf x'` rejected: rm -f style commands are not permitted\\")" }"""
     )
-    events = event_readers.read_line(codex, line)
+    events = event_readers.read_line(row_of("codex"), line).events
     assert rows(list(events)) == ["runs     rm -rf x · refused: rm -f style commands are not permitted"]
-    assert event_readers.read_line(codex, "WARNING: x") == (Printed("WARNING: x"),)
+    assert event_readers.read_line(row_of("codex"), "WARNING: x").events == (Printed("WARNING: x"),)
 
 
 def test_an_edit_is_a_path_with_the_lines_that_it_adds_and_removes() -> None:
     replaced = called("c1", "Edit", file_path="src/a.py", old_string="a\nb\n", new_string="a\nc\nd\n")
     written = called("c2", "Write", file_path="b.txt", content="1\n2\n3\n")
-    assert rows(read("claude", claude("assistant", replaced, written))) == [
+    assert rows(read("blocks", claude("assistant", replaced, written))) == [
         "edits    src/a.py +2 −1",
         "edits    b.txt +3 −0",
     ]
     assert count_edit("", "") == (0, 0)
     changes = {"id": "i", "type": "file_change", "status": "completed", "changes": [{"path": "a"}, {"path": "b"}]}
-    assert rows(read("codex", {"type": "item.completed", "item": changes})) == ["edits    a, b · ok"]
+    assert rows(read("items", {"type": "item.completed", "item": changes})) == ["edits    a, b · ok"]
 
 
 def test_a_sub_agent_is_folded_into_the_row_of_its_call() -> None:
-    main = read("claude", claude("assistant", called("c1", "Task", description="look for callers")))
-    inner = logged(read("claude", claude("assistant", called("c2", "Grep", pattern="f("))), parent="c1")
-    end = logged(read("claude", claude("user", returned("c1", "three callers"))))
+    main = read("blocks", claude("assistant", called("c1", "Task", description="look for callers")))
+    inner = logged(read("blocks", claude("assistant", called("c2", "Grep", pattern="f("))), parent="c1")
+    end = logged(read("blocks", claude("user", returned("c1", "three callers"))))
     entries = [*logged(main), *inner, *end]
     (folded,) = format_session(entries, SessionStyle(None))
-    assert "Task look for callers · 1 event of its sub-agent: --subagents · ok" in folded
+    assert "Task look for callers · 1 call of its sub-agent: --subagents · ok" in folded
     assert len(list(format_session(entries, SessionStyle(None, with_subagents=True)))) == 2
 
 
@@ -202,3 +237,86 @@ def test_the_lines_of_the_acp_sidecar_are_read() -> None:
         {"type": "exit", "code": 0},
     )
     assert rows(events) == ["says     I begin.", "runs     ls · refused: no", "failed   the limit is reached"]
+
+
+ENDS = {
+    # Each line: how the program tells of a command that failed, and of one that it may have refused.
+    "claude": ("exit 1: cat: no-such-file: No such file or directory", "failed: Contains simple_expansion"),
+    "codex": (
+        "exit 1: cat: no-such-file: No such file or directory",
+        "refused: rm -f style commands are not permitted. Use a safer approach",
+    ),
+    "copilot": ("exit 1: cat: no-such-file: No such file or directory", "ok"),
+    "gemini": ("exit 1: Output: cat: no-such-file: No such file or directory", "ended"),
+    "pi": ("exit 1: cat: no-such-file: No such file or directory", "ok"),
+    "qwen": ("exit 1: Output: cat: no-such-file: No such file or directory", "ok"),
+}
+
+
+@pytest.mark.parametrize("program", ENDS)
+def test_the_conversation_log_of_each_program_tells_each_command_with_its_end(program: str) -> None:
+    entries = conversation(program)
+    assert all(entry.time is not None for entry in entries)
+    shown = [row[10:] for row in format_session(merge_sources([], entries), SessionStyle(None))]
+    failed, refused = ENDS[program]
+    ran = [row for row in shown if row.startswith("runs")]
+    assert ran[0].rpartition(" · ")[0] == "runs     echo one"
+    assert ran[1] == f"runs     cat no-such-file · {failed}"
+    assert ran[2].endswith(f"fi · {refused}")
+    assert "says     All of it is done." in shown
+    assert [row for row in shown if row.startswith("prompt")] == [next(row for row in shown if "do the" in row)]
+    tokens = {"claude": 6_000, "copilot": 0}.get(program, 4_000)
+    assert [row for row in shown if row.startswith("tokens")] == (
+        [f"tokens   {tokens:,} in ({tokens // 10} cached), {tokens // 20} out"] if tokens else []
+    )
+
+
+def test_a_sub_agent_with_a_log_of_its_own_is_folded_into_its_call_with_its_tokens() -> None:
+    entries = merge_sessions([conversation("claude"), conversation("claude", "-subagent")])
+    shown = list(format_session(entries, SessionStyle(None)))
+    (folded,) = [row for row in shown if "Agent look for callers" in row]
+    assert "1 call, 1,050 tokens of its sub-agent: --subagents · ok" in folded
+    assert not any("echo inner" in row for row in shown)
+    assert any("echo inner · ok" in row for row in format_session(entries, SessionStyle(None, with_subagents=True)))
+
+
+def at(second: int, event: SessionEvent) -> LoggedEvent:
+    return LoggedEvent("coder-1", "coder-1.1", NOON + timedelta(seconds=second), event)
+
+
+def test_a_log_is_merged_with_what_only_the_output_tells_and_no_call_is_shown_twice() -> None:
+    used = TokenUsage(input=900, cached=0, output=9, cost=0.5)
+    call = ToolCalled("item_1", "shell", {"command": "ls"})
+    output = [at(1, SessionBegan("c")), at(2, call), at(2, Printed("WARNING")), at(5, Failed("no more"))]
+    log = [at(0, Prompted("work")), at(1, ToolCalled("call_1", "shell", {"command": "ls"})), at(3, ModelText("done"))]
+    merged = merge_sources([*output, at(6, TurnEnded(used))], log)
+    assert [entry.event for entry in merged] == [
+        SessionBegan("c"),
+        Prompted("work"),
+        log[1].event,
+        Printed("WARNING"),
+        ModelText("done"),
+        Failed("no more"),
+        TurnEnded(used),
+    ]
+    assert merge_sources(output, []) == output
+    assert merge_sources(output, [at(0, Prompted("work"))]) == output
+    terminal = [at(1, Printed("─────")), at(2, Printed("> "))]
+    assert merge_sources(terminal, log) == log
+
+
+def test_the_usage_of_a_turn_counts_each_request_once_and_leaves_sub_agents_to_their_calls() -> None:
+    ten = TokenUsage(input=10, cached=1, output=1)
+    entries = [
+        at(0, Prompted("a")),
+        at(1, TurnEnded(ten, "r1")),
+        at(1, TurnEnded(ten, "r1")),
+        at(2, TurnEnded(ten, "r2")),
+        replace(at(2, TurnEnded(ten, "s1")), parent="c1"),
+        at(3, Prompted("b")),
+        at(4, TurnEnded(ten)),
+        at(5, TurnEnded(ten)),
+    ]
+    folded = [entry.event for entry in fold_usage(entries, 0.25)]
+    twice = TokenUsage(input=20, cached=2, output=2)
+    assert folded == [Prompted("a"), TurnEnded(twice), Prompted("b"), TurnEnded(replace(twice, cost=0.25))]

@@ -11,7 +11,7 @@ from liza.cli.render.columns import cell_width, paint, strip_controls, wrap_text
 from liza.cli.render.render_crew import agent_colour
 from liza.rules.formatting.counts import count_noun
 from liza.rules.sessions.session_events import (
-    CallsRefused,
+    CallResults,
     Failed,
     FileEdit,
     LoggedEvent,
@@ -22,11 +22,12 @@ from liza.rules.sessions.session_events import (
     Printed,
     Prompted,
     SessionBegan,
-    SessionEvent,
+    SubagentEnded,
     ToolCalled,
     ToolReturned,
     TurnEnded,
     Unknown,
+    find_results,
 )
 from liza.rules.value_classes import Value
 
@@ -65,34 +66,41 @@ class _Row(Value):
     text: str
 
 
-class _Results(Value):
-    """The results of tool calls that are known, by the id of the call."""
+class _Session(Value):
+    """What is known of a session beside the event that is printed: results of calls, and its sub-agents."""
 
-    returned: Mapping[str, ToolReturned]
-    refused: frozenset[str]
-    subagents: Mapping[str, int]
+    results: CallResults
+    subagents: Mapping[str, str]
 
-    def describe(self, call: str) -> str:
+    def describe(self, entry: LoggedEvent, call: ToolCalled) -> str:
         """Return how a call ended, to be put behind it; empty if that is not known."""
-        result = self.returned.get(call)
-        count = self.subagents.get(call, 0)
-        folded = f" · {count_noun(count, 'event')} of its sub-agent: --subagents" if count else ""
-        return folded + (f" · {_describe_result(result, call in self.refused)}" if result is not None else "")
+        result = self.results.find(call.call, entry.parent)
+        folded = "" if entry.parent else self.subagents.get(call.call, "")
+        return folded + (f" · {_describe_result(result)}" if result is not None else "")
 
 
 def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterator[str]:
     """Yield the rows of sessions that are read at once: each call with its result."""
     logged = list(events)
-    results = _Results(
-        {entry.event.call: entry.event for entry in logged if isinstance(entry.event, ToolReturned)},
-        frozenset(call for entry in logged if isinstance(entry.event, CallsRefused) for call in entry.event.calls),
-        {} if style.with_subagents else Counter(entry.parent for entry in logged if entry.parent),
-    )
-    called = {entry.event.call for entry in logged if isinstance(entry.event, ToolCalled)}
+    session = _Session(find_results(logged), {} if style.with_subagents else _fold_subagents(logged))
+    called = {(entry.parent, entry.event.call) for entry in logged if isinstance(entry.event, ToolCalled)}
     for entry in logged:
-        if isinstance(entry.event, ToolReturned) and entry.event.call in called:
+        if isinstance(entry.event, ToolReturned) and (entry.parent, entry.event.call) in called:
             continue
-        yield from _format_event(entry, results, style)
+        yield from _format_event(entry, session, style)
+
+
+def _fold_subagents(logged: list[LoggedEvent]) -> Mapping[str, str]:
+    """Return what to print of the sub-agent that a call started, by the id of the call."""
+    counts = Counter(entry.parent for entry in logged if entry.parent and isinstance(entry.event, ToolCalled))
+    ends = {entry.event.call: entry.event for entry in logged if isinstance(entry.event, SubagentEnded)}
+    folded = {}
+    for call in {*counts, *ends}:
+        end = ends.get(call)
+        number = counts[call] or (counts[end.subagent] if end is not None else 0)
+        tokens = f", {end.tokens:,} tokens" if end is not None and end.tokens is not None else ""
+        folded[call] = f" · {count_noun(number, 'call')}{tokens} of its sub-agent: --subagents"
+    return folded
 
 
 def format_followed(events: Iterable[LoggedEvent], style: SessionStyle, run: str | None = None) -> Iterator[str]:
@@ -100,7 +108,7 @@ def format_followed(events: Iterable[LoggedEvent], style: SessionStyle, run: str
 
     ``run`` was shown before: if another one follows, a row names it.
     """
-    nothing_known = _Results({}, frozenset(), {})
+    nothing_known = _Session(find_results(()), {})
     for entry in events:
         if run is not None and entry.run != run:
             run = entry.run
@@ -110,7 +118,7 @@ def format_followed(events: Iterable[LoggedEvent], style: SessionStyle, run: str
         yield from _format_event(entry, nothing_known, style)
 
 
-def _format_event(entry: LoggedEvent, results: _Results, style: SessionStyle) -> Iterator[str]:
+def _format_event(entry: LoggedEvent, session: _Session, style: SessionStyle) -> Iterator[str]:
     if entry.parent and not style.with_subagents:
         return
     time_text = f"{printing.time_of_day(entry.time) if entry.time else '':<{_TIME_WIDTH}}  "
@@ -120,7 +128,7 @@ def _format_event(entry: LoggedEvent, results: _Results, style: SessionStyle) ->
         shown = text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]} … {len(text):,} characters: --raw"
         yield f"{time_text if style.with_times else ''}{name}{strip_controls(shown)}"
         return
-    row = _describe_event(entry.event, results)
+    row = _describe_event(entry, session)
     if row is None:
         return
     word = f"{'  ' if entry.parent else ''}{row.word:<{_WORD_WIDTH}}  "
@@ -131,8 +139,8 @@ def _format_event(entry: LoggedEvent, results: _Results, style: SessionStyle) ->
     yield shown if style.width is None else wrap_text(shown, style.width, hang)
 
 
-def _describe_event(event: SessionEvent, results: _Results) -> _Row | None:
-    match event:
+def _describe_event(entry: LoggedEvent, session: _Session) -> _Row | None:
+    match event := entry.event:
         case SessionBegan():
             return _Row("begins", " · ".join(filter(None, (event.conversation, event.model))))
         case Prompted():
@@ -143,9 +151,9 @@ def _describe_event(event: SessionEvent, results: _Results) -> _Row | None:
             return _Row("thinks", _first_line(event.text, _MAX_BRIEF)) if event.text.strip() else None
         case ToolCalled():
             row = _describe_call(event)
-            return _Row(row.word, row.text + results.describe(event.call))
+            return _Row(row.word, row.text + session.describe(entry, event))
         case ToolReturned():
-            return _Row("result", _describe_result(event, False))
+            return _Row("result", _describe_result(event))
         case TurnEnded() if event.usage is not None:
             used = event.usage
             cost = "" if used.cost is None else f" · ${used.cost:.2f}"
@@ -172,9 +180,9 @@ def _describe_edit(edit: FileEdit) -> str:
     return edit.path if edit.added is None else f"{edit.path} +{edit.added} −{edit.removed}"
 
 
-def _describe_result(result: ToolReturned, is_refused: bool) -> str:
-    outcome = Outcome.REFUSED if is_refused else result.outcome
-    if not is_refused and not result.is_failure:
+def _describe_result(result: ToolReturned) -> str:
+    outcome = result.outcome
+    if not result.is_failure:
         return outcome.value
     what = f"exit {result.exit_code}" if result.exit_code and outcome is not Outcome.REFUSED else outcome.value
     # The reason of a refusal is its first line, the error of a command its last one.

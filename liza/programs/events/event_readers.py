@@ -1,19 +1,20 @@
-"""Readers of the lines that agent programs print: one function for each format, from an object to its events.
+"""Readers of what agent programs write: one function for each format, from an object to its events.
 
 An object of a kind that has no meaning for a person, such as the start of a turn, gives no events. `UnknownObject`
 means that the format has changed. The formats were read from sessions of the versions that `presets.toml` names in
-``verified``.
+``verified``; each is named after its form, because several programs can have the same one.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
-from liza.programs.presets.preset import Preset
-from liza.programs.usage.usage_report import usage_of_object
+from liza.programs.presets.preset import ConversationLogFormat, Preset, UsageFormat
+from liza.programs.session.log_file import parse_object
+from liza.programs.usage.usage_report import time_of, usage_of_object, value_at
 from liza.rules.sessions.session_events import (
     CallsRefused,
     Failed,
@@ -26,35 +27,31 @@ from liza.rules.sessions.session_events import (
     Prompted,
     SessionBegan,
     SessionEvent,
+    SubagentEnded,
     ToolCalled,
     ToolReturned,
     TurnEnded,
     Unknown,
     count_edit,
 )
+from liza.rules.value_classes import Value, replace
 
 Object = Mapping[str, Any]
 _MAX_TIMESTAMP: Final = 40
 """Characters of a line of a log that tell it from others: its time."""
-_COPILOT_END: Final = re.compile(r"\n?<shellId: \d+ completed with exit code \d+>\s*$")
-_COPILOT_KINDS: Final = ("session.", "assistant.", "tool.", "user.", "hook.", "permission.", "model.")
-_PI_END: Final = "\nCommand exited with code "
-"""How two programs tell the exit code of a command: after its output."""
 
 
 class UnknownObject(Exception):
     """The reader does not know objects of this kind."""
 
 
-def parse_object(line: str) -> Object | None:
-    """Return the object in a line of output; None if it is text."""
-    if not line.lstrip().startswith("{"):
-        return None
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
+class LineEvents(Value):
+    """The events of a line. ``parent`` identifies the sub-agent that it is about, by the call that started it or by its
+    own id; empty for the main agent. ``time`` is the one in the line, if it has one."""
+
+    events: tuple[SessionEvent, ...]
+    parent: str = ""
+    time: datetime | None = None
 
 
 def read_object(events_format: str, event: Object) -> tuple[SessionEvent, ...]:
@@ -65,18 +62,64 @@ def read_object(events_format: str, event: Object) -> tuple[SessionEvent, ...]:
         raise UnknownObject from error
 
 
-def read_line(preset: Preset, line: str) -> tuple[SessionEvent, ...]:
+def read_line(preset: Preset, line: str) -> LineEvents:
     """Return the events of a line that a program of this row has printed. A line of text is an event, too."""
-    parsed = parse_object(line) if preset.events in READERS else None
+    parsed = parse_object(line) if preset.events else None
     if parsed is None:
-        return _read_text(preset, line)
+        return LineEvents(_read_text(preset, line))
     try:
         events = read_object(preset.events, parsed)
     except UnknownObject:
-        return (Unknown(line),)
-    return tuple(
-        TurnEnded(usage_of_object(preset.usage, parsed)) if isinstance(event, TurnEnded) else event for event in events
+        return LineEvents((Unknown(line),))
+    read = tuple(_complete(preset, preset.usage, parsed, event) for event in events)
+    if any(isinstance(event, Failed) for event in read) and _is_retried(preset, line):
+        read = tuple(Noticed(event.text) if isinstance(event, Failed) else event for event in read)
+    return LineEvents(read, str(parsed.get("parent_tool_use_id") or ""))
+
+
+def read_record(preset: Preset, line: str) -> LineEvents:
+    """Return the events of a line of a conversation log of a program of this row.
+
+    A log has records of many kinds that mean nothing to a person; those that are not known have no events.
+    """
+    form = preset.journal
+    parsed = parse_object(line) if form.events else None
+    if parsed is None:
+        return LineEvents(())
+    try:
+        events = read_object(form.events, parsed)
+    except UnknownObject:
+        events = ()
+    agent = value_at(parsed, form.subagent) if form.subagent else None
+    return LineEvents(
+        tuple(_complete(preset, form, parsed, event) for event in events),
+        str(agent or ""),
+        time_of(value_at(parsed, form.time)) if form.time else None,
     )
+
+
+def _complete(preset: Preset, usage: UsageFormat, parsed: Object, event: SessionEvent) -> SessionEvent:
+    """Return the event with what the row tells of its program: usage, exit codes and refusals in texts."""
+    match event:
+        case TurnEnded():
+            key = value_at(parsed, usage.key) if isinstance(usage, ConversationLogFormat) and usage.key else ""
+            return TurnEnded(usage_of_object(usage, parsed), str(key or ""))
+        case ToolReturned():
+            refusal = re.search(preset.refusal, event.text) if preset.refusal else None
+            if refusal is not None:
+                return replace(event, text=refusal["reason"], outcome=Outcome.REFUSED)
+            end = re.search(preset.exit_line, event.text) if preset.exit_line else None
+            if end is not None:
+                text, code = event.text[: end.start()] + event.text[end.end() :], int(end["code"])
+                return replace(event, text=text, exit_code=code, outcome=_outcome(failed=code != 0))
+            if not preset.reports_failure and event.outcome is Outcome.OK and event.exit_code is None:
+                return replace(event, outcome=Outcome.ENDED)
+    return event
+
+
+def _is_retried(preset: Preset, line: str) -> bool:
+    """Return whether the program reports a failure after which it tries again by itself."""
+    return any(pattern.retried and re.search(pattern.match, line) for pattern in preset.failures)
 
 
 def _read_text(preset: Preset, line: str) -> tuple[SessionEvent, ...]:
@@ -87,14 +130,7 @@ def _read_text(preset: Preset, line: str) -> tuple[SessionEvent, ...]:
     return ToolCalled(call, "shell", {"command": command}), ToolReturned(call, refusal["reason"], Outcome.REFUSED)
 
 
-def find_parent_call(line: str) -> str:
-    """Return the id of the call that started the sub-agent whose line this is; empty if it is the main agent's."""
-    parsed = parse_object(line) if '"parent_tool_use_id"' in line else None
-    parent = parsed.get("parent_tool_use_id") if parsed is not None else None
-    return parent if isinstance(parent, str) else ""
-
-
-def _read_claude(event: Object) -> Iterator[SessionEvent]:
+def _read_blocks(event: Object) -> Iterator[SessionEvent]:
     match event["type"]:
         case "system" if event.get("subtype") == "init":
             yield SessionBegan(event["session_id"], event.get("model", ""))
@@ -104,19 +140,25 @@ def _read_claude(event: Object) -> Iterator[SessionEvent]:
             )
         case "system" if event.get("subtype") == "compact_boundary":
             yield Noticed("the conversation was compacted")
+        case "system" if event.get("subtype") == "task_notification":
+            yield SubagentEnded(event["tool_use_id"], event["task_id"], (event.get("usage") or {}).get("total_tokens"))
         case "system" | "stream_event" | "control_request" | "control_response" | "keep_alive" | "rate_limit_event":
             return
         case "assistant" | "user":
             content = event["message"]["content"]
             for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-                yield from _read_claude_part(event["type"], part)
+                yield from _read_block(event["type"], part)
+                yield from _read_subagent(event, part)
+            if event.get("timestamp") and event["message"].get("usage"):
+                # A record of a conversation log: usage of a request. The output has the sum at its end.
+                yield TurnEnded()
         case "result":
-            yield from _read_claude_result(event)
+            yield from _read_block_result(event)
         case _:
             raise UnknownObject
 
 
-def _read_claude_part(author: str, part: Object) -> Iterator[SessionEvent]:
+def _read_block(author: str, part: Object) -> Iterator[SessionEvent]:
     match part["type"]:
         case "text":
             yield ModelText(part["text"]) if author == "assistant" else Prompted(part["text"])
@@ -129,7 +171,14 @@ def _read_claude_part(author: str, part: Object) -> Iterator[SessionEvent]:
             yield ToolReturned(part["tool_use_id"], text, _outcome(failed=bool(part.get("is_error"))))
 
 
-def _read_claude_result(event: Object) -> Iterator[SessionEvent]:
+def _read_subagent(event: Object, part: Object) -> Iterator[SessionEvent]:
+    """Yield the end of a sub-agent that a record of a conversation log tells beside the result of its call."""
+    result = event.get("toolUseResult")
+    if isinstance(result, dict) and "agentId" in result and "tool_use_id" in part:
+        yield SubagentEnded(part["tool_use_id"], result["agentId"], result.get("totalTokens"))
+
+
+def _read_block_result(event: Object) -> Iterator[SessionEvent]:
     denied = tuple(denial["tool_use_id"] for denial in event.get("permission_denials") or ())
     if denied:
         yield CallsRefused(denied)
@@ -138,37 +187,25 @@ def _read_claude_result(event: Object) -> Iterator[SessionEvent]:
     yield TurnEnded()
 
 
-def _read_qwen(event: Object) -> Iterator[SessionEvent]:
-    """Read the events of claude's format. A command that fails is no error here."""
-    for entry in _read_claude(event):
-        match entry:
-            case ToolReturned(outcome=Outcome.OK):
-                yield ToolReturned(entry.call, entry.text, Outcome.ENDED)
-            case _:
-                yield entry
-
-
-def _read_codex(event: Object) -> Iterator[SessionEvent]:
+def _read_items(event: Object) -> Iterator[SessionEvent]:
     match event["type"]:
         case "thread.started":
             yield SessionBegan(event["thread_id"])
         case "turn.started" | "item.started" | "item.updated":
             return
         case "item.completed":
-            yield from _read_codex_item(event["item"])
+            yield from _read_item(event["item"])
         case "turn.completed":
             yield TurnEnded()
         case "turn.failed":
             yield Failed(_text_of(event["error"]))
         case "error":
-            # It says so of each of its own tries, too.
-            text = event["message"]
-            yield Noticed(text) if text.startswith("Reconnecting") else Failed(text)
+            yield Failed(event["message"])
         case _:
             raise UnknownObject
 
 
-def _read_codex_item(item: Object) -> Iterator[SessionEvent]:
+def _read_item(item: Object) -> Iterator[SessionEvent]:
     call, status = str(item["id"]), item.get("status")
     outcome = Outcome.REFUSED if status == "declined" else _outcome(failed=status == "failed")
     match item["type"]:
@@ -196,7 +233,7 @@ def _read_codex_item(item: Object) -> Iterator[SessionEvent]:
             raise UnknownObject
 
 
-def _read_gemini(event: Object) -> Iterator[SessionEvent]:
+def _read_messages(event: Object) -> Iterator[SessionEvent]:
     match event["type"]:
         case "init":
             yield SessionBegan(event["session_id"], event.get("model", ""))
@@ -207,10 +244,7 @@ def _read_gemini(event: Object) -> Iterator[SessionEvent]:
             yield _call(event["tool_id"], event["tool_name"], arguments)
         case "tool_result":
             text = event.get("output") or _text_of(event.get("error") or "")
-            # A command that fails is a success, too.
-            yield ToolReturned(
-                event["tool_id"], text, Outcome.ENDED if event["status"] == "success" else Outcome.FAILED
-            )
+            yield ToolReturned(event["tool_id"], text, _outcome(failed=event["status"] != "success"))
         case "error":
             yield Failed(str(event["message"]))
         case "result":
@@ -221,7 +255,7 @@ def _read_gemini(event: Object) -> Iterator[SessionEvent]:
             raise UnknownObject
 
 
-def _read_copilot(event: Object) -> Iterator[SessionEvent]:
+def _read_executions(event: Object) -> Iterator[SessionEvent]:
     data = event.get("data") or {}
     match event["type"]:
         case "assistant.message":
@@ -235,7 +269,7 @@ def _read_copilot(event: Object) -> Iterator[SessionEvent]:
             arguments = data["arguments"]
             yield _call(data["toolCallId"], data["toolName"], arguments)
         case "tool.execution_complete":
-            text = _COPILOT_END.sub("", _text_of(data.get("result") or data.get("error") or ""))
+            text = _text_of(data.get("result") or data.get("error") or "")
             code = (data.get("shellExecution") or {}).get("exitCode")
             yield ToolReturned(data["toolCallId"], text, _outcome(failed=not data["success"]), code)
         case "session.error":
@@ -248,7 +282,7 @@ def _read_copilot(event: Object) -> Iterator[SessionEvent]:
             raise UnknownObject
 
 
-def _read_opencode(event: Object) -> Iterator[SessionEvent]:
+def _read_parts(event: Object) -> Iterator[SessionEvent]:
     part = event.get("part") or {}
     match event["type"]:
         case "text":
@@ -271,23 +305,23 @@ def _read_opencode(event: Object) -> Iterator[SessionEvent]:
             raise UnknownObject
 
 
-def _read_pi(event: Object) -> Iterator[SessionEvent]:
+def _read_tool_events(event: Object) -> Iterator[SessionEvent]:
     match event["type"]:
         case "session":
             yield SessionBegan(event["id"])
         case "message_end":
-            yield from _read_pi_message(event["message"])
+            yield from _read_message(event["message"])
+        case "message":
+            yield from _read_logged_message(event["message"])
         case "tool_execution_start":
             yield _call(event["toolCallId"], event["toolName"], event["args"])
         case "tool_execution_end":
-            text, _, code = _text_of(event["result"]).partition(_PI_END)
-            exit_code = int(code) if code.strip().isdigit() else None
-            yield ToolReturned(event["toolCallId"], text, _outcome(failed=event["isError"]), exit_code)
+            yield ToolReturned(event["toolCallId"], _text_of(event["result"]), _outcome(failed=event["isError"]))
         case kind if not kind.startswith(("agent_", "turn_", "message_", "tool_", "auto_", "compaction_", "queue_")):
             raise UnknownObject
 
 
-def _read_pi_message(message: Object) -> Iterator[SessionEvent]:
+def _read_message(message: Object) -> Iterator[SessionEvent]:
     if message["role"] == "user":
         yield Prompted(_text_of(message["content"]))
     if message["role"] == "assistant":
@@ -301,7 +335,104 @@ def _read_pi_message(message: Object) -> Iterator[SessionEvent]:
         yield TurnEnded()
 
 
-def _read_vibe(event: Object) -> Iterator[SessionEvent]:
+def _read_logged_message(message: Object) -> Iterator[SessionEvent]:
+    """Read a message of a conversation log: calls and results are parts of messages there."""
+    if message["role"] == "toolResult":
+        yield ToolReturned(message["toolCallId"], _text_of(message["content"]), _outcome(failed=message["isError"]))
+        return
+    for part in message["content"]:
+        if part["type"] == "toolCall":
+            yield _call(part["id"], part["name"], part["arguments"])
+    yield from _read_message(message)
+
+
+def _read_rollout(event: Object) -> Iterator[SessionEvent]:
+    """Read a conversation log whose records have a payload: calls with their results, items and token counts."""
+    payload = event["payload"]
+    match event["type"], payload.get("type"):
+        case "response_item", "message" if payload["role"] == "assistant":
+            yield ModelText(_text_of(payload["content"]))
+        case "response_item", "reasoning":
+            yield ModelThought(_text_of(payload.get("summary") or ""))
+        case "response_item", "function_call" | "custom_tool_call":
+            given = payload.get("arguments") or payload.get("input") or ""
+            arguments = parse_object(given)
+            yield _call(payload["call_id"], payload["name"], {"input": given} if arguments is None else arguments)
+        case "response_item", "function_call_output" | "custom_tool_call_output":
+            yield ToolReturned(payload["call_id"], _text_of(payload["output"]), Outcome.ENDED)
+        case "event_msg", "item_completed":
+            yield from _read_rollout_item(payload["item"])
+        case "event_msg", "token_count" if payload.get("info"):
+            yield TurnEnded()
+        case "event_msg", "error":
+            yield Failed(payload["message"])
+        case "event_msg", "turn_aborted":
+            yield Noticed(f"the turn was ended: {payload.get('reason') or 'interrupted'}")
+        case "compacted", _:
+            yield Noticed("the conversation was compacted")
+
+
+def _read_rollout_item(item: Object) -> Iterator[SessionEvent]:
+    match item["type"]:
+        case "UserMessage":
+            yield Prompted(_text_of(item["content"]))
+        case "CommandExecution":
+            outcome = _outcome(failed=item["status"] == "failed")
+            yield ToolReturned(item["id"], item.get("aggregated_output") or "", outcome, item.get("exit_code"))
+        case "FileChange":
+            yield ToolReturned(item["id"], "", _outcome(failed=item["status"] == "failed"))
+
+
+def _read_chats(event: Object) -> Iterator[SessionEvent]:
+    """Read a conversation log in which a record of the model has its calls with their results."""
+    match event.get("type"):
+        case "user":
+            text = _text_of(event["content"])
+            if text:
+                yield Prompted(text)
+        case str() if event.get("tokens"):
+            calls = event.get("toolCalls") or ()
+            # A record with calls repeats the one before it, which has the text.
+            for call in calls:
+                yield _call(call["id"], call["name"], call["args"])
+                text = str(call.get("resultDisplay") or "") if isinstance(call.get("resultDisplay"), str) else ""
+                response = _responses(call.get("result") or ())
+                failed = call["status"] not in ("success", "completed")
+                yield ToolReturned(call["id"], response or text, _outcome(failed=failed))
+            if not calls:
+                for thought in event.get("thoughts") or ():
+                    yield ModelThought(_text_of(thought.get("description") or thought))
+                if event["content"]:
+                    yield ModelText(_text_of(event["content"]))
+                yield TurnEnded()
+
+
+def _read_contents(event: Object) -> Iterator[SessionEvent]:
+    """Read a conversation log of messages with parts, one of which is a text, a call or a response."""
+    if event["type"] not in ("user", "assistant", "tool_result"):
+        return
+    for part in event["message"]["parts"]:
+        if "functionCall" in part:
+            call = part["functionCall"]
+            yield _call(call["id"], call["name"], call["args"])
+        elif "functionResponse" in part:
+            failed = (event.get("toolCallResult") or {}).get("status") == "error"
+            yield ToolReturned(part["functionResponse"]["id"], _responses([part]), _outcome(failed=failed))
+        elif part.get("thought"):
+            yield ModelThought(_text_of(part))
+        elif "text" in part:
+            yield ModelText(part["text"]) if event["type"] == "assistant" else Prompted(part["text"])
+    if event.get("usageMetadata"):
+        yield TurnEnded()
+
+
+def _responses(parts: Any) -> str:
+    """Return the texts of the responses in parts of a message."""
+    responses = [part["functionResponse"]["response"] for part in parts if "functionResponse" in part]
+    return "\n".join(str(entry.get("output") or entry.get("error") or "") for entry in responses)
+
+
+def _read_effects(event: Object) -> Iterator[SessionEvent]:
     match event["type"]:
         case "effect":
             detail, state = event["detail"], event["state"]
@@ -387,13 +518,15 @@ def _text_of(value: Any) -> str:
 
 READERS: Final[Mapping[str, Callable[[Object], Iterator[SessionEvent]]]] = {
     "acp": _read_acp,
-    "claude": _read_claude,
-    "codex": _read_codex,
-    "copilot": _read_copilot,
-    "gemini": _read_gemini,
-    "opencode": _read_opencode,
-    "pi": _read_pi,
-    "qwen": _read_qwen,
-    "vibe": _read_vibe,
+    "blocks": _read_blocks,
+    "chats": _read_chats,
+    "contents": _read_contents,
+    "effects": _read_effects,
+    "executions": _read_executions,
+    "items": _read_items,
+    "messages": _read_messages,
+    "parts": _read_parts,
+    "rollout": _read_rollout,
+    "tool-events": _read_tool_events,
 }
-"""The reader of each format that a row of `presets.toml` can name as ``events``."""
+"""The reader of each format that a row of `presets.toml` can name as ``events``: of its output, or of its log."""

@@ -110,6 +110,8 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
     ``model`` is the path of the request's model. ``window`` is the path of the model's context window in tokens, if the
     program logs it; ``windows`` gives it by the model, whose name may end with ``*``. ``nested`` is the path of what is
     true in a request of a sub-agent, which has a context of its own.
+
+    ``events`` names the format of the lines in `programs/events`, ``subagent`` the path of a sub-agent's id.
     """
 
     config: str = ""
@@ -119,6 +121,8 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
     window: str = ""
     windows: dict[str, int] = msgspec.field(default_factory=dict)
     nested: str = ""
+    events: str = ""
+    subagent: str = ""
 
 
 class ToolCallFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -173,7 +177,8 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``events`` names the format of the output in `programs/events`; if it is empty, `liza logs` shows the output as it
     is. ``refusal`` is a regular expression for a line of text beside it that reports a refused command, with the groups
-    ``command`` and ``reason``.
+    ``command`` and ``reason``.``exit_line`` is one for the part of a command's output in which the program reports the
+    exit code, as the group ``code``. ``reports_failure`` is false if a failed command has the same result as another.
 
     ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
     one. ``config_dir_env`` is the variable that names its configuration directory.
@@ -220,6 +225,8 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     calls: tuple[ToolCallFormat, ...] = ()
     events: str = ""
     refusal: str = ""
+    exit_line: str = ""
+    reports_failure: bool = True
     failures: tuple[FailurePattern, ...] = ()
     answers: str = ""
     log: str = ""

@@ -51,6 +51,17 @@ def read_last_lines(path: Path, size: int) -> str:
     return complete if complete.strip() else f"…{tail[2:]}"
 
 
+def parse_object(line: str) -> dict[str, Any] | None:
+    """Return the object in a line of output; None if it is text."""
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
 SPOKEN_KEYS = ("text", "message", "result", "content", "error", "detail")
 """Keys under which programs put the model's or their own text."""
 
@@ -62,21 +73,11 @@ _NOISE = re.compile(r"^at .*(?:[:(]\d+:\d+\)?|\(native.*|<anonymous>.*)$|^[\W_]+
 def extract_lines(text: str) -> Iterator[str]:
     """Yield the readable text, line by line; events without text are left out."""
     for line in text.splitlines():
-        event = _parse_event(line)
+        event = parse_object(line)
         for spoken in (line,) if event is None else _spoken_texts(event):
             # A surrogate half, from a character that was cut in two, cannot be encoded in a file.
             clean = spoken.encode("utf-8", "replace").decode()
             yield from (part for part in map(str.strip, clean.splitlines()) if part and not _NOISE.search(part))
-
-
-def _parse_event(line: str) -> dict[str, Any] | None:
-    if not line.lstrip().startswith("{"):
-        return None
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
 
 
 def _spoken_texts(value: Any) -> Iterator[str]:

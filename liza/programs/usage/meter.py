@@ -9,18 +9,19 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from liza.programs.brief.quoting import MESSAGE_PREFIX
 from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat
+from liza.programs.session.log_file import parse_object
 from liza.programs.session.reported_health import read_reported_health
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
 from liza.programs.usage.call_digest import digest, summarize_call
 from liza.programs.usage.telemetry_log import TelemetryLog, find_context_usage
-from liza.programs.usage.usage_report import combine_usage, is_id, usage_of_object, value_at
+from liza.programs.usage.usage_report import combine_usage, is_id, time_of, usage_of_object, value_at
 from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.sessions.loop_detection import (
     Progress,
@@ -160,7 +161,7 @@ class Meter:
         for line in self._output.lines():
             if form.form == "text" and form.pattern:
                 self._reported += usage_report.usages_of_text(form, line)
-            event = _parse_object(line)
+            event = parse_object(line)
             if event is None:
                 continue
             if form.form == "json-lines" and (used := usage_report.usage_of_object(form, event)) is not None:
@@ -170,8 +171,8 @@ class Meter:
 
     def _hook_calls(self) -> Iterator[FinishedCall]:
         for line in self._hooks.lines():
-            event = _parse_object(line)
-            if isinstance(event, dict):
+            event = parse_object(line)
+            if event is not None:
                 yield FinishedCall(str(event.get("call")), "", str(event.get("words")))
 
     def _read_logs(self, now: float) -> None:
@@ -185,7 +186,7 @@ class Meter:
             # The log is in the program's own directory. An unreadable one must not prevent the other measurements.
             with suppress(OSError, NotRegularFile):
                 for line in tail.lines():
-                    if (event := _parse_object(line)) is not None:
+                    if (event := parse_object(line)) is not None:
                         self._log_usage.add(event)
 
     def _reported_id(self) -> str | None:
@@ -204,16 +205,6 @@ def _larger(before: TelemetrySums | None, now: TelemetrySums | None) -> Telemetr
         return before or now
     has_fallen = now.turns < before.turns or not is_at_least(now.used, before.used)
     return before if has_fallen else now
-
-
-def _parse_object(line: str) -> object | None:
-    if not line.lstrip().startswith("{"):
-        return None
-    try:
-        value: object = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value
 
 
 def _add_calls(progress: Progress, finished: list[FinishedCall], before: float, now: float, pause: float) -> Progress:
@@ -287,18 +278,8 @@ class ConversationUsage:
         return tokens / window
 
     def _is_older(self, event: Any) -> bool:
-        when = _parse_time(value_at(event, self._form.time)) if self._form.time else None
+        when = time_of(value_at(event, self._form.time)) if self._form.time else None
         return when is not None and when < self._started
-
-
-def _parse_time(value: Any) -> datetime | None:
-    try:
-        if isinstance(value, str):
-            when = datetime.fromisoformat(value)
-            return when if when.tzinfo else when.replace(tzinfo=UTC)
-        return datetime.fromtimestamp(float(value) / 1000, UTC) if isinstance(value, int | float) else None
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 MAX_OPEN_CALLS = 256

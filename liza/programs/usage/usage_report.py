@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,17 @@ def value_at(event: Any, path: str) -> Any:
             return None
         value = value[name]
     return value
+
+
+def time_of(value: Any) -> datetime | None:
+    """Return the time in ISO 8601, with UTC as its default zone, or in milliseconds since 1970; None if it is none."""
+    try:
+        if isinstance(value, str):
+            when = datetime.fromisoformat(value)
+            return when if when.tzinfo else when.replace(tzinfo=UTC)
+        return datetime.fromtimestamp(float(value) / 1000, UTC) if isinstance(value, int | float) else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _flat(values: Iterable[Any]) -> list[Any]:

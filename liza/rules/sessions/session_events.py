@@ -6,16 +6,20 @@ A reader of `programs/events` makes these events of a program's output; `liza lo
 from __future__ import annotations
 
 import difflib
+import heapq
 import shlex
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from liza.rules.sessions.spending import TokenUsage
-from liza.rules.value_classes import Value, field
+from liza.rules.value_classes import Value, field, replace
 
 _SHELLS = {"bash", "sh", "zsh"}
+GUARD_MARK = "[liza]"
+"""Beginning of the reason that a guard of Liza gives."""
+_FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 class Outcome(StrEnum):
@@ -70,8 +74,8 @@ class ToolCalled(Value):
 
     @property
     def command(self) -> str:
-        """The command that it runs; empty if it is no command. Codex names the shell that runs it, too."""
-        command = self.arguments.get("command") or ""
+        """The command that it runs; empty if it is no command. Some programs name the shell that runs it, too."""
+        command = self.arguments.get("command") or self.arguments.get("cmd") or ""
         text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
         try:
             words = shlex.split(text)
@@ -103,10 +107,22 @@ class CallsRefused(Value):
     calls: tuple[str, ...]
 
 
+class SubagentEnded(Value):
+    """A sub-agent that a call started has ended. ``subagent`` is its own id, ``tokens`` what it used, if known."""
+
+    call: str
+    subagent: str
+    tokens: int | None = None
+
+
 class TurnEnded(Value):
-    """The program reports what it used: ``usage`` as `programs/usage` reads it, None if it does not tell."""
+    """The program reports what it used: ``usage`` as `programs/usage` reads it, None if it does not tell.
+
+    ``request`` is the name of the request, if its record has one: several records can be about one request.
+    """
 
     usage: TokenUsage | None = None
+    request: str = ""
 
 
 class Failed(Value):
@@ -141,6 +157,7 @@ SessionEvent: TypeAlias = (
     | ToolCalled
     | ToolReturned
     | CallsRefused
+    | SubagentEnded
     | TurnEnded
     | Failed
     | Noticed
@@ -149,10 +166,20 @@ SessionEvent: TypeAlias = (
 )
 
 
-class LoggedEvent(Value):
-    """An event of a run, with the time at which its line arrived; None if that was not recorded.
+class TimeSource(StrEnum):
+    """Where the time of an event comes from."""
 
-    ``parent``: the id of the call that started the sub-agent; empty for the main agent.
+    ARRIVAL = "arrival"
+    """Its line arrived then, to one or two seconds."""
+    RECORD = "record"
+    """The program wrote this time into the record."""
+
+
+class LoggedEvent(Value):
+    """An event of a run. ``time`` is None if it was not recorded; ``time_source`` says what it is the time of.
+
+    ``parent``: the sub-agent, by the call that started it or by its own id; empty for the main agent. ``path`` and
+    ``offset``: the file in which its line is, and the first byte of the line.
     """
 
     agent: str
@@ -160,6 +187,76 @@ class LoggedEvent(Value):
     time: datetime | None
     event: SessionEvent
     parent: str = ""
+    time_source: TimeSource = TimeSource.ARRIVAL
+    path: str = ""
+    offset: int = 0
+
+
+_ONLY_IN_OUTPUT = (SessionBegan, CallsRefused, Failed, Noticed, Printed, Unknown)
+"""Events that a conversation log lacks."""
+
+
+def merge_sources(output: Sequence[LoggedEvent], log: Sequence[LoggedEvent]) -> list[LoggedEvent]:
+    """Return the events of one run out of its program's output and its conversation log, by time.
+
+    The log is the better source: it has times of its own and the calls that the program rejected. Both may name one
+    call differently, so that of the output only what the log lacks is used. Its price is kept: a log has none. An
+    output that is all text is a terminal's.
+    """
+    if not any(isinstance(entry.event, ModelText | ToolCalled) for entry in log):
+        return list(output)
+    if all(isinstance(entry.event, Printed) for entry in output):
+        output = ()
+    costs = [entry.event.usage.cost for entry in output if isinstance(entry.event, TurnEnded) and entry.event.usage]
+    rest = [entry for entry in output if isinstance(entry.event, _ONLY_IN_OUTPUT)]
+    if not _has_usage(log):
+        rest = [entry for entry in output if isinstance(entry.event, (*_ONLY_IN_OUTPUT, TurnEnded))]
+    begun = [entry for entry in rest if isinstance(entry.event, SessionBegan)]
+    later = [entry for entry in rest if not isinstance(entry.event, SessionBegan)]
+    return begun + merge_sessions([list(fold_usage(log, costs[-1] if costs else None)), later])
+
+
+def merge_sessions(sessions: Iterable[Sequence[LoggedEvent]]) -> list[LoggedEvent]:
+    """Return the events of several files or sessions by time; those of one of them stay in their order."""
+    return list(heapq.merge(*map(_with_times, sessions), key=lambda entry: entry.time or _FIRST))
+
+
+def _has_usage(entries: Iterable[LoggedEvent]) -> bool:
+    return any(isinstance(entry.event, TurnEnded) and entry.event.usage is not None for entry in entries)
+
+
+def _with_times(entries: Iterable[LoggedEvent]) -> Iterator[LoggedEvent]:
+    """Yield the entries in their order, with no time before that of an earlier one."""
+    latest = None
+    for entry in entries:
+        latest = entry.time if latest is None or (entry.time is not None and entry.time > latest) else latest
+        yield replace(entry, time=latest)
+
+
+def fold_usage(entries: Iterable[LoggedEvent], cost: float | None = None) -> Iterator[LoggedEvent]:
+    """Yield the entries with the usage of a turn's requests summed up at its end, each request once.
+
+    ``cost`` is the price of the whole, in US dollars. Sub-agents are left out: their calls tell what they used.
+    """
+    requests: dict[str, TokenUsage] = {}
+    last: LoggedEvent | None = None
+    for entry in entries:
+        if isinstance(entry.event, TurnEnded):
+            if entry.event.usage is not None and not entry.parent:
+                requests[entry.event.request or str(len(requests))] = entry.event.usage
+                last = entry
+            continue
+        if isinstance(entry.event, Prompted) and not entry.parent and last is not None:
+            yield replace(last, event=TurnEnded(_add_usages(requests.values())))
+            requests, last = {}, None
+        yield entry
+    if last is not None:
+        yield replace(last, event=TurnEnded(replace(_add_usages(requests.values()), cost=cost)))
+
+
+def _add_usages(usages: Iterable[TokenUsage]) -> TokenUsage:
+    first, *more = usages
+    return sum(more, first)
 
 
 def count_edit(before: str, after: str) -> tuple[int, int]:
@@ -177,16 +274,44 @@ class RefusedCall(Value):
     reason: str
 
 
-def find_refused_calls(events: Iterable[SessionEvent]) -> tuple[RefusedCall, ...]:
-    """Return the calls that the program refused, in their order."""
-    read = list(events)
-    refused = {call for event in read if isinstance(event, CallsRefused) for call in event.calls}
-    results = {event.call: event for event in read if isinstance(event, ToolReturned)}
+class CallResults(Value):
+    """The results of tool calls, by the sub-agent and the id of the call: two agents may use one id."""
+
+    returned: Mapping[tuple[str, str], ToolReturned]
+    refused: frozenset[str]
+
+    def find(self, call: str, parent: str = "") -> ToolReturned | None:
+        """Return the result of a call; None if it is not known."""
+        result = self.returned.get((parent, call))
+        if result is None or call not in self.refused or result.outcome is Outcome.REFUSED:
+            return result
+        return replace(result, outcome=Outcome.REFUSED)
+
+
+def find_results(entries: Iterable[LoggedEvent]) -> CallResults:
+    """Return the results of the calls in a session. Of two results of a call the one with an exit code counts, else the
+    first that tells whether it failed."""
+    returned: dict[tuple[str, str], ToolReturned] = {}
+    refused: set[str] = set()
+    for entry in entries:
+        match entry.event:
+            case CallsRefused(calls=calls):
+                refused.update(calls)
+            case ToolReturned() as result:
+                earlier = returned.get((entry.parent, result.call))
+                if earlier is None or (earlier.outcome is Outcome.ENDED and earlier.exit_code is None):
+                    returned[entry.parent, result.call] = result
+    return CallResults(returned, frozenset(refused))
+
+
+def find_refused_calls(entries: Sequence[LoggedEvent]) -> tuple[RefusedCall, ...]:
+    """Return the calls that the program refused, in their order. A guard of Liza is not the program."""
+    results = find_results(entries)
     calls = []
-    for event in read:
-        result = results.get(event.call) if isinstance(event, ToolCalled) else None
-        is_refused = result is not None and (result.outcome is Outcome.REFUSED or result.call in refused)
-        if isinstance(event, ToolCalled) and result is not None and is_refused:
-            what = event.command or event.name
-            calls.append(RefusedCall(what, result.text.strip().partition("\n")[0]))
+    for entry in entries:
+        if isinstance(entry.event, ToolCalled):
+            result = results.find(entry.event.call, entry.parent)
+            reason = "" if result is None else result.text.strip().partition("\n")[0]
+            if result is not None and result.outcome is Outcome.REFUSED and not reason.startswith(GUARD_MARK):
+                calls.append(RefusedCall(entry.event.command or entry.event.name, reason))
     return tuple(calls)
