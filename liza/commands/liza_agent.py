@@ -12,7 +12,7 @@ import typer
 from liza.cli.declare import JsonOption, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.reports.narration import LIZA
+from liza.rules.reports.narration import LIZA, Detail
 from liza.supervisor.main import SupervisorOptions
 from liza.supervisor.main import supervise as verb
 
@@ -29,30 +29,29 @@ def supervise(
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
     relayed: Annotated[bool, typer.Option("--relayed", hidden=True)] = False,
     keeps_server: Annotated[bool, typer.Option("--keep-server", hidden=True)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Supervise one agent: claim its tasks, run its program, watch it, submit its work for review, merge.
 
     Ctrl+C ends the session properly and stops; a second Ctrl+C stops at once.
     """
-    return run_supervisor(agent, program, until_eof, relayed, terminal, keeps_server)
+    options = SupervisorOptions(until_eof, relayed, terminal, keeps_server)
+    return run_supervisor(agent, program, options, quiet=quiet)
 
 
-def run_supervisor(
-    agent: str,
-    program: str | None,
-    until_eof: bool = False,
-    relayed: bool = False,
-    terminal: bool = False,
-    keeps_server: bool = False,
-) -> int:
-    """Run the supervisor. Notices go to stderr with the agent's name, and with the time unless `up` adds it."""
+def run_supervisor(agent: str, program: str | None, options: SupervisorOptions, *, quiet: bool) -> int:
+    """Run the supervisor. Notices go to stderr with the agent's name, and with the time unless `up` adds it.
+
+    ``quiet``: without details.
+    """
 
     def notify(text: str) -> None:
+        if quiet and isinstance(text, Detail):
+            return
         line = text if text.startswith(f"{LIZA}  ") else f"{agent}  {text}"
         # Without its `up`, stderr is a log file.
-        has_reader = relayed and stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode)
+        has_reader = options.relayed and stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode)
         printing.print_notice(line if has_reader else f"{printing.time_of_day()}  {line}")
 
-    options = SupervisorOptions(until_eof, relayed, terminal, keeps_server)
     return verb(find_crew(), agent, program, notify, options)

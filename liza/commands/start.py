@@ -10,7 +10,7 @@ import typer
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.cli.render import printing
 from liza.commands.init import find_permissions_question, print_fact, print_nothing
-from liza.commands.up import Steps
+from liza.commands.up import Steps, VerboseOption
 from liza.crew.caller import require_person
 from liza.crew.crew import find_crew, find_crew_or_none
 from liza.rules.reports.sentence_text import check_sentence
@@ -48,6 +48,7 @@ def start(
         list[str] | None,
         typer.Option("--copy", metavar="FILE", help="Without a crew: as in `liza init`; repeatable."),
     ] = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Do one task from one sentence: `liza init` if there is no crew, add the task, then one coder and one reviewer.
@@ -70,7 +71,9 @@ def start(
         crew = find_crew()
     else:
         refuse_new_copies(crew, copy or ())
-    options = crews.UpOptions(planners=0, program=default_program, programs=programs, terminal=terminal)
+    options = crews.UpOptions(
+        planners=0, program=default_program, programs=programs, terminal=terminal, verbose=verbose
+    )
     require_person(crew, planner=False)
     crews.check_programs(crew, options)  # First: a mistyped program must leave no task.
     added = add_sentence_task(crew, sentence)

@@ -14,6 +14,10 @@ from liza.crew.crew import find_crew
 from liza.up import start as crews
 
 app = create_app()
+VerboseOption = Annotated[
+    bool,
+    typer.Option("-v", "--verbose", help="Print also readiness, conversations, and plans that changed nothing."),
+]
 _CONTINUES = "the crew continues: liza status, or liza down to stop it"
 
 
@@ -50,6 +54,7 @@ def up(
     exit_when_done: Annotated[
         bool, typer.Option("--exit-when-done", help="Stop when the goal is reached; do not wait for new tasks.")
     ] = False,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Start the crew: one planner, one coder and one reviewer by default. Ctrl+C stops it.
@@ -69,6 +74,7 @@ def up(
         detached=detached,
         terminal=terminal,
         exit_when_done=exit_when_done,
+        verbose=verbose,
     )
     return crews.up(find_crew(), options, Steps(as_json))
 

@@ -111,7 +111,7 @@ class DemoProgress(Mutable):
         """Print the news, answer questions, start the reviewer; return whether the goal is reached. Raises Refused."""
         before, state = self.last_state, self.crew.board.read()
         self.last_state = state
-        for news in find_news(before, state):
+        for news in (item for item in find_news(before, state) if not item.is_detail):
             _print_line("you" if is_person(news.who) else LIZA if news.liza else news.who, news.text)
         self._answer_questions(state)
         self._start_reviewer(state)

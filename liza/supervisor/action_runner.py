@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -30,9 +31,17 @@ from liza.rules.merging import epic_rules
 from liza.rules.model import FailedCheck
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setup_failures
-from liza.rules.reports.narration import LIZA
+from liza.rules.reports.narration import LIZA, Detail
 from liza.rules.sessions import actions, model_silence
-from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
+from liza.rules.sessions.session_ends import (
+    OUTCOME_RULES,
+    STOP_RULES,
+    Fault,
+    OutcomeRule,
+    RestKind,
+    SessionOutcome,
+    StopReason,
+)
 from liza.rules.sessions.session_facts import JobKind
 from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims, coding
@@ -46,6 +55,7 @@ from liza.supervisor.speech.message_carrier import MessageCarrier
 from liza.supervisor.speech.session_messages import SessionMessages
 from liza.verbs import claim, claim_review
 
+LONG_MERGE = 15.0  # seconds after which a running merge is announced
 SHORT_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for a session that has already closed its work
 
 
@@ -80,7 +90,7 @@ class ActionRunner:
                 evidence = gather_evidence(self.crew, self.crew.board.read())
                 with self.crew.change(self.agent, "plan") as tx:
                     tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now(), evidence)
-                self.notify(f"plans: {WAKE_REASONS.get(trigger, trigger.lower().replace('_', ' '))}")
+                self.notify(Detail(f"plans: {WAKE_REASONS.get(trigger, trigger.lower().replace('_', ' '))}"))
             case actions.StartSession(run):
                 self._start(run)
             case actions.Resume(task, run):
@@ -192,8 +202,20 @@ class ActionRunner:
             )
             self.memory.job = jobs.start_job(spec, self.post)
             if state.config.integration_command:
-                # Without this line nothing is shown between the approval and the merge, which can be minutes.
-                self.notify(f"{LIZA}  merge of {subject} runs: {state.config.integration_command}")
+                self._announce_merge(self.memory.job, state.config.integration_command)
+
+    def _announce_merge(self, job: jobs.Job, command: str) -> None:
+        """Say that tests run, also without -v if they take long: else nothing is shown for minutes."""
+        line = f"{LIZA}  merge of {job.subject} runs: {command}"
+        self.notify(Detail(line))
+
+        def announce_again() -> None:
+            if job.end_event is None:
+                self.notify(f"{line}, for {format_duration(job.seconds)} now")
+
+        timer = threading.Timer(LONG_MERGE, announce_again)
+        timer.daemon = True
+        timer.start()
 
     def _start_proof(self) -> None:
         """Start the proof of the tests as a child process, which has the turn to merge: nothing is merged meanwhile."""
@@ -230,7 +252,8 @@ class ActionRunner:
         # Before the signal: if this supervisor crashes, the next one still knows that the end was intended, and why.
         directory.write_stop(self.crew.clock.now(), action.reason, action.sentence)
         grace = 1.0 if self.memory.force else float(min(self.crew.board.read().config.grace, 10))
-        self.notify(f"stopping {run}: {action.sentence}")
+        line = f"stopping {run}: {action.sentence}"
+        self.notify(Detail(line) if action.reason is StopReason.OVER else line)
         grace = SHORT_GRACE if STOP_RULES[action.reason].short_grace else grace
         session_process.stop(directory.path, run, self.crew.paths.root, grace)
 
@@ -386,7 +409,7 @@ class ActionRunner:
         if status == 0:
             self.memory.failed_set_up = None
             self.launcher.mark_set_up_done(job.subject)
-            self.notify(f"set-up in {job.subject} done after {format_duration(job.seconds)}")
+            self.notify(Detail(f"set-up in {job.subject} done after {format_duration(job.seconds)}"))
             return
         work = find_current_work(self.crew.board.read(), self.agent)
         failed = self._describe_failed_set_up(job, status, work)

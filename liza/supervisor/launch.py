@@ -34,6 +34,7 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
 from liza.rules.project.slot_states import slot_variables
 from liza.rules.reports import ref_moves
+from liza.rules.reports.narration import Detail
 from liza.rules.sessions.message_rules import LIZA
 from liza.rules.statuses import WorkKind
 from liza.rules.tasks import claims
@@ -161,9 +162,9 @@ class Launcher:
 
     def _tell_conversation(self, run: str, chosen: ContinueConversation | NewConversation) -> None:
         if isinstance(chosen, ContinueConversation):
-            self.notify(f"{run} continues the conversation of {chosen.run}")
+            self.notify(Detail(f"{run} continues the conversation of {chosen.run}"))
         elif chosen.reason:
-            self.notify(f"{run} begins a new conversation: {chosen.reason}")
+            self.notify(Detail(f"{run} begins a new conversation: {chosen.reason}"))
 
     def _record_account(self, account: SessionAccount, directory: RunDir) -> None:
         """Record the account of the session outside of .liza. Without the record only a worker of the API gets none."""

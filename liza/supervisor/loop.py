@@ -29,7 +29,7 @@ from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.redaction import redact
 from liza.rules.model import State
 from liza.rules.reports.alarms import BY_HAND_HINT, restart_hint
-from liza.rules.reports.narration import LIZA, find_news
+from liza.rules.reports.narration import LIZA, Detail, find_news
 from liza.rules.sessions import actions
 from liza.rules.sessions.decide import decide
 from liza.rules.sessions.rests import ClockWatch
@@ -241,7 +241,8 @@ class Supervisor:
         for news in find_news(before, state):
             if news.who == self.agent:
                 text = news.text + self._cost_suffix(state, news.merged)
-                self.notify(f"{LIZA}  {text}" if news.liza else text)
+                line = f"{LIZA}  {text}" if news.liza else text
+                self.notify(Detail(line) if news.is_detail else line)
 
     def _cost_suffix(self, state: State, merged: str | None) -> str:
         """Return the cost of a merged task as a suffix of its news line, or an empty string."""
@@ -357,10 +358,10 @@ class Supervisor:
             evidence = quote_line(sentinel.evidence, MAX_EVIDENCE)
             waited = max(0.0, seconds - passed)
             suffix = self._topic_suffix(session.run)
-            self._notify_once(f"{session.run} ready after {waited:.1f} s ({evidence}){suffix}")
+            self._notify_once(Detail(f"{session.run} ready after {waited:.1f} s ({evidence}){suffix}"))
         elif session.ready_evidence is not None and session.run != self.past.waiting_run:
             self.past.waiting_run = session.run
-            self._notify_once(f"{session.run}: {session.ready_evidence} after {seconds:.1f} s")
+            self._notify_once(Detail(f"{session.run}: {session.ready_evidence} after {seconds:.1f} s"))
 
     def _topic_suffix(self, run: str) -> str:
         """Return the end of a line: what the session continues, or that it is the first. Empty for the usual start."""

@@ -26,6 +26,7 @@ from liza.rules.formatting.redaction import redact
 from liza.rules.model import Config, SupervisorExit
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.reports.alarms import BY_HAND_HINT
+from liza.rules.reports.narration import Detail
 from liza.rules.sessions.actions import Exit
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import claims
@@ -115,7 +116,8 @@ def _supervise(
         with suppress(OSError):
             wake_up.wake_watchers(crew.paths, agent)
     manual_command = supervisor.manual_start_command()
-    notify(f"{exit_action.why}{BY_HAND_HINT}: {manual_command}" if manual_command else exit_action.why)
+    line = f"{exit_action.why}{BY_HAND_HINT}: {manual_command}" if manual_command else exit_action.why
+    notify(line if exit_action.code else Detail(line))
     return exit_action.code
 
 

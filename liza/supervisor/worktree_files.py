@@ -17,6 +17,7 @@ from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
+from liza.rules.reports.narration import Detail
 from liza.rules.value_classes import Value
 from liza.system import crash_points
 from liza.worker.brief_facts import gather_brief_facts
@@ -93,7 +94,7 @@ class WorktreeFiles:
         placement = place_block(site, self.preset, text.block, names if uses_file else (), others)
         if placement.file is None:
             if self.preset.instructions and uses_file:
-                self.notify(f"{work.run} gets its brief in the prompt: {placement.reason}")
+                self.notify(Detail(f"{work.run} gets its brief in the prompt: {placement.reason}"))
             return f"{text.prompt}\n\n{text.block}", ()
         return text.prompt, (placement.file,)
 

@@ -27,7 +27,8 @@ class UpOptions(Value):
     ``programs``: by agent or role; ``program``: for all others; None: as the preset tables say. ``terminal``: each
     session has a terminal that a person can attach to. ``exit_when_done``: stop once the goal is no longer in progress.
     ``task``: with ``exit_when_done``, stop also once this task is closed and all others wait for a person.
-    ``coders_limit``: with `--coders auto`, the maximum number of coders; ``coders`` is then the minimum.
+    ``coders_limit``: with `--coders auto`, the maximum number of coders; ``coders`` is then the minimum. ``verbose``:
+    print also how the work goes on.
     """
 
     planners: int = 1
@@ -40,6 +41,7 @@ class UpOptions(Value):
     exit_when_done: bool = False
     task: str | None = None
     coders_limit: int | None = None
+    verbose: bool = False
 
     def agents(self) -> tuple[str, ...]:
         """Ids of the crew's agents, planners first; with `--coders auto` also of the coders that may be started."""
@@ -159,7 +161,7 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
             )
     # In its own process group: Ctrl+C reaches only this process, which then signals each supervisor once.
     return subprocess.Popen(
-        [*argv, "--relayed"],
+        [*argv, "--relayed", *([] if options.verbose else ["--quiet"])],
         cwd=crew.paths.root,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

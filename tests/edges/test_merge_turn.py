@@ -27,10 +27,11 @@ from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import BoardInconsistent, GitFailed
 from liza.rules.merging import merge_rules
 from liza.rules.model import State
+from liza.rules.reports.narration import Detail
 from liza.rules.sessions import actions
 from liza.rules.sessions.rests import ClockWatch
 from liza.rules.sessions.session_facts import JobKind
-from liza.supervisor import jobs
+from liza.supervisor import action_runner, jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
@@ -207,12 +208,14 @@ def _alarms(crew: Crew) -> dict[str, Alarm]:
     return {alarm.kind: alarm for alarm in current_alarms.find_alarms(crew, state, gather_evidence(crew, state))}
 
 
-def _runner(crew: Crew, memory: Memory, events: queue.Queue[Any]) -> ActionRunner:
+def _runner(
+    crew: Crew, memory: Memory, events: queue.Queue[Any], notify: Callable[[str], None] = lambda text: None
+) -> ActionRunner:
     preset = preset_table.choose_program(
         "script:/bin/true", os.environ, "coder", crew.board.read().config, preset_table.load_presets(crew.paths)
     ).preset
     launcher = Launcher(crew, preset, dict(os.environ), lambda text: None, terminal=False)
-    return ActionRunner("coder-1", launcher, memory, events.put, lambda text: None)
+    return ActionRunner("coder-1", launcher, memory, events.put, notify)
 
 
 @pytest.mark.parametrize(
@@ -277,6 +280,25 @@ def test_a_supervisor_that_decided_before_another_one_merged_the_task_starts_no_
         project.prepare("merge", "task-1")
         runner.carry_out(actions.Merge(task.id))
         assert memory.job is None
+
+
+def test_a_merge_that_takes_long_is_announced_without_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(action_runner, "LONG_MERGE", 0.0)
+    with started(tmp_path) as project:
+        gate = tmp_path / "gate"
+        os.mkfifo(gate)
+        project.prepare("config", "set", "integration_command", f"cat {gate}")
+        crew = _approve(project, "task-1")
+        memory, events = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic())), queue.Queue[Any]()
+        printed = queue.Queue[str]()
+        runner = _runner(crew, memory, events, printed.put)
+        runner.carry_out(actions.Merge("task-1"))
+        lines = [printed.get(timeout=60), printed.get(timeout=60)]
+        gate.write_bytes(b"")
+        events.get(timeout=60)
+        runner.finish_job()
+    assert [isinstance(line, Detail) for line in lines] == [True, False]
+    assert lines[1].startswith(f"liza  merge of task-1 runs: cat {gate}, for ")
 
 
 def test_a_supervisor_whose_merger_found_the_merge_lock_held_tries_again_on_the_same_revision(tmp_path: Path) -> None:

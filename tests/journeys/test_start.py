@@ -45,7 +45,9 @@ def test_one_sentence_becomes_a_merged_commit_and_the_reviewer_is_told_where_it_
         assert "has a crew already, which does not copy .env.test" in refused
         assert """liza config set sandbox_copy '[".env", ".env.test"]'""" in refused
         assert crew.state().task("show-the-tax") is None
-        assert "show-the-due-date merged" in shown
+        news = [line.split()[1:4] for line in shown.splitlines() if "show-the-due-date" in line.split()[2:3]]
+        assert [words[-1] for words in news] == ["claimed", "submitted", "approved:", "merged"]
+        assert "ready after" not in shown
         assert "comes from one sentence of a person" in (crew.notes / "review").read_text()
         assert (crew.paths.specs / "show-the-due-date.md").is_file()
         assert "Accept the result: liza land --merge" in " ".join(shown.split())
@@ -71,7 +73,7 @@ def test_a_task_that_the_coder_of_an_earlier_start_failed_is_done_by_another_one
         assert crew.json("status")["up"] == f"liza up --planners 0 --coders 2 --program {program}"
         crew.prepare("config", "set", "integration_command", "test -f README.md")
         crew.liza("task", "add", "--id", "idea")  # A draft that waits for its person keeps no `liza start` from ending.
-        shown = crew.liza("start", "Show the total", "--program", program)
+        shown = crew.liza("start", "Show the total", "--program", program, "-v")
         assert "show-the-total is closed; other tasks wait for you (liza status)" in " ".join(shown.split())
         assert crew.status("show-the-total") == "MERGED"
         assert "the crew waits for you: show-the-total" not in shown

@@ -127,7 +127,7 @@ def print_up(crew: Crew) -> str:
     for when in times:
         after = replace(final, tasks=_tasks_at(final, when))
         for news in find_news(before, after):
-            if news.who in final.agents:
+            if news.who in final.agents and not news.is_detail:
                 cost = f"; {task_cost_text(crew, after, news.merged)}" if news.merged else ""
                 start = render_crew.format_feed_start(LIZA if news.liza else news.who, when, True)
                 lines.append(wrap_text(start + news.text + cost, WIDTH, cell_width(start)))

@@ -22,6 +22,10 @@ def told(before: State, after: State) -> list[tuple[str, str]]:
     return [(one.who, one.text) for one in find_news(before, after)]
 
 
+def details(before: State, after: State) -> list[bool]:
+    return [item.is_detail for item in find_news(before, after)]
+
+
 def test_tasks_that_came_together_are_told_together_with_what_they_need() -> None:
     wanted = [
         TaskFields("a", **FULL),
@@ -74,6 +78,23 @@ def test_a_planners_decision_and_the_end_of_the_goal_are_told() -> None:
         ("planner-1", "decided: enough"),
         ("planner-1", "the goal is COMPLETED: liza land --merge brings it into your branch"),
     ]
+
+
+def test_what_moves_nothing_is_printed_only_with_details() -> None:
+    note = AlignmentNote(timestamp=later(60), event="planner-1.2", summary="a person has to answer")
+    state, _, _ = under_review(board(task()))
+    decided = replace(state, goal=replace(state.goal, alignment_history=(note,)))
+    assert details(board(task()), decided) == [False, False, True, True]
+    added = backlog.add(
+        board(), [TaskFields("a", **FULL)], RequestContext(Invocation(now=NOW, by="planner-1"), frozenset({"x"}))
+    )
+    planned = replace(added, goal=replace(added.goal, alignment_history=(note,)))
+    assert details(board(), planned) == [False, False]
+    again = replace(note, timestamp=later(90))
+    nothing_new = replace(planned, goal=replace(planned.goal, alignment_history=(note, again)))
+    assert details(planned, nothing_new) == [True]
+    reached = replace(nothing_new, goal=replace(nothing_new.goal, status="COMPLETED"))
+    assert details(planned, reached) == [False, True]
 
 
 def test_an_edit_of_the_goal_is_told_as_a_persons_and_ends_no_goal() -> None:

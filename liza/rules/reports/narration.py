@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import CREW_EVENTS, HistoryEvent
@@ -18,17 +19,23 @@ from liza.rules.value_classes import Value
 LIZA = "liza"
 """Author of what a supervisor does for the whole crew. Which supervisor did it does not matter."""
 E = HistoryEvent
+_DETAIL_EVENTS = (E.EXTEND, E.CLAIM_REVIEW)
+
+
+class Detail(str):
+    """A line that `liza up` prints only with -v: how the work goes on, not what became of it."""
 
 
 class NewsItem(Value):
     """One event. ``who``: the agent or person that caused it. ``liza``: a supervisor did it for the whole crew, not for
-    its agent. ``merged``: the task that was merged.
+    its agent. ``merged``: the task that was merged. ``is_detail``: `liza up` prints it only with -v.
     """
 
     who: str
     text: str
     liza: bool = False
     merged: str | None = None
+    is_detail: bool = False
 
 
 def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
@@ -37,7 +44,13 @@ def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
     old_lengths = {task.id: len(task.history) for task in before.tasks} if changed else {}
     lines = [(event, task) for task in changed for event in task.history[old_lengths.get(task.id, 0) :]]
     news = [
-        NewsItem(event.agent or "", text, is_crew_event(event), task.id if event.event == E.MERGE else None)
+        NewsItem(
+            event.agent or "",
+            text,
+            is_crew_event(event),
+            task.id if event.event == E.MERGE else None,
+            is_detail=event.event in _DETAIL_EVENTS,
+        )
         for event, task in sorted(lines, key=_when)
         if (text := _describe_event(event, task))
     ]
@@ -68,17 +81,32 @@ def _added(tasks: list[Task]) -> Iterator[NewsItem]:
 
 
 def _ended(before: State, after: State) -> Iterator[NewsItem]:
-    for note in after.goal.alignment_history[len(before.goal.alignment_history) :]:
+    history = after.goal.alignment_history
+    for number in range(len(before.goal.alignment_history), len(history)):
+        note = history[number]
         edited = is_person(note.event)
         who = note.event if edited else note.event.rpartition(".")[0]
-        yield NewsItem(who, f"{'edited the goal' if edited else 'decided'}: {_short(note.summary)}")
+        text = f"{'edited the goal' if edited else 'decided'}: {_short(note.summary)}"
+        since = history[number - 1].timestamp if number else None
+        is_empty = not edited and after.goal.status == before.goal.status and not _has_planned(after, who, since)
+        yield NewsItem(who, text, is_detail=is_empty)
     if after.goal.status != before.goal.status:
-        notes = [note for note in after.goal.alignment_history if not is_person(note.event)]
+        notes = [note for note in history if not is_person(note.event)]
         who = notes[-1].event.rpartition(".")[0] if notes else ""
         next_step = (
             ": liza land --merge brings it into your branch" if after.goal.status == GoalStatus.COMPLETED else ""
         )
-        yield NewsItem(who, f"the goal is {after.goal.status}{next_step}")
+        # `liza up` itself says that the goal is reached, and how far integration is ahead.
+        yield NewsItem(who, f"the goal is {after.goal.status}{next_step}", is_detail=True)
+
+
+def _has_planned(state: State, planner: str, since: datetime | None) -> bool:
+    """Return whether the planner added or changed a task after ``since``."""
+    return any(
+        event.agent == planner and event.event not in CREW_EVENTS and (since is None or event.time > since)
+        for task in state.tasks
+        for event in task.history
+    )
 
 
 def _describe_event(event: Event, task: Task) -> str:
