@@ -14,7 +14,7 @@ from liza.crew.evidence import gather_evidence
 from liza.crew.serving import api_server
 from liza.crew.serving.stopped_processes import find_stopped
 from liza.programs.brief.quoting import quote_line
-from liza.programs.session import failure_patterns, run_directory, session_process
+from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.rules.alarm_kinds import Alarm, AlarmKind, waits_for_person
 from liza.rules.errors import LizaError
@@ -28,6 +28,7 @@ from liza.rules.paths import role_of, run_id, sort_agents
 from liza.rules.project import test_proof
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
+from liza.rules.sessions.rests import MAX_LIMIT
 from liza.rules.statuses import AgentStatus, WorkKind
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
@@ -266,10 +267,7 @@ def _read_wait(crew: Crew, name: str, agent: Agent) -> run_directory.AgentWait |
     """
     try:
         wait = run_directory.read_wait(crew.paths, name)
-        if (
-            wait is None
-            or not timedelta(0) < wait.until - crew.clock.now() <= failure_patterns.MAX_RESET_DELAY + WAIT_MARGIN
-        ):
+        if wait is None or not timedelta(0) < wait.until - crew.clock.now() <= MAX_LIMIT + WAIT_MARGIN:
             return None
         return None if agent.runs and _has_session(crew, run_id(name, agent.runs)) else wait
     except LizaError:

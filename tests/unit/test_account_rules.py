@@ -68,8 +68,12 @@ def test_a_limit_without_an_end_grows_until_a_session_succeeds() -> None:
 
 
 def test_a_limit_that_ends_now_counts_for_a_few_seconds() -> None:
-    record = account_rules.after_limit(AccountRecord(), NOW, "429", EARLIER, 5.0)
-    assert record.until == NOW + account_rules.MIN_LIMIT
+    record, seconds = AccountRecord(), []
+    for _ in range(6):
+        record = account_rules.after_limit(record, NOW, "429", EARLIER, 5.0)
+        assert record.until is not None
+        seconds.append((record.until - NOW).total_seconds())
+    assert seconds == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
 
 
 def test_a_refused_login_is_not_replaced_by_a_limit_of_another_session() -> None:

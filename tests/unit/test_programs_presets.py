@@ -463,7 +463,7 @@ SAID = [
     (
         "codex",
         '{"type":"turn.failed","error":{"message":"You\'ve hit your usage limit. Try again in 2 hours 5 minutes."}}',
-        ("quota", "You've hit your usage limit. Try again in 2 hours 5 minutes", 7500, False),
+        ("quota", "You've hit your usage limit. Try again in 2 hours 5 minutes.", 7500, False),
     ),
     (
         "codex",
@@ -534,7 +534,7 @@ SAID = [
     (
         "vibe",
         "Error: Client error '429 Too Many Requests' for 'x'\nFor more information check: x/429: try again in 3600s",
-        ("quota", "For more information check: x/429: try again in 3600s", 3600, False),
+        ("quota", "try again in 3600s", 3600, False),
     ),
     (
         "claude",

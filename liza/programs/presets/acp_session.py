@@ -61,7 +61,7 @@ def shape_preset(preset: Preset, *, terminal: bool) -> Preset:
         usage=USAGE,
         journal=ConversationLogFormat(),
         calls=CALLS,
-        failures=_with_reset_times(),
+        failures=FAILURES,
         answers=ANSWERS,
         log="",
         exit_codes={},
@@ -75,12 +75,3 @@ def started_program(preset: Preset, *, terminal: bool = False) -> Preset:
     return msgspec.structs.replace(
         preset, command=preset.acp.command or preset.command, install=preset.acp.install or preset.install
     )
-
-
-def _with_reset_times() -> tuple[FailurePattern, ...]:
-    """Return the failure patterns; that of a usage limit also finds its end in the message."""
-    until = r'(?:[^"\\]|\\.)*?(?:[Tt]ry again in|[Rr]etry (?:in|after)|reset(?:s)? (?:after|in)) ?(?P<seconds>\d+) ?s'
-    quota = FailurePattern(
-        kind="quota", match=rf'^\{{"type":"failure","kind":"quota","message":"(?P<words>{until}(?:[^"\\]|\\.)*)"'
-    )
-    return (*FAILURES, quota)

@@ -8,15 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from liza.programs.presets.preset import FailurePattern
+from liza.programs.session import limit_times
+from liza.rules.sessions.rests import MAX_LIMIT
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.value_classes import Value
 
-MAX_RESET_DELAY = timedelta(days=8)
-"""Maximum time until a usage limit resets. A later time is a misread number: no known limit is longer than a week."""
 _MAX_LINE = 4000
 _MESSAGE = re.compile(r'"message": ?"(?P<text>[^"\\]+)')
 _CODE = re.compile(r'"(?:code|status)": ?"?(?P<code>[1-5]\d\d)\b')
-_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
 
 
 class ModelFailure(Value):
@@ -70,8 +69,11 @@ def update_failure(
         failure, match = hit
         message = " ".join(_format_message(failure, line, match).split())[:200]
         count = 1 if before is None else before.count + 1
-        until = _parse_reset_time(match.groupdict(), now)
-        return ModelFailure(SilenceKind(failure.kind), message, until, failure.retried, count)
+        kind = SilenceKind(failure.kind)
+        until = _find_end(kind, match, line, now)
+        if until is None and before is not None and before.kind is kind is SilenceKind.QUOTA:
+            until = before.until  # One line gives the reason, another one the time.
+        return ModelFailure(kind, message, until, failure.retried, count)
     if before is None or (signs.answers and re.match(signs.answers, line)):
         return None
     retry_succeeded = before.retried and not signs.answers and line.startswith('{"')
@@ -133,20 +135,23 @@ def _matched_line(tail: str, match: re.Match[str]) -> str:
     return line if len(line) <= 200 else tail[max(begin, match.start() - 40) : match.end() + 120]
 
 
-def _parse_reset_time(groups: dict[str, str | None], now: datetime) -> datetime | None:
+def _find_end(kind: SilenceKind, match: re.Match[str], line: str, now: datetime) -> datetime | None:
+    """Return when the failure ends, by the groups of the match; that of a usage limit also by its words."""
+    groups = match.groupdict()
     seconds = 0.0
     for unit, worth in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1), ("milliseconds", 0.001)):
         if groups.get(unit):
             seconds += _figure(groups[unit]) * worth
     if seconds > 0:
-        return now + timedelta(seconds=seconds) if seconds <= MAX_RESET_DELAY.total_seconds() else None
+        return now + timedelta(seconds=seconds) if seconds <= MAX_LIMIT.total_seconds() else None
     if groups.get("epoch"):
-        try:
-            at = datetime.fromtimestamp(float(groups["epoch"] or 0), now.tzinfo)
-        except (ValueError, OverflowError, OSError):
-            return None
-        return at if now < at <= now + MAX_RESET_DELAY else None
-    return _next_clock_time(groups["time"] or "", now) if groups.get("time") else None
+        return limit_times.from_epoch(groups["epoch"] or "", now)
+    if groups.get("time"):
+        return limit_times.find_reset_time(f"resets {groups['time']}", now)
+    if kind is not SilenceKind.QUOTA:
+        return None
+    words = _matched_message(line, match)
+    return limit_times.find_reset_time(words, now) or limit_times.find_reset_time(line, now)
 
 
 def _figure(text: str | None) -> float:
@@ -155,17 +160,3 @@ def _figure(text: str | None) -> float:
         return float(text or 0)
     except ValueError:
         return 0.0
-
-
-def _next_clock_time(text: str, now: datetime) -> datetime | None:
-    """Return the next time at which a clock shows ``15:00`` or ``3pm``."""
-    match = _CLOCK.search(text)
-    if not match:
-        return None
-    hour, minute = int(match["hour"]), int(match["minute"] or 0)
-    if match["half"]:
-        hour = hour % 12 + (12 if match["half"].lower() == "pm" else 0)
-    if hour > 23 or minute > 59:
-        return None
-    at = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
-    return at if at > now else at + timedelta(days=1)

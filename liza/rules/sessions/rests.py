@@ -5,7 +5,7 @@ Times are seconds of the monotonic clock. Each class is a state with transitions
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from liza.rules.backoff import backoff
@@ -20,7 +20,11 @@ MAX_CRASHED_TASKS = 10
 spend a session on each of many."""
 MAX_BACKOFF = 300.0  # seconds
 MAX_QUOTA_REST = 3600.0  # seconds
-MIN_QUOTA_REST = 5.0  # seconds: programs round the time at which a usage limit ends
+MIN_QUOTA_REST, MAX_RETRY_DELAY = 5.0, 60.0
+"""Seconds to wait at least where the end of a usage limit is known: after the first session that it ended, and after
+many. Programs round that end, and report a limit that has ended until their vendor's servers agree."""
+MAX_LIMIT = timedelta(days=32)
+"""Maximum time until a usage limit ends: some are monthly. A later end is a misread number."""
 QUOTA_FACTOR = 12.0
 """First pause after a usage limit whose end is unknown, in units of ``config.restart_after_crash``."""
 
@@ -83,8 +87,8 @@ class FailureStreak(Value):
                 count = self.limited + 1
                 rest = backoff(count, first * QUOTA_FACTOR, MAX_QUOTA_REST)
                 if limit_seconds is not None:
-                    rest = max(0.0, limit_seconds) + 1.0
-                streak = replace(self, limited=count, rest_until=now + max(rest, MIN_QUOTA_REST))
+                    rest = max(limit_seconds + 1.0, backoff(count, MIN_QUOTA_REST, MAX_RETRY_DELAY))
+                streak = replace(self, limited=count, rest_until=now + rest)
             case RestKind.AFTER_HANDOFF:
                 streak = replace(self, rest_until=now + config.restart_after_handoff, crashes=())
             case _:

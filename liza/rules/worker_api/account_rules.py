@@ -11,15 +11,11 @@ from enum import StrEnum
 
 from liza.rules.backoff import backoff
 from liza.rules.model import AwareDatetime, FrozenStruct
-from liza.rules.sessions.rests import MAX_QUOTA_REST, QUOTA_FACTOR
+from liza.rules.sessions.rests import MAX_LIMIT, MAX_QUOTA_REST, MAX_RETRY_DELAY, MIN_QUOTA_REST, QUOTA_FACTOR
 from liza.rules.value_classes import Value, replace
 
 SOURCE_RETRY = timedelta(minutes=1)
 """Time after which an account is tried again whose secret could not be read, such as from a locked password store."""
-MIN_LIMIT = timedelta(seconds=5)
-"""Shortest time for which an account counts as limited: programs round the time at which a usage limit ends."""
-MAX_LIMIT = timedelta(days=32)
-"""Longest time for which an account counts as limited: a month. A worker may report any end."""
 EXPIRY_MARGIN = timedelta(minutes=5)
 """How long before its end a credential is replaced; at most a fifth of its life."""
 
@@ -138,13 +134,14 @@ def after_limit(
 ) -> AccountRecord:
     """Return the record of an account whose usage limit is reached until ``until``.
 
-    At least MIN_LIMIT and at most MAX_LIMIT from now. If the end is not known, the time grows from ``first`` seconds
-    (``config.restart_after_crash``) as for an agent.
+    At most MAX_LIMIT from now: a worker may report any end. At least as long as an agent rests after such a session;
+    if the end is not known, from ``first`` seconds on (``config.restart_after_crash``).
     """
     failures = record.failures + 1
     if until is None:
         until = now + timedelta(seconds=backoff(failures, first * QUOTA_FACTOR, MAX_QUOTA_REST))
-    return _with_obstacle(record, Obstacle.LIMIT, now, reason, min(max(until, now + MIN_LIMIT), now + MAX_LIMIT))
+    shortest = timedelta(seconds=backoff(failures, MIN_QUOTA_REST, MAX_RETRY_DELAY))
+    return _with_obstacle(record, Obstacle.LIMIT, now, reason, min(max(until, now + shortest), now + MAX_LIMIT))
 
 
 def after_refusal(record: AccountRecord, now: datetime, reason: str) -> AccountRecord:
