@@ -140,10 +140,10 @@ def _find_clock(groups: dict[str, str | None]) -> time | None:
 
 def _list_days(groups: dict[str, str | None], today: date) -> list[date]:
     """Return the days that can be meant, the earliest first."""
-    month = groups.get("month")
+    month, year = groups.get("month"), groups.get("year")
     number = groups.get("number") or (str(_MONTHS.index(month.lower()) + 1) if month else None)
     if number is not None:
-        years = (int(groups["year"]),) if groups.get("year") else (today.year - 1, today.year, today.year + 1)
+        years = (int(year),) if year else (today.year - 1, today.year, today.year + 1)
         return [day for year in years if (day := _make_date(year, int(number), int(groups["day"] or 0))) is not None]
     word = (groups.get("weekday") or "").lower()
     if word in ("today", "tonight", "tomorrow"):
