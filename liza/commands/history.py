@@ -1,4 +1,4 @@
-"""``liza history``: show what happened, newest first, one line per revision."""
+"""``liza history``: show what happened, newest first, one line per event."""
 
 from __future__ import annotations
 
@@ -18,30 +18,43 @@ from liza.cli.render import printing, render_patch
 from liza.cli.render.pager import page_text
 from liza.cli.render.reader_watch import exit_with_reader
 from liza.commands.logs import FollowOption
-from liza.crew.crew import find_crew
+from liza.crew.crew import Crew, find_crew
+from liza.rules.formatting.counts import count_noun
 from liza.verbs import history as verbs
 
 app = create_app()
 OptionalTaskId = Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this task.")]
+EVENTS, REVISIONS = 20, 50
+"""Default limits. The events fit on a screen."""
 
 
 @declare_command(
     app,
     "history",
-    "liza history invoice-model -p",
+    "liza history invoice-model\nliza history invoice-model -p",
     process=Process.DIRECT_AT_TERMINAL,
     position=Position(Heading.LOOK, 6),
 )
 def history(
     task_id: OptionalTaskId = None,
     follow: FollowOption = False,
-    patch: Annotated[bool, typer.Option("-p", "--patch", help="Include the changes of the board.")] = False,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Maximum number of revisions.")] = 50,
+    all_: Annotated[bool, typer.Option("--all", help="Every revision of the board.")] = False,
+    patch: Annotated[bool, typer.Option("-p", "--patch", help="Every revision, with its changes.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option("-n", "--limit", min=1, help=f"Maximum number; default: {EVENTS} events, {REVISIONS} revisions."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what happened, newest first, one line per revision. The same in git: git log -p refs/liza/blackboard."""
+    """Show what happened, newest first, one line per event. At a terminal, long lines are cut.
+
+    --all, -p and --json show the revisions of the board. The same in git: git log -p refs/liza/blackboard.
+    """
     crew = find_crew()
-    revisions = verbs.history(crew, task_id, limit, patch)
+    if not (all_ or patch or as_json):
+        _print_events(crew, task_id, limit or EVENTS, follow=follow)
+        return
+    revisions = verbs.history(crew, task_id, limit or REVISIONS, patch)
     if as_json and not follow:
         printing.print_json({"revisions": revisions})
     elif not follow:
@@ -53,3 +66,18 @@ def history(
                 printing.print_json_line(entry)
             else:
                 printing.print_now(render_patch.format_history([entry], printing.wants_colours()))
+
+
+def _print_events(crew: Crew, task_id: str | None, limit: int, *, follow: bool) -> None:
+    past = verbs.recall_events(crew, task_id, limit)
+    events = render_patch.EventList(crew.clock.now(), printing.text_width(), printing.wants_colours())
+    if not follow:
+        text = events.format(reversed(past.items)) or "nothing has happened yet"
+        if past.archived:
+            text += f"\nwithout {count_noun(past.archived, 'archived task')}: liza history --all"
+        page_text(text, crew.git)
+        return
+    exit_with_reader()
+    printing.print_now(events.format(past.items))
+    for item in verbs.follow_events(crew, task_id):
+        printing.print_now(events.format([item]))

@@ -15,7 +15,7 @@ _AGENT = re.compile(r"(planner|coder|code-reviewer)-([0-9]{1,9})")
 _TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _RUN = re.compile(r"((?:planner|coder|code-reviewer)-[0-9]{1,9})\.([0-9]{1,9})")
 
-_PERSON_PREFIX = "human:"
+PERSON_PREFIX = "human:"
 
 HISTORY_REF = "refs/liza/blackboard"
 
@@ -73,12 +73,12 @@ def check_task_id(text: str) -> str:
 
 def person_id(name: str) -> str:
     """Return the name of a person in the history and in messages: ``human:ann``."""
-    return f"{_PERSON_PREFIX}{name}"
+    return f"{PERSON_PREFIX}{name}"
 
 
 def is_person(actor: str) -> bool:
     """Return whether ``actor`` is a person, not an agent, a run or Liza."""
-    return actor.startswith(_PERSON_PREFIX)
+    return actor.startswith(PERSON_PREFIX)
 
 
 def run_id(agent: str, number: int) -> str:

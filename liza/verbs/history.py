@@ -1,4 +1,4 @@
-"""history: list the revisions of the board."""
+"""history: tell what happened, or list the revisions of the board."""
 
 from __future__ import annotations
 
@@ -17,9 +17,43 @@ from liza.crew.recovery.recorder import read_conflict, record_if_unsupervised
 from liza.repo import board_history as recorded
 from liza.rules.errors import LizaError
 from liza.rules.formatting.times import format_time
-from liza.rules.paths import HISTORY_REF
+from liza.rules.model import State
 from liza.rules.paths import check_task_id as checked_id
+from liza.rules.reports.narration import NewsItem, find_news, recall_news
+from liza.rules.value_classes import Value, replace
 from liza.verbs.change_stream import watch_changes
+
+
+class PastNews(Value):
+    """News of the board, oldest first. ``archived``: number of tasks whose events are in the archive."""
+
+    items: tuple[NewsItem, ...]
+    archived: int = 0
+
+
+def recall_events(crew: Crew, task_id: str | None, limit: int) -> PastNews:
+    """Return the newest ``limit`` events that matter to a person, of one task or of all. Raises UnknownId."""
+    state = crew.board.read()
+    if task_id is None:
+        return PastNews(recall_news(state)[-limit:], state.archived.total)
+    state = archived_tasks.with_archived(crew, state, checked_id(task_id))
+    return PastNews(recall_news(_only(state, task_id))[-limit:])
+
+
+def follow_events(crew: Crew, task_id: str | None) -> Iterator[NewsItem]:
+    """Yield each new event that matters to a person."""
+    last = crew.board.read()
+    for _ in watch_changes(crew):
+        before, last = last, crew.board.read()
+        pair = (before, last) if task_id is None else (_only(before, task_id), _only(last, task_id))
+        yield from (item for item in find_news(*pair) if not item.is_detail)
+
+
+def _only(state: State, task_id: str) -> State:
+    """Return the board with one task, its notes and no decisions."""
+    notes = tuple(note for note in state.human_notes if note.recipient == task_id)
+    tasks = tuple(task for task in state.tasks if task.id == task_id)
+    return replace(state, tasks=tasks, human_notes=notes, goal=replace(state.goal, alignment_history=()))
 
 
 def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[dict[str, Any]]:
@@ -123,6 +157,3 @@ def _recorded_row(crew: Crew, entry: recorded.Revision, patch: bool) -> dict[str
         "patch": _read_patch(crew, entry.commit) if patch else None,
         "alerts": [],
     }
-
-
-__all__ = ["HISTORY_REF", "follow_history", "history"]

@@ -36,8 +36,10 @@ def test_an_archived_task_is_still_shown_counted_and_depended_on_and_comes_back_
 
     assert crew.json("task", "show", "mail") == before
     assert "mail.txt" in crew.liza("diff", "mail")
-    assert "APPROVED → MERGED" in crew.liza("history", "mail")
-    assert "archive: mail, other" in crew.liza("history")
+    assert "mail merged as" in crew.liza("history", "mail")
+    assert "APPROVED → MERGED" in crew.liza("history", "mail", "--all")
+    assert "archive: mail, other" in crew.liza("history", "--all")
+    assert "without 2 archived tasks: liza history --all" in crew.liza("history")
     status = crew.json("status")
     assert status["archived"] == {"total": 2, "by_status": {"ABANDONED": 1, "MERGED": 1}}
     assert status["tasks"] == []

@@ -398,7 +398,7 @@ def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Pa
     shown = ok(["diff", "t1"], crew)
     assert "+# What was made" in shown
     assert "+new" in shown
-    assert "READY_FOR_REVIEW" in ok(["history", "t1"], crew)
+    assert "READY_FOR_REVIEW" in ok(["history", "t1", "--all"], crew)
 
 
 def test_a_diff_shows_file_names_as_they_are_written(crew: Path) -> None:

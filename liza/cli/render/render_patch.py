@@ -1,14 +1,39 @@
-"""Render revisions and patches as text. Pure: values in, text out."""
+"""Render events, revisions and patches as text. Pure: values in, text out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from liza.cli.render.columns import paint
-from liza.cli.render.text_formats import format_local_time
+from liza.cli.render.text_formats import format_day, format_local_time, shorten_line
+from liza.rules.paths import PERSON_PREFIX
+from liza.rules.reports.narration import LIZA, NewsItem
 
 Row = Mapping[str, Any]
+
+
+class EventList:
+    """Events as lines of time, author and text, below the day of each. ``width``: longer lines are cut; None: not."""
+
+    def __init__(self, now: datetime, width: int | None, colour: bool) -> None:
+        self._now, self._width, self._colour, self._day = now, width, colour, ""
+
+    def format(self, items: Iterable[NewsItem]) -> str:
+        """Return the events as lines; a day that the last call ended with is not named again."""
+        lines = []
+        for item in items:
+            assert item.time is not None
+            day = format_day(item.time, self._now)
+            if day != self._day:
+                lines.append(paint(day, "bold", self._colour))
+                self._day = day
+            who = LIZA if item.liza else item.who.removeprefix(PERSON_PREFIX)
+            start = f"  {item.time.astimezone():%H:%M}  {who:<15} "
+            text = item.text if self._width is None else shorten_line(item.text, self._width - len(start))
+            lines.append(paint(start, "dim", self._colour) + text)
+        return "\n".join(lines)
 
 
 def format_history(entries: Iterable[Row], colour: bool) -> str:

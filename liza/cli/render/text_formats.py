@@ -42,6 +42,15 @@ def format_local_time(when: datetime | str) -> str:
         return str(when)
 
 
+def format_day(when: datetime, now: datetime) -> str:
+    """Return the local day of a time: ``today``, ``yesterday``, ``Fri 20 Nov``, ``Thu 20 Nov 2025``."""
+    local, today = when.astimezone(), now.astimezone()
+    days = (today.date() - local.date()).days
+    if days in (0, 1):
+        return ("today", "yesterday")[days]
+    return f"{local:%a} {local.day} {local:%b}" + ("" if local.year == today.year else f" {local.year}")
+
+
 def shorten_line(text: str | None, most: int) -> str:
     """Return the text in one line of at most ``most`` characters."""
     line = " ".join((text or "").split())

@@ -94,7 +94,7 @@ def _find_obstacle(state: State, task: Task, now: datetime, paused: Mapping[str,
         return f"depends on {', '.join(unmet)}", f"liza task show {unmet[0]}"
     forged = merge_rules.merge_obstacle(state, task)
     if forged is not None:
-        return forged, f"liza history {task.id}"
+        return forged, f"liza history {task.id} --all"
     untested = test_proof.untested_reason(state.config)
     if untested is not None:
         return f"untested: {untested.text}", untested.hint

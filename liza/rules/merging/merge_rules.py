@@ -199,7 +199,8 @@ def get_approved_task(state: State, task_id: str) -> Task:
         raise Refused(f"{task_id} is {task.status}: only an APPROVED task is merged", f"liza task show {task_id}")
     why = merge_obstacle(state, task)
     if why:
-        raise Refused(f"{task_id} is APPROVED on the board and cannot be merged: {why}", f"liza history {task_id}")
+        message = f"{task_id} is APPROVED on the board and cannot be merged: {why}"
+        raise Refused(message, f"liza history {task_id} --all")
     return task
 
 

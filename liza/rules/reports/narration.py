@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
 from liza.rules.formatting.counts import count_noun
@@ -14,7 +14,7 @@ from liza.rules.paths import is_person
 from liza.rules.reports.review_alarms import verdict_command
 from liza.rules.statuses import GoalStatus
 from liza.rules.tasks.task_groups import changed_tasks
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
 
 LIZA = "liza"
 """Author of what a supervisor does for the whole crew. Which supervisor did it does not matter."""
@@ -28,7 +28,8 @@ class Detail(str):
 
 class NewsItem(Value):
     """One event. ``who``: the agent or person that caused it. ``liza``: a supervisor did it for the whole crew, not for
-    its agent. ``merged``: the task that was merged. ``is_detail``: `liza up` prints it only with -v.
+    its agent. ``merged``: the task that was merged. ``is_detail``: `liza up` prints it only with -v. ``time``: None
+    for a change of the goal's status, which the board does not date.
     """
 
     who: str
@@ -36,6 +37,7 @@ class NewsItem(Value):
     liza: bool = False
     merged: str | None = None
     is_detail: bool = False
+    time: datetime | None = None
 
 
 def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
@@ -43,19 +45,36 @@ def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
     changed = changed_tasks(before, after)
     old_lengths = {task.id: len(task.history) for task in before.tasks} if changed else {}
     lines = [(event, task) for task in changed for event in task.history[old_lengths.get(task.id, 0) :]]
-    news = [
-        NewsItem(
-            event.agent or "",
-            text,
-            is_crew_event(event),
-            task.id if event.event == E.MERGE else None,
-            is_detail=event.event in _DETAIL_EVENTS,
-        )
-        for event, task in sorted(lines, key=_when)
-        if (text := _describe_event(event, task))
-    ]
     added = [task for task in changed if task.id not in old_lengths]
-    return (*_added(added), *news, *_ended(before, after))
+    return (*_added(added), *_describe_events(sorted(lines, key=_when)), *_ended(before, after))
+
+
+def recall_news(state: State) -> tuple[NewsItem, ...]:
+    """Return the news of all events that the board dates, and the notes of people, without details, oldest first."""
+    lines = [(event, _task_then(task, number)) for task in state.tasks for number, event in enumerate(task.history)]
+    is_over = state.goal.status != GoalStatus.IN_PROGRESS
+    notes = (
+        NewsItem("", f"noted for {note.recipient or 'all'}: {_short(note.message)}", time=note.timestamp)
+        for note in state.human_notes
+    )
+    items = (*_added(state.tasks), *_describe_events(lines), *_decisions(state, 0, is_over=is_over), *notes)
+    return tuple(sorted((item for item in items if item.time is not None and not item.is_detail), key=_time))
+
+
+def _time(item: NewsItem) -> datetime:
+    assert item.time is not None
+    return item.time
+
+
+def _task_then(task: Task, number: int) -> Task:
+    """Return the task as it was after the event with this index, as far as sentences need it."""
+    if number == len(task.history) - 1:
+        return task
+    unblocked = next((later.time for later in task.history[number:] if later.event == E.UNBLOCK), None)
+    asked = tuple(answer.question for answer in task.answers if answer.timestamp == unblocked)
+    past = replace(task, history=task.history[: number + 1], blocked_questions=asked)
+    # What is to be done then is done by now; and the board does not say which try it was.
+    return replace(past, status=Status.UNCLAIMED, review="agent", iteration=0)
 
 
 def is_crew_event(event: Event) -> bool:
@@ -67,30 +86,37 @@ def _when(line: tuple[Event, Task]) -> tuple[object, str]:
     return line[0].time, line[1].id
 
 
-def _added(tasks: list[Task]) -> Iterator[NewsItem]:
-    """Yield one item for all new tasks of one author: `3 tasks: a, b (needs a), c`."""
-    by_agent: dict[str, list[str]] = {}
+def _describe_events(lines: Iterable[tuple[Event, Task]]) -> Iterator[NewsItem]:
+    for event, task in lines:
+        if text := _describe_event(event, task):
+            yield NewsItem(
+                event.agent or "",
+                text,
+                is_crew_event(event),
+                task.id if event.event == E.MERGE else None,
+                is_detail=event.event in _DETAIL_EVENTS,
+                time=event.time,
+            )
+
+
+def _added(tasks: Iterable[Task]) -> Iterator[NewsItem]:
+    """Yield one item for all tasks that one author added at once: `3 tasks: a, b (needs a), c`."""
+    names: dict[tuple[str, datetime], list[str]] = {}
     for task in tasks:
-        if task.history and task.history[0].event == E.ADD:
+        if task.history and (event := task.history[0]).event == E.ADD:
             needs = f" (needs {', '.join(task.depends_on)})" if task.depends_on else ""
-            lacks = f": {task.history[0].detail}" if task.history[0].detail else ""
+            lacks = f": {event.detail}" if event.detail else ""
             draft = f" (draft{lacks})" if task.status is Status.DRAFT else ""
-            by_agent.setdefault(task.history[0].agent or "", []).append(f"{task.id}{needs}{draft}")
-    for who, names in by_agent.items():
-        yield NewsItem(who, f"{count_noun(len(names), 'task')}: {', '.join(names)}")
+            names.setdefault((event.agent or "", event.time), []).append(f"{task.id}{needs}{draft}")
+    for (who, time), added in names.items():
+        yield NewsItem(who, f"{count_noun(len(added), 'task')}: {', '.join(added)}", time=time)
 
 
 def _ended(before: State, after: State) -> Iterator[NewsItem]:
+    is_over = after.goal.status != before.goal.status
     history = after.goal.alignment_history
-    for number in range(len(before.goal.alignment_history), len(history)):
-        note = history[number]
-        edited = is_person(note.event)
-        who = note.event if edited else note.event.rpartition(".")[0]
-        text = f"{'edited the goal' if edited else 'decided'}: {_short(note.summary)}"
-        since = history[number - 1].timestamp if number else None
-        is_empty = not edited and after.goal.status == before.goal.status and not _has_planned(after, who, since)
-        yield NewsItem(who, text, is_detail=is_empty)
-    if after.goal.status != before.goal.status:
+    yield from _decisions(after, len(before.goal.alignment_history), is_over=is_over)
+    if is_over:
         notes = [note for note in history if not is_person(note.event)]
         who = notes[-1].event.rpartition(".")[0] if notes else ""
         next_step = (
@@ -100,10 +126,26 @@ def _ended(before: State, after: State) -> Iterator[NewsItem]:
         yield NewsItem(who, f"the goal is {after.goal.status}{next_step}", is_detail=True)
 
 
-def _has_planned(state: State, planner: str, since: datetime | None) -> bool:
-    """Return whether the planner added or changed a task after ``since``."""
+def _decisions(state: State, start: int, *, is_over: bool) -> Iterator[NewsItem]:
+    """Yield the decisions from index ``start`` on. ``is_over``: the last one ended the goal."""
+    history = state.goal.alignment_history
+    for number, note in enumerate(history[start:], start):
+        if is_person(note.event):
+            yield NewsItem(note.event, f"edited the goal: {_short(note.summary)}", time=note.timestamp)
+            continue
+        who = note.event.rpartition(".")[0]
+        since = history[number - 1].timestamp if number else None
+        has_changed = (is_over and number == len(history) - 1) or _has_planned(state, who, since, note.timestamp)
+        yield NewsItem(who, f"decided: {_short(note.summary)}", is_detail=not has_changed, time=note.timestamp)
+
+
+def _has_planned(state: State, planner: str, since: datetime | None, until: datetime | None) -> bool:
+    """Return whether the planner added or changed a task in this time."""
     return any(
-        event.agent == planner and event.event not in CREW_EVENTS and (since is None or event.time > since)
+        event.agent == planner
+        and event.event not in CREW_EVENTS
+        and (since is None or event.time > since)
+        and (until is None or event.time <= until)
         for task in state.tasks
         for event in task.history
     )
@@ -121,10 +163,15 @@ def _short(text: str | None, width: int = 160) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+def _try(task: Task) -> str:
+    return f", try {task.iteration}" if task.iteration else ""
+
+
 def _blocked(event: Event, task: Task) -> str:
     asks = " ".join(f'"{_short(question)}"' for question in task.blocked_questions)
+    asks = f". It asks: {asks}" if asks else ""
     answer = f' Answer: liza answer {task.id} "…"' if task.status is Status.BLOCKED else ""
-    return f"blocked: {_short(event.detail).rstrip('.')}. It asks: {asks}{answer}"
+    return f"blocked: {_short(event.detail).rstrip('.')}{asks}{answer}"
 
 
 def _over(event: Event, task: Task) -> str:
@@ -152,8 +199,8 @@ def _merged(event: Event, task: Task) -> str:
 
 _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.EDIT: _edited,
-    E.CLAIM: lambda event, task: f"claimed as {event.run}, try {task.iteration}",
-    E.RESUME: lambda event, task: f"goes on as {event.run}, try {task.iteration}",
+    E.CLAIM: lambda event, task: f"claimed as {event.run}{_try(task)}",
+    E.RESUME: lambda event, task: f"goes on as {event.run}{_try(task)}",
     E.EXTEND: lambda event, task: f"keeps its lease {_short(event.detail)}",
     E.SUBMIT: lambda event, task: f"submitted at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.SUBMIT_AGAIN: lambda event, task: f"submitted again at {(event.commit or '')[:10]}{_verdict_hint(task)}",

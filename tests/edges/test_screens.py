@@ -1,0 +1,76 @@
+"""Commands for people fit on a screen of 24 rows and 80 columns, and have no words of the machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from liza.cli import entry_points
+from liza.cli.render.columns import cell_width, wrap_text
+from liza.cli.render.render_patch import EventList
+from liza.cli.render.text_formats import format_day
+from liza.commands.history import EVENTS
+from liza.crew.crew import Crew
+from liza.rules.model import Status
+from liza.rules.reports.narration import NewsItem
+from liza.rules.value_classes import replace
+from liza.verbs import history
+from tests.pictures.example_crew import open_example
+
+ROWS, COLUMNS = 24, 80
+MACHINE_WORDS = re.compile("|".join([*(rf"\b{status}\b" for status in Status), r"\b[0-9a-f]{40}\b", "  -(?:  |$)"]))
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    with open_example(tmp_path_factory.mktemp("example") / "shop") as crew:
+        yield crew
+
+
+def assert_fits(text: str) -> None:
+    """At a terminal, the text is at most a screen without its prompt, in words for people."""
+    rows = wrap_text(text, COLUMNS).splitlines()
+    assert len(rows) < ROWS, text
+    assert max(map(cell_width, rows)) <= COLUMNS
+    assert not MACHINE_WORDS.search(text), text
+
+
+def test_history_tells_events_newest_first_below_their_day(crew: Crew) -> None:
+    past = history.recall_events(crew, None, EVENTS)
+    text = EventList(crew.clock.now(), COLUMNS, colour=False).format(reversed(past.items))
+    assert_fits(text)
+    assert text.splitlines()[0] == "today"
+    assert "invoice-numbers approved" in text
+    assert not re.search("candidate|reserve|leave|under review", text)
+    assert [item.time for item in past.items] == sorted(item.time for item in past.items if item.time)
+    of_task = history.recall_events(crew, "invoice-model", 100).items
+    assert [item.text.split()[1] for item in of_task if item.text.startswith("invoice-model")] == [
+        "claimed", "submitted", "rejected:", "claimed", "submitted", "approved:", "merged"
+    ]  # fmt: skip
+    blocked = next(item for item in history.recall_events(crew, "invoice-mail", 100).items if "blocked" in item.text)
+    assert blocked.text.endswith('It asks: "Which sender address?"')
+
+
+def test_an_event_is_dated_by_its_day(crew: Crew) -> None:
+    now = crew.clock.now().astimezone().replace(hour=12)
+    days = [format_day(now - timedelta(days=number), now) for number in (0, 1, 2, 400)]
+    assert days == ["today", "yesterday", "Wed 18 Nov", "Thu 16 Oct 2025"]
+    events = EventList(now, COLUMNS, colour=False)
+    item = NewsItem("human:ann", "t1 " + "long " * 30, time=now - timedelta(days=1))
+    first = events.format([item, replace(item, time=now)]).splitlines()
+    assert (first[0], first[2]) == ("yesterday", "today")
+    assert first[1].split()[1] == "ann"
+    assert first[1].endswith("…")
+    assert events.format([item]).splitlines()[0] == "yesterday"
+    assert events.format([item]).startswith("  12:00  ann ")
+
+
+def test_all_revisions_of_the_board_are_there_if_wanted(crew: Crew, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(crew.paths.root)
+        for words, is_there in (([], False), (["--all"], True), (["-p"], True), (["--json"], True)):
+            assert entry_points.run_command(["history", *words]) == 0
+            assert ("init (human)" in capsys.readouterr().out) is is_there
