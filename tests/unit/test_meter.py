@@ -76,7 +76,7 @@ def test_the_use_of_the_context_window_is_known_where_the_window_is(
 ) -> None:
     run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
     measured = metering(row(program, tmp_path), run_dir, clock)
-    window = {"codex": 258_400, "copilot": 128_000, "gemini": 1_048_576}.get(program)
+    window = {"claude": 1_000_000, "codex": 258_400, "copilot": 128_000, "gemini": 1_048_576}.get(program)
     assert measured.measure(10.0).context_usage == (1050 / window if window else None)
     TelemetryLog(run_dir.path).append([TelemetryEvent(timestamp=BEFORE, context_usage=0.5)])
     assert measured.measure(10.0).context_usage == 0.5, "its runtime knows better"

@@ -356,6 +356,8 @@ def test_a_heartbeat_renews_the_lease_of_what_the_run_holds(usage: float | None)
     assert changes(CLAIMED, work) == ({"lease_expires": later(9) + LEASE}, ())
     record = work.agents["coder-1"]
     assert (record.heartbeat, record.lease_expires, record.context_percent) == (later(9), later(9) + LEASE, percent)
+    resumed, _ = claims.resume(work, "task-1", "coder-1.1", later(10))
+    assert resumed.agents["coder-1"].context_percent == 0, "another session begins with another context"
     review = claims.renew_lease(REVIEWED, "code-reviewer-1.1", later(9), usage)
     assert changes(REVIEWED, review) == ({"review_lease_expires": later(9) + LEASE}, ())
     planned, run = planning.claim_planning(board(agents=agents("planner-1")), "planner-1", NOW)

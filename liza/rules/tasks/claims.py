@@ -88,10 +88,13 @@ def ensure_agent(state: State, agent: str) -> State:
 
 
 def allocate_run(state: State, agent: str) -> tuple[State, str]:
-    """Increment the agent's run counter; return the board and the id of the new run."""
+    """Increment the agent's run counter; return the board and the id of the new run.
+
+    Each run is a new session: nothing of its context window is known to be used.
+    """
     record = ensure_agent(state, agent).agents[agent]
     run = run_id(agent, record.runs + 1)
-    return state.with_agent(agent, replace(record, runs=record.runs + 1)), run
+    return state.with_agent(agent, replace(record, runs=record.runs + 1, context_percent=0)), run
 
 
 def lease_expiry(state: State, now: datetime) -> datetime:
