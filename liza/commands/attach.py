@@ -18,8 +18,8 @@ from liza.cli.declare import (
     declare_command,
 )
 from liza.cli.render import printing
-from liza.cli.render.columns import strip_controls
 from liza.cli.render.reader_watch import exit_with_reader
+from liza.cli.render.render_session import SessionStyle, format_followed
 from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import LizaError, UsageError
 from liza.verbs import attach as verbs
@@ -36,8 +36,8 @@ def attach(
 ) -> None:
     """Attach to the terminal of an agent's program, to see it and to type. C-b d detaches; the program continues.
 
-    A session over ACP is shown as text, and each line that you type is a prompt; Ctrl+C detaches. With --json, only
-    print the command that attaches; it is empty over ACP.
+    Of a session over ACP the events are shown, and each line that you type is a prompt; Ctrl+C detaches. With --json,
+    only print the command that attaches; it is empty over ACP.
     """
     crew = find_crew()
     session = verbs.attach(crew, agent, read_only=read_only)
@@ -71,5 +71,6 @@ def _show_stream(crew: Crew, session: StreamAttachment, *, read_only: bool) -> N
     if not read_only:
         threading.Thread(target=send_lines, name="prompts", daemon=True).start()
     exit_with_reader()
-    for text in verbs.follow_stream(crew, session):
-        printing.print_now(f"{strip_controls(text)}\n")
+    style = SessionStyle(printing.text_width(), printing.wants_colours())
+    for row in format_followed(verbs.follow_stream(crew, session), style, session.run):
+        printing.print_now(f"{row}\n")

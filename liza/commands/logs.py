@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 import typer
 
 from liza.cli.declare import (
@@ -18,14 +20,17 @@ from liza.cli.declare import (
 )
 from liza.cli.render import printing, render_crew, render_session
 from liza.cli.render.columns import paint, strip_controls
+from liza.cli.render.pager import page_text
 from liza.cli.render.reader_watch import exit_with_reader
+from liza.cli.render.session_markdown import format_markdown
 from liza.crew.crew import Crew, find_crew
-from liza.rules.errors import UsageError
+from liza.rules.errors import Refused, UsageError
 from liza.rules.paths import agent_of, parse_agent_id
+from liza.rules.sessions.session_events import LoggedEvent, describe_unknown
 from liza.rules.value_classes import Value
-from liza.rules.value_classes import asdict as fields_of
 from liza.verbs import all_logs, session_log
 from liza.verbs import logs as run_logs
+from liza.verbs.all_logs import OutputLine
 
 app = create_app()
 FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Continue with new output; Ctrl+C ends it.")]
@@ -53,6 +58,7 @@ def logs(
     ] = None,
     times: Annotated[bool, typer.Option("-t", "--times", help="Include the time of day of each line of text.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The output of the program as it is.")] = False,
+    markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a review.")] = False,
     subagents: Annotated[bool, typer.Option("--subagents", help="Show what sub-agents did, too.")] = False,
     deliveries: Annotated[
         bool,
@@ -63,16 +69,34 @@ def logs(
     """Show what an agent did in its newest session: what the model said, each tool with its result, tokens.
 
     Of a task, all its sessions are shown. Without AGENT, the newest sessions of all agents; each row has the agent's
-    name. Of a program without a known format, its output is shown.
+    name. Of a program without a known format, its output is shown. --json prints the session in ATIF, the Agent
+    Trajectory Interchange Format; without AGENT, or of a task, `trajectories` has one for each session.
     """
+    if (raw + markdown + as_json > 1) or (follow and (markdown or as_json)):
+        raise UsageError("--raw, --md and --json exclude each other, and -f goes with --raw only", "liza logs --help")
     crew = find_crew()
-    window = _Window(lines, None if since is None else parse_duration(since, "liza logs --since 15m"), follow)
     if deliveries:
         _print_deliveries(crew, None if agent is None else run_logs.resolve_run(crew, agent), lines, as_json)
-    elif raw or as_json:
-        _print_raw(crew, agent, window, _LineFormat(agent is None, times, as_json))
+        return
+    window = _Window(lines, None if since is None else parse_duration(since, "liza logs --since 15m"), follow)
+    names = _find_sessions(crew, agent)
+    if raw:
+        _print_raw(crew, names, window, _LineStyle(max(map(len, names), default=0) if agent is None else 0, times))
+    elif as_json:
+        is_single = bool(names) and agent in (names[0], agent_of(names[0]))
+        _print_trajectories(crew, names, window, is_single=is_single)
+    elif markdown:
+        events, _ = session_log.read_recent(crew, names, window.lines, window.begin(crew))
+        page_text(format_markdown(events), crew.git)
     else:
-        _print_sessions(crew, agent, window, with_subagents=subagents, with_times=times)
+        style = render_session.SessionStyle(
+            printing.text_width(),
+            printing.wants_colours(),
+            name_width=max(map(len, names), default=0) if agent is None else 0,
+            with_subagents=subagents,
+            with_times=times,
+        )
+        _print_sessions(crew, agent, names, window, style)
 
 
 class _Window(Value):
@@ -87,37 +111,6 @@ class _Window(Value):
         return None if self.seconds is None else crew.clock.now() - timedelta(seconds=self.seconds)
 
 
-def _print_sessions(crew: Crew, agent: str | None, window: _Window, *, with_subagents: bool, with_times: bool) -> None:
-    names = _find_sessions(crew, agent)
-    style = render_session.SessionStyle(
-        printing.text_width(),
-        printing.wants_colours(),
-        name_width=max(map(len, names), default=0) if agent is None else 0,
-        with_subagents=with_subagents,
-        with_times=with_times,
-    )
-    if agent is None:
-        recent, positions = session_log.read_recent(crew, names, window.lines, window.begin(crew))
-        for row in render_session.format_followed(recent, style):
-            printing.print_now(f"{row}\n")
-    else:
-        positions = {}
-        for name in names:
-            recent, positions = session_log.read_recent(crew, [name], window.lines, window.begin(crew))
-            if len(names) > 1:
-                printing.print_now(f"── {name} ──")
-            for row in render_session.format_session(recent, style):
-                printing.print_now(f"{row}\n")
-        _print_notes(run_logs.logs(crew, names[-1], 1))
-    if window.is_followed:
-        exit_with_reader()
-        last = None if agent is None else names[-1]
-        # Of an agent, or the agent of a task, also the next runs are followed.
-        followed = names if last is None else [last if agent == last else agent_of(last)]
-        for row in render_session.format_followed(session_log.follow(crew, followed, positions), style, last):
-            printing.print_now(f"{row}\n")
-
-
 def _find_sessions(crew: Crew, agent: str | None) -> list[str]:
     """Return the agents whose newest sessions are shown, or the runs. Raises UnknownId, Refused."""
     if agent is None:
@@ -130,28 +123,91 @@ def _find_sessions(crew: Crew, agent: str | None) -> list[str]:
     return [run_logs.find_newest_run(crew, parse_agent_id(agent))]
 
 
-def _print_notes(log: dict[str, Any]) -> None:
-    for rule, denied in log["denials"].items():
-        printing.print_notice(f"denied {denied['count']}× by the guard rule {rule}; the last: {denied['last']}")
-    if log["note"]:
-        printing.print_notice(log["note"])
-
-
-def _print_raw(crew: Crew, agent: str | None, window: _Window, line_format: _LineFormat) -> None:
-    agent = None if agent is None else run_logs.resolve_run(crew, agent)
-    if agent is None or window.seconds is not None or line_format.with_times:
-        _print_lines(crew, agent, window, line_format)
-        return
-    log = run_logs.logs(crew, agent, window.lines, followed=window.is_followed)
-    if line_format.as_json and not window.is_followed:
-        printing.print_json(log)
-        return
-    printing.print_now(strip_controls(log["output"]))
-    _print_notes(log)
+def _print_sessions(
+    crew: Crew, agent: str | None, names: list[str], window: _Window, style: render_session.SessionStyle
+) -> None:
+    events, positions = session_log.read_recent(crew, names, window.lines, window.begin(crew))
+    rows = (
+        _format_sessions(events, names, style) if agent is not None else render_session.format_followed(events, style)
+    )
+    text = "".join(f"{row}\n" for row in rows)
+    printing.print_now(text) if window.is_followed else page_text(text, crew.git)
+    _print_notes(crew, events, names if agent is not None else [], window)
     if window.is_followed:
         exit_with_reader()
-        for text in run_logs.follow_output(crew, log):
-            printing.print_now(strip_controls(text))
+        last = None if agent is None else names[-1]
+        for row in render_session.format_followed(
+            session_log.follow(crew, _followed(agent, names), positions), style, last
+        ):
+            printing.print_now(f"{row}\n")
+
+
+def _format_sessions(events: list[LoggedEvent], names: list[str], style: render_session.SessionStyle) -> Iterator[str]:
+    """Yield the rows of each session, of several ones below a row with the name of the run."""
+    for name in names:
+        if len(names) > 1:
+            yield f"── {name} ──"
+        yield from render_session.format_session((entry for entry in events if entry.run == name), style)
+
+
+def _followed(agent: str | None, names: list[str]) -> list[str]:
+    """Return what is followed: of an agent, or of the agent of a task, also the next runs."""
+    return names if agent is None else [names[-1] if agent == names[-1] else agent_of(names[-1])]
+
+
+def _print_notes(crew: Crew, events: Iterable[LoggedEvent], runs: list[str], window: _Window) -> None:
+    """Print what is not in the output of the last run: denials, why there is nothing, a format that is not read."""
+    for run in runs[-1:]:
+        notes = run_logs.read_notes(crew, run)
+        for rule, denied in notes.denials.items():
+            printing.print_notice(f"denied {denied.count}× by the guard rule {rule}; the last: {denied.last}")
+        if notes.silence:
+            printing.print_notice(notes.silence)
+    unread = describe_unknown(events)
+    if unread:
+        printing.print_notice(f"{unread}; next: liza logs {runs[-1] if runs else 'AGENT'} --raw")
+    if not runs and not any(True for _ in events) and not window.is_followed:
+        printing.print_notice("nothing was printed" + ("" if window.seconds is None else " since then"))
+
+
+def _print_trajectories(crew: Crew, names: list[str], window: _Window, *, is_single: bool) -> None:
+    trajectories = session_log.read_trajectories(crew, names, window.lines, window.begin(crew))
+    if not is_single:
+        printing.print_json({"trajectories": [msgspec.to_builtins(entry) for entry in trajectories]})
+    elif trajectories:
+        printing.print_json(msgspec.to_builtins(trajectories[0]))
+    else:
+        raise Refused(run_logs.read_notes(crew, names[0]).silence or "nothing was printed since then", "liza logs")
+
+
+class _LineStyle(Value):
+    """How a line of an output is printed: with the agent's name, in ``name_width`` cells if not 0, and the time."""
+
+    name_width: int
+    with_times: bool
+
+    def format(self, line: OutputLine) -> str:
+        """Return the line."""
+        time_text = (printing.time_of_day(line.time) if line.time else " " * 8) + "  " if self.with_times else ""
+        name = f"{line.agent:<{self.name_width}} | " if self.name_width else ""
+        painted = paint(name, render_crew.agent_colour(line.agent), printing.wants_colours()) if name else ""
+        return f"{time_text}{painted}{strip_controls(line.text)}\n"
+
+
+def _print_raw(crew: Crew, names: list[str], window: _Window, style: _LineStyle) -> None:
+    recent, positions = all_logs.read_recent_lines(crew, names, window.lines, window.begin(crew))
+    for line in recent:
+        printing.print_now(style.format(line))
+    _print_notes(crew, (), [] if style.name_width else names, window)
+    if not window.is_followed:
+        return
+    exit_with_reader()
+    run = None if style.name_width else names[-1]
+    for line in all_logs.follow_lines(crew, _followed(None if run is None else agent_of(run), names), positions):
+        if run is not None and line.run != run:
+            run = line.run
+            printing.print_now(f"\n── {run} ──\n")
+        printing.print_now(style.format(line))
 
 
 def _print_deliveries(crew: Crew, agent: str | None, lines: int, as_json: bool) -> None:
@@ -169,45 +225,3 @@ def _print_deliveries(crew: Crew, agent: str | None, lines: int, as_json: bool) 
             f"{printing.time_of_day(entry.time)}  {entry.message}  try {entry.attempt}  {entry.event:<9}  "
             f"{entry.channel:<8}{detail}\n"
         )
-
-
-class _LineFormat(Value):
-    """How lines are printed: with the agent's name, with the time, as JSON."""
-
-    with_names: bool
-    with_times: bool
-    as_json: bool
-
-    def print_line(self, line: Any, width: int) -> None:
-        if self.as_json:
-            printing.print_json_line(fields_of(line))
-            return
-        time_text = (printing.time_of_day(line.time) if line.time else " " * 8) + "  " if self.with_times else ""
-        prefix = (
-            paint(f"{line.agent:<{width}} | ", render_crew.agent_colour(line.agent), printing.wants_colours())
-            if self.with_names
-            else ""
-        )
-        printing.print_now(f"{time_text}{prefix}{strip_controls(line.text)}\n")
-
-
-def _print_lines(crew: Crew, agent: str | None, window: _Window, line_format: _LineFormat) -> None:
-    names = (
-        all_logs.sorted_agents(crew)
-        if agent is None
-        else [agent if "." in agent else agent_of(run_logs.find_newest_run(crew, parse_agent_id(agent)))]
-    )
-    since = window.begin(crew)
-    recent, positions = all_logs.read_recent_lines(crew, names, window.lines, since)
-    if line_format.as_json and not window.is_followed:
-        printing.print_json({"lines": [fields_of(line) for line in recent]})
-        return
-    width = max(map(len, names), default=0)
-    for line in recent:
-        line_format.print_line(line, width)
-    if window.is_followed:
-        exit_with_reader()
-        for line in all_logs.follow_lines(crew, names, positions):
-            line_format.print_line(line, width)
-    elif not recent:
-        printing.print_notice("nothing was printed" + ("" if since is None else " since then"))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from liza.crew import run_state
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.programs.presets import sidecar_order
 from liza.programs.terminal import tmux
-from liza.rules.acp.stream_text import format_stream_line
 from liza.rules.errors import Refused
 from liza.rules.paths import agent_of, parse_agent_id
+from liza.rules.sessions.session_events import LoggedEvent
 from liza.rules.value_classes import Value
-from liza.verbs.logs import find_newest_run, follow_output, logs
+from liza.verbs import session_log
+from liza.verbs.logs import find_newest_run
 from liza.worker.api_requests import PromptRequest
 from liza.worker.prompts import submit_prompt
 
@@ -31,7 +31,7 @@ class TerminalAttachment(Value):
 
 
 class StreamAttachment(Value):
-    """A session over ACP: it has no terminal; its output is shown as text, and a line is a prompt."""
+    """A session over ACP: it has no terminal; its events are shown, and a line is a prompt."""
 
     agent: str
     run: str
@@ -52,12 +52,11 @@ def attach(crew: Crew, name: str, *, read_only: bool = False) -> TerminalAttachm
     )
 
 
-def follow_stream(crew: Crew, session: StreamAttachment) -> Iterator[str]:
-    """Yield the session's output as text, then what is new: of this run, and of the agent's next runs."""
-    shown: dict[str, Any] = logs(crew, session.run, FIRST_LINES, followed=True)
-    yield from _format_lines(shown["output"])
-    for text in follow_output(crew, shown):
-        yield from _format_lines(text)
+def follow_stream(crew: Crew, session: StreamAttachment) -> Iterator[LoggedEvent]:
+    """Yield the last events of the session, then new ones: of this run, and of the agent's next runs."""
+    recent, positions = session_log.read_recent(crew, [session.run], FIRST_LINES, None)
+    yield from recent
+    yield from session_log.follow(crew, [session.agent], positions)
 
 
 def send_line(crew: Crew, agent: str, line: str) -> str:
@@ -66,10 +65,3 @@ def send_line(crew: Crew, agent: str, line: str) -> str:
     run = find_newest_run(crew, agent)
     answer = submit_prompt(crew, by, PromptRequest(run_id=run, content=line, source=SOURCE))
     return "it waits for the end of the turn" if answer.queued else "sent"
-
-
-def _format_lines(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        shown = format_stream_line(line)
-        if shown is not None:
-            yield shown

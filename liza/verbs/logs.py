@@ -1,18 +1,18 @@
-"""logs: show the output of an agent's program."""
+"""logs: the output of an agent's program, and what is to be told beside it."""
 
 from __future__ import annotations
 
 import os
 import queue
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from liza.board import events
 from liza.crew import run_state
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.programs.guards import denials
+from liza.programs.guards.denials import DenialCount
 from liza.programs.messages import delivery_log
 from liza.programs.messages.delivery_log import DeliveryEntry
 from liza.programs.session import run_archive, run_directory, session_process
@@ -24,7 +24,7 @@ from liza.rules.model import Agent, State
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, parse_agent_id, run_id, run_number
 from liza.rules.statuses import WorkKind
-from liza.rules.value_classes import replace
+from liza.rules.value_classes import Value, replace
 from liza.system import untrusted_files
 
 MAX_WAIT = 30.0  # seconds after which the file is read again, in case an event was lost
@@ -32,27 +32,22 @@ _CHUNK_BYTES = 1 << 16
 _MAX_BYTES = 1 << 22  # bytes read at once
 
 
-def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str, Any]:
-    """Return the last ``lines`` lines of an agent's newest run, or of the named run; ``note`` says why there are none.
+class RunNotes(Value):
+    """What is to be told of a run beside its output: the denials of its guards by rule, and why it printed nothing;
+    empty if it printed something."""
 
-    ``followed``: without an incomplete last line, which ``follow_output`` yields later. Raises UnknownId, Refused,
-    NotRegularFile.
-    """
-    run = name if "." in name else find_newest_run(crew, parse_agent_id(name))
-    tail = read_output(crew, run, lines)
-    shown = tail.data[: complete_length(tail.data)] if followed else tail.data
-    return {
-        "agent": agent_of(run),
-        "run": run,
-        "path": str(crew.run_dir(run).output_path),
-        "bytes": tail.size - len(tail.data) + len(shown),
-        "output": redacted_text(shown),
-        "denials": {
-            redact(rule): {"count": denied.count, "last": redact(denied.last)}
-            for rule, denied in denials.count_denials(crew.run_dir(run).path).items()
-        },
-        "note": None if tail.size else _describe_silence(crew, run),
-    }
+    denials: Mapping[str, DenialCount]
+    silence: str
+
+
+def read_notes(crew: Crew, run: str) -> RunNotes:
+    """Return the notes about a run, without secrets. Raises Refused if it has no output, NotRegularFile."""
+    is_silent = not read_output(crew, run, 1).size
+    counts = denials.count_denials(crew.run_dir(run).path)
+    return RunNotes(
+        {redact(rule): replace(denied, last=redact(denied.last)) for rule, denied in counts.items()},
+        _describe_silence(crew, run) if is_silent else "",
+    )
 
 
 def list_deliveries(crew: Crew, name: str, most: int) -> list[DeliveryEntry]:
@@ -147,33 +142,6 @@ def _no_runs(crew: Crew, state: State, agent: str) -> Refused:
     if number and program:
         return Refused(f"the logs of {agent} are gone, up to that of {run_id(agent, number)}", f"liza agents {agent}")
     return Refused(f"{agent} has no runs yet", f"liza agents {agent}")
-
-
-def follow_output(crew: Crew, shown: dict[str, Any]) -> Iterator[str]:
-    """Yield new output after ``shown``: of this run, and of the agent's next runs, each after a line that names it.
-
-    A line is yielded when it is complete or the session has ended: a secret is recognised only in a complete line.
-    Raises NotRegularFile.
-    """
-    run, offset, pending = str(shown["run"]), int(shown["bytes"]), b""
-    events_queue: queue.Queue[Any] = queue.Queue()
-    while True:
-        path = crew.run_dir(run).output_path
-        with events.watch(crew.paths, (path.parent,)) as watch:
-            watch.subscribe(events_queue)
-            while (newer := find_newest_run(crew, agent_of(run))) == run:
-                is_over = bool(pending) and run_state.is_session_over(crew.run_dir(run))
-                new_bytes, offset = read_from(path, offset)
-                pending += new_bytes
-                end = len(pending) if is_over and not new_bytes else complete_length(pending)
-                if end:
-                    yield redacted_text(pending[:end])
-                    pending = pending[end:]
-                elif not new_bytes:
-                    wait_for_event(events_queue)
-        new_bytes, offset = read_from(path, offset)
-        yield f"{redacted_text(pending + new_bytes)}\n── {newer} ──\n"
-        run, offset, pending = newer, 0, b""
 
 
 def complete_length(data: bytes) -> int:

@@ -16,6 +16,7 @@ from liza.programs.session import run_archive
 from liza.rules.errors import LizaError
 from liza.rules.sessions import session_events
 from liza.rules.sessions.session_events import LoggedEvent, Printed
+from liza.rules.sessions.trajectory import Trajectory, build_trajectory
 from liza.verbs import all_logs
 from liza.verbs.all_logs import OutputLine
 
@@ -32,9 +33,23 @@ def read_recent(
     read: list[list[LoggedEvent]] = []
     for run in offsets:
         output = list(read_events(crew, (line for line in lines if line.run == run)))
+        preset = find_row(crew, run)
+        if preset is not None and preset.usage.combine == "sum":
+            output = session_events.fold_usage(output)
         log = [entry for entry in _read_log(crew, run, most) if since is None or (entry.time or since) >= since]
         read.append(session_events.merge_sources(output, log))
     return session_events.merge_sessions(read), offsets
+
+
+def read_trajectories(crew: Crew, names: Sequence[str], most: int, since: datetime | None) -> list[Trajectory]:
+    """Return the sessions of `read_recent` in the interchange format; those without events are left out."""
+    events, runs = read_recent(crew, names, most, since)
+    built = []
+    for run in runs:
+        record = crew.run_dir(run).read_record()
+        program = record.program if record is not None and record.program else "unknown"
+        built.append(build_trajectory([entry for entry in events if entry.run == run], program))
+    return [trajectory for trajectory in built if trajectory is not None]
 
 
 def follow(crew: Crew, names: Sequence[str], offsets: dict[str, int]) -> Iterator[LoggedEvent]:
@@ -53,7 +68,8 @@ def read_events(crew: Crew, lines: Iterable[OutputLine]) -> Iterator[LoggedEvent
             continue
         read = event_readers.read_line(preset, line.text)
         for event in read.events:
-            yield LoggedEvent(line.agent, line.run, line.time, event, read.parent, path=path, offset=line.offset)
+            shown = Printed(event.text, is_beside=True) if isinstance(event, Printed) else event
+            yield LoggedEvent(line.agent, line.run, line.time, shown, read.parent, path=path, offset=line.offset)
 
 
 def _read_log(crew: Crew, run: str, most: int) -> list[LoggedEvent]:

@@ -129,10 +129,10 @@ def test_without_a_name_every_agents_lines_come_behind_its_name_with_their_time_
         (note.parent / "output.log").touch()
         note.write_text(f"1 {(note.parent / 'output.log').stat().st_size}\n")
     assert crew.liza("logs", "--since", "1h") == ""
-    lines = crew.json("logs")["lines"]
-    assert {(one["agent"], one["run"], one["time"]) for one in lines} == {
-        ("coder-1", "coder-1.1", "1970-01-01T00:00:01Z"),
-        ("coder-2", "coder-2.1", "1970-01-01T00:00:01Z"),
+    sessions = crew.json("logs")["trajectories"]
+    assert {(one["trajectory_id"], one["steps"][0]["timestamp"]) for one in sessions} == {
+        ("coder-1.1", "1970-01-01T00:00:01Z"),
+        ("coder-2.1", "1970-01-01T00:00:01Z"),
     }
     words = [str(BIN / "liza"), "logs", "-f", "-n", "1"]
     with subprocess.Popen(words, cwd=crew.root, stdout=subprocess.PIPE, text=True) as child:

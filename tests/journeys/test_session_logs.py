@@ -12,7 +12,7 @@ from tests.journeys.crews import WORK, Crew
 ROW = """\
 [programs.modelled]
 command = "{command}"
-events = "claude"
+events = "blocks"
 instructions = ["AGENTS.md"]
 [programs.modelled.headless]
 prompt = "none"
@@ -23,6 +23,12 @@ bypass = ["--careless"]
 when = {{ type = "result" }}
 input = ["usage.input_tokens"]
 output = ["usage.output_tokens"]
+session = ["session_id"]
+[programs.modelled.journal]
+file = "{{config}}/{{id}}.jsonl"
+config = ".modelled"
+events = "blocks"
+time = "timestamp"
 """
 REASON = "This command requires approval"
 
@@ -85,6 +91,53 @@ def test_the_log_of_a_task_has_all_its_sessions_and_raw_the_output_as_it_is(crew
     assert headed.count("git status · ok") == 2
     assert crew.liza("logs", "coder-1.1", "--raw").splitlines()[:3] == [CALLS, RESULTS, END]
     assert "coder-1 | says     I look around." in crew.liza("logs")
+
+
+LOGGED = json.dumps(
+    {
+        "type": "assistant",
+        "timestamp": "2099-01-01T10:00:00Z",
+        "message": {"content": [{"type": "tool_use", "id": "c9", "name": "Bash", "input": {"command": "rm -rf /"}}]},
+    }
+)
+
+
+def test_a_call_that_only_the_programs_own_log_has_is_shown_and_lines_of_unknown_forms_are_told(crew: Crew) -> None:
+    crew.add("t1")
+    log = LOGGED.replace("2099-01-01T10:00:00Z", "'$(date -u +%FT%TZ)'")
+    crew_log = f"""mkdir -p "$HOME/.modelled"; printf '%s\\n' '{log}' > "$HOME/.modelled/abc.jsonl"\n"""
+    begun = json.dumps({"type": "system", "subtype": "init", "session_id": "abc", "model": "m-1"})
+    _use(crew, f"{crew_log}liza ready > /dev/null\necho '{begun}'\necho '{{\"type\": \"renamed\"}}'\n{WORK}")
+    crew.wait_status("t1", "READY_FOR_REVIEW")
+    shown = crew.run("logs", "t1")
+    rows = _rows(shown.stdout)
+    assert rows[0] == "begins   abc · m-1"
+    assert "runs     rm -rf /" in rows
+    assert "1 of 3 events have a form that is not known" in shown.stderr
+    assert "next: liza logs coder-1.1 --raw" in shown.stderr
+
+
+def test_a_session_is_printed_for_a_review_and_for_other_tools(crew: Crew) -> None:
+    crew.add("t1")
+    _use(crew, SESSION + WORK)
+    crew.wait_status("t1", "READY_FOR_REVIEW")
+    text = crew.liza("logs", "coder-1", "--md")
+    assert text.startswith("# coder-1.1\n\nI look around.\n")
+    assert f"```console\n$ curl example.org\n{REASON}\n```\nrefused: {REASON}\n" in text
+    session = crew.json("logs", "coder-1.1")
+    assert (session["schema_version"], session["trajectory_id"]) == ("ATIF-v1.7", "coder-1.1")
+    assert session["agent"]["name"] == "modelled"
+    step = session["steps"][0]
+    assert (step["step_id"], step["source"], step["message"]) == (1, "agent", "I look around.")
+    assert [call["arguments"]["command"] for call in step["tool_calls"]] == ["git status", "curl example.org"]
+    assert step["observation"]["results"][1] == {
+        "source_call_id": "c2",
+        "content": REASON,
+        "extra": {"outcome": "refused"},
+    }
+    assert session["final_metrics"]["total_prompt_tokens"] == 1200
+    assert [one["trajectory_id"] for one in crew.json("logs", "t1")["trajectories"]] == ["coder-1.1"]
+    assert "exclude each other" in crew.liza("logs", "coder-1", "--md", "-f", code=2)
 
 
 @pytest.mark.campaign

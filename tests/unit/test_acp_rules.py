@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +19,6 @@ from liza.rules.acp.session_steps import (
     TurnFacts,
     next_session_step,
 )
-from liza.rules.acp.stream_text import format_stream_line
 from liza.rules.acp.tool_requests import MAX_CALLS, ToolBook, ToolPaths, choose_option, compose_outcome
 from liza.rules.acp.turn_results import (
     FailureSign,
@@ -201,29 +198,6 @@ def test_shares_of_turns_add_up_to_the_sum_of_the_session(turns: list[tuple[int,
 
 def test_a_count_that_began_again_is_the_turn_itself() -> None:
     assert share_of_turn(UsageCounts(5, 1, 2), UsageCounts(100, 1, 50), UsageScope.SESSION) == UsageCounts(5, 1, 2)
-
-
-SHOWN = [
-    ('{"type":"text","text":"Hello"}', "Hello"),
-    ('{"type":"thought","text":"hm"}', "(hm)"),
-    ('{"type":"prompt","source":"brief","text":"a\\nb"}', "\n> a …"),
-    ('{"type":"prompt","source":"message 1","text":"a\\nb"}', "\n> a\n> b"),
-    ('{"type":"tool_call","tool":"shell","title":"t","input":{"command":"ls"}}', "[shell] ls"),
-    ('{"type":"tool_result","status":"failed","ms":2,"output":"no"}', "    failed, 2 ms\n    no"),
-    ('{"type":"permission","allowed":true}', None),
-    ('{"type":"permission","allowed":false,"reason":"no push"}', "    refused: no push"),
-    ('{"type":"turn","end":"over"}', "── the turn is over ──"),
-    ('{"type":"failure","kind":"quota","message":"429"}', "! quota: 429"),
-    ('{"type":"usage"}', None),
-    ("{broken", "{broken"),
-    ("a plain line", "a plain line"),
-    ("", None),
-]
-
-
-@pytest.mark.parametrize(("line", "shown"), SHOWN)
-def test_a_line_of_the_sidecar_as_text(line: str, shown: str | None) -> None:
-    assert format_stream_line(line) == shown
 
 
 def failed(message: str) -> FailSession:
@@ -439,38 +413,6 @@ def test_counts_are_added_and_a_price_that_nobody_told_stays_unknown() -> None:
 def test_the_share_of_a_turn_is_what_was_added(reported: UsageCounts, earlier: UsageCounts, share: UsageCounts) -> None:
     assert share_of_turn(reported, earlier, UsageScope.SESSION) == share
     assert share_of_turn(reported, earlier, UsageScope.REQUEST) == reported
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ('{"type":"session","program":"codex","session_id":"s1"}', "── codex, conversation s1 ──"),
-        (
-            '{"type":"session","program":"codex","session_id":"s1","loaded":true}',
-            "── codex, conversation s1, loaded ──",
-        ),
-        ('{"type":"prompt","source":"brief","text":" a "}', "\n> a"),
-        ('{"type":"prompt","text":"a\\n\\nb"}', "\n> a\n> \n> b"),
-        ('{"type":"thought","text":" hm "}', "(hm)"),
-        ('{"type":"tool_call","tool":"write","title":"t","input":{"path":"/a"}}', "[write] /a"),
-        ('{"type":"tool_call","tool":"fetch","title":"t","input":"x"}', "[fetch] t"),
-        ('{"type":"tool_call","tool":"fetch"}', "[fetch] fetch"),
-        ('{"type":"tool_result","status":"completed","ms":2,"output":null}', "    completed, 2 ms"),
-        ('{"type":"exit","code":3}', "── the program exited with 3 ──"),
-        ('{"type":"notice","text":"n"}', "· n"),
-        ("[1]", "[1]"),
-        ("{" * 100_000, "{" * 100_000),
-    ],
-)
-def test_each_line_of_a_session_has_its_form(line: str, shown: str) -> None:
-    assert format_stream_line(line) == shown
-
-
-@pytest.mark.parametrize(("rows", "last"), [(10, "    row"), (11, "    …")])
-def test_ten_rows_of_a_result_are_shown(rows: int, last: str) -> None:
-    line = json.dumps({"type": "tool_result", "status": "completed", "ms": 1, "output": "row\n" * rows})
-    shown = str(format_stream_line(line)).split("\n")
-    assert (len(shown), shown[-1]) == (1 + rows, last)
 
 
 def test_rows_of_programs_name_the_scope_of_their_figures_with_these_words() -> None:

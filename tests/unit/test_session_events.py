@@ -38,6 +38,7 @@ from liza.rules.sessions.session_events import (
     merge_sources,
 )
 from liza.rules.sessions.spending import TokenUsage
+from liza.rules.sessions.trajectory import Observation, build_trajectory
 from liza.rules.value_classes import replace
 
 STREAMS = Path(__file__).parents[1] / "data" / "streams"
@@ -320,3 +321,26 @@ def test_the_usage_of_a_turn_counts_each_request_once_and_leaves_sub_agents_to_t
     folded = [entry.event for entry in fold_usage(entries, 0.25)]
     twice = TokenUsage(input=20, cached=2, output=2)
     assert folded == [Prompted("a"), TurnEnded(twice), Prompted("b"), TurnEnded(replace(twice, cost=0.25))]
+
+
+def test_a_session_becomes_a_trajectory_whose_results_belong_to_the_calls_of_their_step() -> None:
+    entries = merge_sessions([conversation("claude"), conversation("claude", "-subagent")])
+    trajectory = build_trajectory(fold_usage(entries), "claude")
+    assert trajectory is not None
+    assert [step.step_id for step in trajectory.steps] == [1, 2, 3, 4, 5, 6, 7]
+    assert [step.source for step in trajectory.steps] == ["user", *["agent"] * 6]
+    for step in trajectory.steps:
+        calls = [call.tool_call_id for call in step.tool_calls or ()]
+        results = step.observation.results if step.observation else []
+        assert [result.source_call_id for result in results] == calls
+    (inner,) = trajectory.subagent_trajectories or ()
+    (ref,) = [ref for step in trajectory.steps if step.observation for ref in refs_of(step.observation)]
+    assert ref == inner.trajectory_id
+    assert [step.message for step in inner.steps] == ["SUBWORK look", "", "three callers"]
+    assert trajectory.final_metrics is not None
+    assert (trajectory.final_metrics.total_prompt_tokens, trajectory.final_metrics.total_steps) == (6_000, 7)
+    assert build_trajectory([], "claude") is None
+
+
+def refs_of(observation: Observation) -> list[str]:
+    return [ref.trajectory_id for result in observation.results for ref in result.subagent_trajectory_ref or ()]

@@ -29,6 +29,7 @@ from liza.rules.sessions.session_events import (
     Unknown,
     find_results,
 )
+from liza.rules.sessions.spending import TokenUsage
 from liza.rules.value_classes import Value
 
 _MAX_BRIEF = 160
@@ -38,7 +39,13 @@ _MAX_REASON = 200
 _MAX_LINE = 4_000
 """Characters of a line of text that are shown."""
 _TIME_WIDTH, _WORD_WIDTH = 8, 7
-_COLOURS: Final[Mapping[str, str]] = {"failed": "red", "thinks": "dim", "prompt": "dim", "tokens": "dim"}
+_COLOURS: Final[Mapping[str, str]] = {
+    "failed": "red",
+    "thinks": "dim",
+    "prompt": "dim",
+    "tokens": "dim",
+    "prints": "dim",
+}
 _MAIN_ARGUMENTS = ("file_path", "filePath", "path", "pattern", "query", "url", "description", "title")
 """The arguments of tools that say most; the first that is given is shown."""
 
@@ -76,7 +83,7 @@ class _Session(Value):
         """Return how a call ended, to be put behind it; empty if that is not known."""
         result = self.results.find(call.call, entry.parent)
         folded = "" if entry.parent else self.subagents.get(call.call, "")
-        return folded + (f" · {_describe_result(result)}" if result is not None else "")
+        return folded + (f" · {describe_end(result)}" if result is not None else "")
 
 
 def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterator[str]:
@@ -123,7 +130,7 @@ def _format_event(entry: LoggedEvent, session: _Session, style: SessionStyle) ->
         return
     time_text = f"{printing.time_of_day(entry.time) if entry.time else '':<{_TIME_WIDTH}}  "
     name = style.paint_name(entry.agent)
-    if isinstance(entry.event, Printed):
+    if isinstance(entry.event, Printed) and not entry.event.is_beside:
         text = entry.event.text
         shown = text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]} … {len(text):,} characters: --raw"
         yield f"{time_text if style.with_times else ''}{name}{strip_controls(shown)}"
@@ -153,15 +160,15 @@ def _describe_event(entry: LoggedEvent, session: _Session) -> _Row | None:
             row = _describe_call(event)
             return _Row(row.word, row.text + session.describe(entry, event))
         case ToolReturned():
-            return _Row("result", _describe_result(event))
+            return _Row("result", describe_end(event))
         case TurnEnded() if event.usage is not None:
-            used = event.usage
-            cost = "" if used.cost is None else f" · ${used.cost:.2f}"
-            return _Row("tokens", f"{used.input:,} in ({used.cached:,} cached), {used.output:,} out{cost}")
+            return _Row("tokens", describe_usage(event.usage))
         case Failed():
             return _Row("failed", event.text)
         case Noticed():
             return _Row("note", event.text)
+        case Printed():
+            return _Row("prints", _first_line(event.text, _MAX_LINE)) if event.text.strip() else None
         case Unknown():
             return _Row("unknown", _first_line(event.text, _MAX_BRIEF))
     return None
@@ -169,18 +176,31 @@ def _describe_event(entry: LoggedEvent, session: _Session) -> _Row | None:
 
 def _describe_call(event: ToolCalled) -> _Row:
     if event.edits:
-        return _Row("edits", ", ".join(map(_describe_edit, event.edits)))
-    if event.command:
-        return _Row("runs", _first_line(event.command, 4 * _MAX_BRIEF))
-    value = next((event.arguments[name] for name in _MAIN_ARGUMENTS if event.arguments.get(name)), None)
-    return _Row("uses", _first_line(f"{event.name} {'' if value is None else value}".strip(), _MAX_BRIEF))
+        return _Row("edits", ", ".join(map(describe_edit, event.edits)))
+    return _Row("runs" if event.command else "uses", describe_call(event))
 
 
-def _describe_edit(edit: FileEdit) -> str:
+def describe_call(call: ToolCalled) -> str:
+    """Return a call in one line: the command, or the tool with the argument that says most."""
+    if call.command:
+        return _first_line(call.command, 4 * _MAX_BRIEF)
+    value = next((call.arguments[name] for name in _MAIN_ARGUMENTS if call.arguments.get(name)), None)
+    return _first_line(f"{call.name} {'' if value is None else value}".strip(), _MAX_BRIEF)
+
+
+def describe_usage(usage: TokenUsage) -> str:
+    """Return tokens and price in one line."""
+    cost = "" if usage.cost is None else f" · ${usage.cost:.2f}"
+    return f"{usage.input:,} in ({usage.cached:,} cached), {usage.output:,} out{cost}"
+
+
+def describe_edit(edit: FileEdit) -> str:
+    """Return the path of an edited file, with the lines that were added and removed if they are known."""
     return edit.path if edit.added is None else f"{edit.path} +{edit.added} −{edit.removed}"
 
 
-def _describe_result(result: ToolReturned) -> str:
+def describe_end(result: ToolReturned) -> str:
+    """Return how a call ended: a word or the exit code, and the reason if it failed."""
     outcome = result.outcome
     if not result.is_failure:
         return outcome.value

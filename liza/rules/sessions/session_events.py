@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import heapq
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -144,9 +145,10 @@ class Unknown(Value):
 
 
 class Printed(Value):
-    """A line of text: of a program without a format, or of something beside it."""
+    """A line of text. ``is_beside``: the program has a known format, and this line is beside its events."""
 
     text: str
+    is_beside: bool = False
 
 
 SessionEvent: TypeAlias = (
@@ -213,7 +215,7 @@ def merge_sources(output: Sequence[LoggedEvent], log: Sequence[LoggedEvent]) -> 
         rest = [entry for entry in output if isinstance(entry.event, (*_ONLY_IN_OUTPUT, TurnEnded))]
     begun = [entry for entry in rest if isinstance(entry.event, SessionBegan)]
     later = [entry for entry in rest if not isinstance(entry.event, SessionBegan)]
-    return begun + merge_sessions([list(fold_usage(log, costs[-1] if costs else None)), later])
+    return begun + merge_sessions([fold_usage(log, costs[-1] if costs else None), later])
 
 
 def merge_sessions(sessions: Iterable[Sequence[LoggedEvent]]) -> list[LoggedEvent]:
@@ -233,25 +235,29 @@ def _with_times(entries: Iterable[LoggedEvent]) -> Iterator[LoggedEvent]:
         yield replace(entry, time=latest)
 
 
-def fold_usage(entries: Iterable[LoggedEvent], cost: float | None = None) -> Iterator[LoggedEvent]:
-    """Yield the entries with the usage of a turn's requests summed up at its end, each request once.
+def fold_usage(entries: Iterable[LoggedEvent], cost: float | None = None) -> list[LoggedEvent]:
+    """Return the entries with the usage of a turn's requests summed up at its last one, each request once.
 
     ``cost`` is the price of the whole, in US dollars. Sub-agents are left out: their calls tell what they used.
     """
+    folded: list[LoggedEvent] = []
     requests: dict[str, TokenUsage] = {}
-    last: LoggedEvent | None = None
+    last: int | None = None
     for entry in entries:
         if isinstance(entry.event, TurnEnded):
-            if entry.event.usage is not None and not entry.parent:
-                requests[entry.event.request or str(len(requests))] = entry.event.usage
-                last = entry
-            continue
-        if isinstance(entry.event, Prompted) and not entry.parent and last is not None:
-            yield replace(last, event=TurnEnded(_add_usages(requests.values())))
+            if entry.event.usage is None or entry.parent:
+                continue
+            requests[entry.event.request or str(len(requests))] = entry.event.usage
+            if last is not None:
+                del folded[last]
+            last = len(folded)
+            entry = replace(entry, event=TurnEnded(_add_usages(requests.values())))
+        elif isinstance(entry.event, Prompted) and not entry.parent:
             requests, last = {}, None
-        yield entry
-    if last is not None:
-        yield replace(last, event=TurnEnded(replace(_add_usages(requests.values()), cost=cost)))
+        folded.append(entry)
+    if last is not None and cost is not None:
+        folded[last] = replace(folded[last], event=TurnEnded(replace(_add_usages(requests.values()), cost=cost)))
+    return folded
 
 
 def _add_usages(usages: Iterable[TokenUsage]) -> TokenUsage:
@@ -265,6 +271,16 @@ def count_edit(before: str, after: str) -> tuple[int, int]:
     added = sum(end - start for change, _, _, start, end in changes if change != "equal")
     removed = sum(end - start for change, start, end, _, _ in changes if change != "equal")
     return added, removed
+
+
+def describe_unknown(entries: Iterable[LoggedEvent]) -> str:
+    """Return that objects of the output have kinds that are not known; empty if all are known."""
+    counts = Counter(type(entry.event) is Unknown for entry in entries if not isinstance(entry.event, Printed))
+    if not counts[True]:
+        return ""
+    return (
+        f"{counts[True]} of {counts.total()} events have a form that is not known: the program has changed its output"
+    )
 
 
 class RefusedCall(Value):
