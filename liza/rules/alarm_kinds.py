@@ -129,6 +129,7 @@ class LoggedKind(_Kind):
     MERGED_UNTESTED = "merged_untested", NEWS
     MESSAGE_UNREAD = "message_unread", NEWS
     MODEL = "model", NEWS
+    OUTPUT_UNREAD = "output_unread", NEWS
     PACKAGES_CHANGED = "packages_changed", NEWS
     PUSHED = "pushed", NEWS
     SLOTS_TOO_LARGE = "slots_too_large", NEWS

@@ -15,6 +15,7 @@ from liza.crew.liza_path import liza_argv
 from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.accounts import session_results
 from liza.programs.accounts.run_account import account_of, session_environ
+from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file, outcomes, session_process
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
@@ -27,7 +28,7 @@ from liza.repo import commit_signing
 from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
-from liza.rules.sessions.session_events import Failed, LoggedEvent, ModelText, find_refused_calls
+from liza.rules.sessions.session_events import Failed, LoggedEvent, ModelText, find_refused_calls, is_unread
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims, coding, planning, reviews
@@ -69,6 +70,7 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
         own_environ = session_environ(directory, preset, environ)
         meter = Meter(preset, directory, record.started, own_environ, crew.clock.monotonic)
         _append_usage(crew, directory, record, result, _used(meter), meter.telemetry)
+        _note_unread_output(crew, directory, preset)
     # Last: a supervisor that crashes before this line concludes the session again.
     directory.mark_concluded(f"{result.outcome}: {result.reason}")
     # A failure is harmless: the next concluded session or the next supervisor archives them.
@@ -199,6 +201,15 @@ def _append_usage(
         tools=telemetry.tools if telemetry else {},
     )
     ledger.append_entry(crew.paths, entry)
+
+
+def _note_unread_output(crew: Crew, directory: RunDir, preset: Preset) -> None:
+    """Record in the alert log that no event of a session is known, with the version of its program."""
+    if is_unread(_read_last_events(crew, directory)):
+        version = preset_table.read_version(preset)
+        name = preset.name if version in (None, "present") else f"{preset.name} {version}"
+        text = f"no event in the output of {directory.run} has a known form: {name} has changed it"
+        crew.append_alert_log([f"output_unread  {text}. Next: liza logs {directory.run} --raw"])
 
 
 def _apply_postponement(directory: RunDir, result: SessionEnd) -> SessionEnd:

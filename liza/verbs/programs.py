@@ -26,8 +26,8 @@ _MAX_PARALLEL = 8  # version commands at once; each is a process that mostly wai
 
 
 def list_programs() -> dict[str, Any]:
-    """Return every preset: ``name``, ``installed``, ``version``, ``command``, how to install it, and in ``way`` how its
-    sessions are driven and why."""
+    """Return every preset: ``name``, ``installed``, ``version``, ``command``, how to install it, in ``logs`` whether
+    `liza logs` knows its output, and in ``way`` how its sessions are driven and why."""
     table = _table()
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
         rows = list(pool.map(_row, table.rows.values()))
@@ -130,6 +130,7 @@ def _row(preset: Preset) -> dict[str, Any]:
         "command": preset.command,
         "confines": preset.has_confinement,
         "install": preset.install,
+        "logs": "read" if preset.events else "not read",
         "way": {"name": way.name, "reason": way.reason, "others": list(way.others)},
     }
 

@@ -117,6 +117,19 @@ def test_a_call_that_only_the_programs_own_log_has_is_shown_and_lines_of_unknown
     assert "next: liza logs coder-1.1 --raw" in shown.stderr
 
 
+def test_an_output_of_which_no_line_is_known_is_told_with_the_program_and_the_raw_output(crew: Crew) -> None:
+    crew.add("t1")
+    renamed = "\n".join(json.dumps({"kind": "thought", "n": number}) for number in range(5))
+    _use(crew, f"liza ready > /dev/null\necho 'warning: x'\ncat <<'LINES'\n{renamed}\nLINES\n{WORK} > /dev/null")
+    crew.wait_status("t1", "READY_FOR_REVIEW")
+    alerts = crew.paths.liza / "alerts.log"
+    crew.wait(lambda _: "output_unread" in alerts.read_text(), "the alarm")
+    (told,) = [line for line in alerts.read_text().splitlines() if "output_unread" in line]
+    assert "coder-1.1 has a known form: modelled has changed it" in told
+    assert told.endswith("Next: liza logs coder-1.1 --raw")
+    assert "5 of 5 events have a form that is not known" in crew.run("logs", "coder-1.1").stderr
+
+
 def test_a_session_is_printed_for_a_review_and_for_other_tools(crew: Crew) -> None:
     crew.add("t1")
     _use(crew, SESSION + WORK)

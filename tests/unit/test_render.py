@@ -438,7 +438,15 @@ def test_every_command_stands_under_one_heading_and_says_an_example() -> None:
 
 
 def test_a_program_that_was_tried_is_not_called_confined_where_nothing_confines_it() -> None:
-    row = {"name": "mine", "command": "x", "version": "1", "installed": True, "install": "", "seconds": 3.5}
+    row = {
+        "name": "mine",
+        "command": "x",
+        "version": "1",
+        "installed": True,
+        "install": "",
+        "logs": "read",
+        "seconds": 3.5,
+    }
     row["way"] = {"name": "headless", "reason": "", "others": []}
     told = render_crew.format_programs(
         {"programs": [{**row, "permissions": "confined", "confines": False}], "notices": []}

@@ -364,12 +364,23 @@ def format_program(program: Row) -> str:
     )
 
 
-_PRINTED_FIELDS: Final = ("name", "version", "verified", "lacks", "can", "confines", "installed", "install", "way")
+_PRINTED_FIELDS: Final = (
+    "name",
+    "logs",
+    "version",
+    "verified",
+    "lacks",
+    "can",
+    "confines",
+    "installed",
+    "install",
+    "way",
+)
 
 
 def _way(row: Row) -> str:
-    """Return how the sessions of a program without a terminal are driven."""
-    return " or ".join([row["way"]["name"], *row["way"]["others"]])
+    """Return how the sessions of a program without a terminal are driven, and whether their output is known."""
+    return " or ".join([row["way"]["name"], *row["way"]["others"]]) + f", log {row['logs']}"
 
 
 def _version(row: Row) -> str:

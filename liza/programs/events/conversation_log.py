@@ -17,11 +17,13 @@ from liza.programs.usage import usage_report
 from liza.programs.usage.meter import find_log_files
 from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
-from liza.rules.sessions.session_events import LoggedEvent, TimeSource
+from liza.rules.sessions.session_events import LoggedEvent, TimeSource, Unknown
 from liza.system import untrusted_files
 
 MAX_BYTES = 4 << 20
 """Maximum bytes of a log that are read, from its end."""
+_MIN_LINES = 10
+"""Lines of a log after which one of them should have had an event."""
 _ROUNDING = timedelta(seconds=1)
 """The time of a session's end has whole seconds."""
 _MAX_HEAD = 64 << 10
@@ -45,15 +47,21 @@ def find_logs(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> 
 def read_events(path: Path, record: RunRecord, directory: RunDir, preset: Preset, most: int) -> Iterator[LoggedEvent]:
     """Yield the events in the last ``most`` lines of a log that are of this run: a conversation can have several.
 
-    Secrets are redacted. Nothing is yielded of a file that cannot be read.
+    Secrets are redacted. Nothing is yielded of a file that cannot be read. If no line has an event, the last one is
+    unknown: the form has changed.
     """
     end = session_process.read_end(directory.path)
     latest = None if end is None else end.time + _ROUNDING
-    for offset, line in _read_end(path)[-most:]:
+    lines, has_events = _read_end(path)[-most:], False
+    for number, (offset, line) in enumerate(lines, 1):
         read = event_readers.read_record(preset, redact(line))
         if read.time is not None and (read.time < record.started or (latest is not None and read.time > latest)):
             continue
-        for event in read.events:
+        events = read.events
+        if number == len(lines) >= _MIN_LINES and not has_events and not events:
+            events = (Unknown(redact(line)),)
+        for event in events:
+            has_events = True
             yield LoggedEvent(
                 record.agent, record.run, read.time, event, read.parent, TimeSource.RECORD, str(path), offset
             )

@@ -206,7 +206,7 @@ def merge_sources(output: Sequence[LoggedEvent], log: Sequence[LoggedEvent]) -> 
     output that is all text is a terminal's.
     """
     if not any(isinstance(entry.event, ModelText | ToolCalled) for entry in log):
-        return list(output)
+        return [*output, *(entry for entry in log if isinstance(entry.event, Unknown))]
     if all(isinstance(entry.event, Printed) for entry in output):
         output = ()
     costs = [entry.event.usage.cost for entry in output if isinstance(entry.event, TurnEnded) and entry.event.usage]
@@ -281,6 +281,12 @@ def describe_unknown(entries: Iterable[LoggedEvent]) -> str:
     return (
         f"{counts[True]} of {counts.total()} events have a form that is not known: the program has changed its output"
     )
+
+
+def is_unread(entries: Iterable[LoggedEvent]) -> bool:
+    """Return whether a session has objects, and none of them has a known form."""
+    kinds = {type(entry.event) for entry in entries} - {Printed}
+    return kinds == {Unknown}
 
 
 class RefusedCall(Value):
