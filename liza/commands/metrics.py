@@ -1,4 +1,4 @@
-"""``liza metrics``: show tasks, tries, verdicts and messages of the sprint, and the usage of all sessions in groups."""
+"""``liza metrics``: show times, reviews and usage of the sprint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ app = create_app()
 
 
 @declare_command(
-    app, "metrics", "liza metrics\nliza metrics --by model,day --json", position=Position(Heading.LOOK, 11)
+    app,
+    "metrics",
+    "liza metrics\nliza metrics --all\nliza metrics --by model,day --json",
+    position=Position(Heading.LOOK, 11),
 )
 def metrics(
     by: Annotated[
@@ -33,9 +36,10 @@ def metrics(
     export: Annotated[
         bool, typer.Option("--export", help="Send new sessions to the OpenTelemetry collector (needs liza[otel]).")
     ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All tasks, messages, and the usage in all groups.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show tasks, tries, verdicts and messages of the sprint, and the usage of all sessions in groups.
+    """Show how long the tasks took, what the reviews said, and what the sessions used; --json has all of --all.
 
     Each session counts once: an ended one as recorded, a living one as far as it was measured. By model and by tool,
     only sessions whose runtime reports that are counted. Days are in UTC.
@@ -49,5 +53,5 @@ def metrics(
     if as_json:
         printing.print_json(values)
     else:
-        text = render_metrics.format_metrics(values) if groups is None else render_metrics.format_usage(values)
-        printing.print_wrapped(text)
+        whole = render_metrics.format_metrics if all_ else render_metrics.format_summary
+        printing.print_wrapped(whole(values) if groups is None else render_metrics.format_usage(values))

@@ -26,7 +26,7 @@ from liza.cli.render.columns import (
     strip_controls_but_colours,
     wrap_text,
 )
-from liza.cli.render.render_metrics import format_metrics
+from liza.cli.render.render_metrics import format_metrics, format_summary
 from liza.cli.render.text_formats import format_local_time
 from liza.rules.errors import UsageError
 from liza.rules.formatting.times import format_duration, format_time
@@ -120,7 +120,7 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
     assert lines == [
         "sprint-1: 3 of 6 tasks merged (1 claimed · 3 merged · 2 ready for review)",
         "the goal has taken 2 h 5 min; something waited for you during 12 min of it",
-        "verdicts: 3 approved, 1 rejected (75% approved)",
+        "reviews: 3 approved, 1 rejected",
         "1 merge without a test",
         "1 message to agents: 1 read at the first try, 0 later, 0 put into the brief, 0 not acknowledged, 0 waiting; "
         "read after 1.2 s (median), 2.5 s (average), in 1.0 tries (average)",
@@ -128,19 +128,19 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         "warning: look",
         "",
         "task           status     time   tries  waited for you",
-        "invoice-model  MERGED     4 min  2      -",
+        "invoice-model  MERGED     4 min  2",
         "x              BLOCKED    90 s   1      12 min",
-        "y              UNCLAIMED  -      0      -",
+        "y              UNCLAIMED         0",
         "",
         "task           sessions  time    tokens            money",
         "invoice-model  2         20 min  5,600 (estimate)  $0.76",
-        "planning       12        7 s     -                 -",
+        "planning       12        7 s",
         "",
         "program              sessions  time    tokens            money",
         "script:/bin/a.sh -x  2         20 min  5,600 (estimate)  $0.76",
         "",
-        "outcome   sessions  time  tokens  money",
-        "finished  12        7 s   -       -",
+        "outcome   sessions  time",
+        "finished  12        7 s",
     ]
     used = {"sessions": 1, "seconds": 60, "tokens": 120, "estimated": 0, "money": 0.25}
     reported = {"by_model": {"m-1": used}, "by_tool": {"shell": {"calls": 3, "failures": 1, "seconds": 90}}}
@@ -151,6 +151,43 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         "tool   calls  failed  time",
         "shell  3      1       90 s",
     ]
+
+
+def test_a_summary_of_metrics_has_the_longest_tasks_and_no_empty_columns() -> None:
+    silent = {"sessions": 12, "seconds": 7, "tokens": None, "estimated": 0, "money": None}
+    tasks = [
+        {"id": f"t{n}", "status": "MERGED", "seconds": 10 * n or None, "tries": 1, "waiting_seconds": 0}
+        for n in range(9)
+    ]
+    found = {
+        "goal_seconds": None,
+        "total": 9,
+        "merged": 8,
+        "approval_rate": None,
+        "untested_merges": 0,
+        "warnings": [],
+        "tasks": tasks,
+        "by_task": {"t8": {**silent, "money": 2.5}},
+        "by_agent": {f"coder-{n}": {**silent, "seconds": n} for n in range(9)},
+        "by_outcome": {"finished": silent, "crashed": {**silent, "tokens": 5600, "money": 0.5}},
+    }
+    last = "all tasks, programs, models and days: liza metrics --all"
+    lines = format_summary(found).splitlines()
+    assert lines == [
+        "8 of 9 tasks merged",
+        "24 sessions ran 14 s in all · 5,600 tokens · $0.50",
+        "",
+        "task  time  tries  money",
+        "t8    80 s  1      $2.50",
+        *(f"t{n}    {n}0 s  1" for n in (7, 6, 5, 4, 3)),
+        "",
+        "agent    sessions  time",
+        *(f"coder-{n}  12        {n} s" for n in (8, 7, 6, 5, 4)),
+        "",
+        last,
+    ]
+    nothing = {**found, "tasks": [], "by_task": {}, "by_agent": {}, "by_outcome": {}, "total": 0, "merged": 0}
+    assert format_summary(nothing).splitlines() == ["0 of 0 tasks merged", "", last]
 
 
 def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_draft_waits_for_a_person() -> None:

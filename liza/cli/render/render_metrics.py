@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from liza.cli.render.columns import align_columns
@@ -12,6 +12,60 @@ from liza.rules.formatting.times import format_duration
 from liza.rules.statuses import GoalStatus
 
 Row = Mapping[str, Any]
+
+
+MAX_TASKS, MAX_AGENTS = 6, 5
+"""Rows of the tables that fit on a screen."""
+
+
+def format_summary(metrics: Row) -> str:
+    """Return what fits on a screen: the sprint in sentences, the longest tasks, and the agents that used most."""
+    lines = [
+        f"{metrics['merged']} of {count_noun(metrics['total'], 'task')} merged",
+        *_goal_time_lines(metrics),
+        *_verdicts(metrics),
+        *_total_usage(metrics["by_outcome"]),
+        *(f"warning: {warning}" for warning in metrics["warnings"]),
+    ]
+    tasks = sorted(metrics["tasks"], key=lambda row: -(row["seconds"] or 0))
+    agents = sorted(metrics["by_agent"].items(), key=lambda item: -item[1]["seconds"])
+    tables = [
+        _longest_tasks(tasks[:MAX_TASKS], metrics["by_task"]),
+        _usage_table("agent", dict(agents[:MAX_AGENTS])) if agents else "",
+    ]
+    lines += [f"\n{table}" for table in tables if table]
+    return "\n".join([*lines, "", "all tasks, programs, models and days: liza metrics --all"])
+
+
+def _total_usage(by_outcome: Row) -> list[str]:
+    """Return the usage of all sessions in a line; each session has one outcome."""
+    rows = list(by_outcome.values())
+    if not rows:
+        return []
+    sessions = count_noun(sum(row["sessions"] for row in rows), "session")
+    parts = [f"{sessions} ran {format_duration(sum(row['seconds'] for row in rows))} in all"]
+    tokens, money = ([row[name] for row in rows if row[name] is not None] for name in ("tokens", "money"))
+    parts += [f"{sum(tokens):,} tokens"] if tokens else []
+    parts.append(f"${sum(money):.2f}" if money else "cost not known")
+    return [" · ".join(parts)]
+
+
+def _longest_tasks(rows: Sequence[Row], by_task: Row) -> str:
+    cells = [["task", "time", "tries", "waited for you", "money"]]
+    for row in rows:
+        if row["seconds"] is not None:
+            money = by_task.get(row["id"], {}).get("money")
+            waited = format_duration(row["waiting_seconds"]) if row["waiting_seconds"] else ""
+            cost = "" if money is None else f"${money:.2f}"
+            time = format_duration(row["seconds"])
+            cells.append([shorten_line(row["id"], 30), time, str(row["tries"]), waited, cost])
+    return align_columns(_without_empty(cells)) if len(cells) > 1 else ""
+
+
+def _without_empty(table: list[list[str]]) -> list[list[str]]:
+    """Return the table, whose first row names the columns, without the columns that have nothing below their name."""
+    columns = [number for number in range(len(table[0])) if any(row[number] for row in table[1:])]
+    return [[row[number] for number in columns] for row in table]
 
 
 def format_metrics(metrics: Row) -> str:
@@ -66,7 +120,7 @@ def _verdicts(metrics: Row) -> list[str]:
     lines = []
     if metrics["approval_rate"] is not None:
         counts = f"{metrics['approved']} approved, {metrics['rejected']} rejected"
-        lines.append(f"verdicts: {counts} ({metrics['approval_rate']:.0%} approved)")
+        lines.append(f"reviews: {counts}")
     if metrics["untested_merges"]:
         lines.append(f"{count_noun(metrics['untested_merges'], 'merge')} without a test")
     return lines
@@ -104,10 +158,10 @@ def _retrospective(metrics: Row) -> list[str]:
 def _task_table(rows: Any) -> str:
     cells = [["task", "status", "time", "tries", "waited for you"]]
     for row in rows:
-        time = "-" if row["seconds"] is None else format_duration(row["seconds"])
-        waited = format_duration(row["waiting_seconds"]) if row["waiting_seconds"] else "-"
+        time = "" if row["seconds"] is None else format_duration(row["seconds"])
+        waited = format_duration(row["waiting_seconds"]) if row["waiting_seconds"] else ""
         cells.append([str(row["id"]), str(row["status"]), time, str(row["tries"]), waited])
-    return align_columns(cells)
+    return align_columns(_without_empty(cells))
 
 
 def _archive_note(archived: int) -> list[str]:
@@ -138,7 +192,7 @@ def _tool_table(totals: Row) -> str:
 def _usage_table(name: str, sums: Row) -> str:
     table = [[name, "sessions", "time", "tokens", "money"]]
     for owner, row in sums.items():
-        tokens = "-" if row["tokens"] is None else f"{row['tokens']:,}{' (estimate)' if row['estimated'] else ''}"
-        money = "-" if row["money"] is None else f"${row['money']:.2f}"
+        tokens = "" if row["tokens"] is None else f"{row['tokens']:,}{' (estimate)' if row['estimated'] else ''}"
+        money = "" if row["money"] is None else f"${row['money']:.2f}"
         table.append([shorten_line(owner, 100), str(row["sessions"]), format_duration(row["seconds"]), tokens, money])
-    return align_columns(table)
+    return align_columns(_without_empty(table))

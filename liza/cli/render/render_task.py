@@ -215,12 +215,16 @@ def _summary_lines(record: Row) -> Iterator[str]:
         rates = [f"{record['rates'][name]:.0%} {label}" for name, label in _RATES.items() if record["rates"][name]]
         yield f"  {', '.join(rates) or 'no task is closed yet'}"
         each = record["rates"]["rejections_per_task"]
-        quality = [] if each is None else [f"{each:g} rejections per reviewed task"]
+        reviewed = sum(bool(task["reviews"]) for task in record["tasks"])
+        rejections = count_noun(round((each or 0) * reviewed), "rejection")
+        quality = [f"{rejections} in {count_noun(reviewed, 'reviewed task')}"] if reviewed else []
         quality += [f"{count_noun(record['failed_merges'], 'failed merge')}"] if record["failed_merges"] else []
         yield from [f"  {', '.join(quality)}"] if quality else []
     for label, name in (("areas", "areas"), ("languages", "languages")):
-        if record[name]:
-            yield f"  {label}: {', '.join(f'{key} {number}' for key, number in record[name].items())}"
+        # Files beside the directories of a project are in no area.
+        counts = ", ".join(f"{key} {number}" for key, number in record[name].items() if key != ".")
+        if counts:
+            yield f"  {label}: {counts}"
     if record["programs"]:
         yield f"  programs: {', '.join(record['programs'])}"
     reviews = record["reviews"]
