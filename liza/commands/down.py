@@ -10,6 +10,7 @@ import typer
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
+from liza.rules.formatting.counts import count_noun
 from liza.rules.paths import HISTORY_REF
 from liza.verbs import down as verbs
 
@@ -20,6 +21,7 @@ app = create_app()
 def down(
     now: Annotated[bool, typer.Option("--now", help="End the sessions at once, without time to finish.")] = False,
     purge: Annotated[bool, typer.Option("--purge", help="Then remove everything of Liza from the repository.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="List each ref that --purge removes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Stop the crew. With --purge, then remove Liza from the repository.
@@ -44,16 +46,23 @@ def down(
             }
         )
         return
-    if result.ended:
-        printing.print_text(f"ended first: {', '.join(result.ended)}")
-    printing.print_text(f"Liza was removed from this repository, with {', '.join(result.deleted_refs) or 'no branch'}.")
-    for ref in result.kept_refs:
-        reason = "the history of the board, kept with the refs above" if ref == HISTORY_REF else "no other ref has it"
-        printing.print_text(f"  kept {ref}: {reason}")
+    printing.print_wrapped(format_purge(result, verbose=verbose))
+
+
+def format_purge(result: verbs.PurgeResult, *, verbose: bool) -> str:
+    """Return what a purge removed, and each thing that it kept with the reason. ``verbose``: name each removed ref."""
+    lines = [f"ended first: {', '.join(result.ended)}"] if result.ended else []
+    hint = " (-v lists them)" if result.deleted_refs and not verbose else ""
+    lines.append(f"removed Liza from this repository, with {count_noun(len(result.deleted_refs), 'ref')}{hint}")
+    lines += [f"  {ref}" for ref in result.deleted_refs] if verbose else []
+    kept = [ref.removeprefix("refs/heads/") for ref in result.kept_refs if ref != HISTORY_REF]
+    if kept:
+        lines.append(f"kept {', '.join(kept)}: no other ref has {'its' if len(kept) == 1 else 'their'} commits")
+    if HISTORY_REF in result.kept_refs:
+        lines.append(f"kept {HISTORY_REF}: the history of the board, with what was kept")
     if result.branch is not None:
         step = shlex.join(["git", "branch", "-D", result.branch])
-        printing.print_text(f"  kept refs/heads/{result.branch}: no record says that this crew created it: {step}")
-    for name in result.unread_files:
-        printing.print_text(f"  not read: {name}, neither a regular file nor a symlink")
-    for path in result.left:
-        printing.print_text(f"  not deleted: {path}")
+        lines.append(f"kept {result.branch}: no record says that this crew created it: {step}")
+    lines += [f"not read: {name}, neither a regular file nor a symlink" for name in result.unread_files]
+    lines += [f"not deleted: {path}" for path in result.left]
+    return "\n".join(lines)

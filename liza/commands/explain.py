@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Annotated, Any
@@ -12,19 +13,24 @@ import typer
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.cli.render import printing
 from liza.cli.render.columns import paint
-from liza.crew.crew import find_crew_or_none
-from liza.rules.reports.troubleshooting import normalize_name
+from liza.cli.render.text_formats import shorten_line
+from liza.rules.errors import UsageError
+from liza.rules.reports.troubleshooting import Explanation, normalize_name
 from liza.verbs.explain import explain as verb
+from liza.verbs.explain import read_entries
 
 app = create_app()
 
 Row = Mapping[str, Any]
+MAX_EXPLAINED = 2
+"""Maximum number of kinds of alarms that are explained at once: more do not fit on a screen."""
+MAX_ALARMS = 20
 
 
 @declare_command(
     app,
     "explain",
-    "liza explain\nliza explain expired_lease\nliza explain login refused",
+    "liza explain\nliza explain expired_lease\nliza explain login refused\nliza explain --all",
     position=Position(Heading.LOOK, 13),
 )
 def explain(
@@ -32,24 +38,29 @@ def explain(
         list[str] | None,
         typer.Argument(metavar="[NAME]", help="An alarm, the code of an error, or words of an entry."),
     ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="List the names of all entries.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what an alarm or an error means, what Liza does by itself, and which command answers it.
 
-    Without NAME: the alarms that the crew has now. If it has none, and outside a crew: the names of all entries. The
-    entries are those of specs/troubleshooting.md.
+    Without NAME: the alarms that the crew has now, and what they mean if they are few. The entries are those of
+    specs/troubleshooting.md.
     """
+    if all_ and words:
+        raise UsageError("--all lists all entries, and takes no NAME", "liza explain --all")
     result = verb(words or ())
+    colour = printing.wants_colours()
     if as_json:
         printing.print_json(result)
-    elif words or result["alarms"]:
-        text = format_explanations(result["alarms"], result["entries"], printing.wants_colours())
-        printing.print_wrapped(text)
-    else:
-        if find_crew_or_none() is not None:
-            printing.print_text("No alarm now. All entries:")
-        printing.print_wrapped(format_names(result["entries"], printing.wants_colours()))
+    elif all_:
+        printing.print_wrapped(format_names(read_entries(), colour))
         printing.print_text("next: liza explain NAME")
+    elif words or 0 < len(result["entries"]) <= MAX_EXPLAINED:
+        printing.print_wrapped(format_explanations(result["alarms"], result["entries"], colour))
+    elif result["alarms"]:
+        printing.print_text(format_alarms(result["alarms"], printing.text_width(), colour))
+    else:
+        printing.print_text("no alarm; liza explain --all lists all alarms, errors and findings")
 
 
 def format_explanations(alarms: Sequence[Row], entries: Sequence[Row], colour: bool) -> str:
@@ -65,11 +76,21 @@ def format_explanations(alarms: Sequence[Row], entries: Sequence[Row], colour: b
     return "\n\n".join(parts)
 
 
-def format_names(entries: Sequence[Row], colour: bool) -> str:
+def format_alarms(alarms: Sequence[Row], width: int | None, colour: bool) -> str:
+    """Return a line for each alarm: its name and its message, cut to ``width``."""
+    names = max(len(alarm["kind"]) for alarm in alarms[:MAX_ALARMS])
+    room = sys.maxsize if width is None else width - names - 2
+    rows = [(paint(f"{row['kind']:<{names}}", "bold", colour), row["message"]) for row in alarms[:MAX_ALARMS]]
+    lines = [f"{name}  {shorten_line(message, room)}" for name, message in rows]
+    lines += [f"{len(alarms) - MAX_ALARMS} more: liza status"] if len(alarms) > MAX_ALARMS else []
+    return "\n".join([*lines, "next: liza explain NAME"])
+
+
+def format_names(entries: Sequence[Explanation], colour: bool) -> str:
     """Return the names of all entries, by group."""
     lines = []
-    for group, rows in groupby(entries, lambda entry: str(entry["group"])):
-        lines += [paint(group, "bold", colour), f"  {', '.join(row['name'] for row in rows)}"]
+    for group, members in groupby(entries, lambda entry: entry.group):
+        lines += [paint(group, "bold", colour), f"  {', '.join(entry.name for entry in members)}"]
     return "\n".join(lines)
 
 

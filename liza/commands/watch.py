@@ -1,9 +1,10 @@
-"""``liza watch``: print each alarm once."""
+"""``liza watch``: print each alarm and its end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated
 
 import typer
 
@@ -16,8 +17,10 @@ from liza.cli.declare import (
     declare_command,
 )
 from liza.cli.render import printing, render_crew
+from liza.cli.render.columns import paint
 from liza.cli.render.reader_watch import exit_with_reader
 from liza.crew.crew import Crew, find_crew
+from liza.rules.formatting.times import format_duration
 from liza.verbs import watch as verbs
 
 app = create_app()
@@ -50,7 +53,9 @@ def watch(
     try_: Annotated[bool, typer.Option("--try", help="Send a test to each target, and exit.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print each alarm once. An alarm that is resolved and comes back is printed again. Ctrl+C ends the command.
+    """Print each alarm once, and its end. An alarm that comes back is printed again. Ctrl+C ends the command.
+
+    --json prints one line for each alarm, and none for its end.
 
     With --notify or --exec, each alarm that needs you is also sent elsewhere, once until it clears. --quiet and --try
     without a target use config.notify, as `liza up` does. See specs/protocols/notifications.md.
@@ -58,20 +63,31 @@ def watch(
     exit_with_reader()
     crew = find_crew()
     if notify or exec_ is not None or quiet is not None or try_:
-        rows = _notifying_alarms(crew, (notify or [], exec_, quiet), try_)
+        changes = _notifying_alarms(crew, (notify or [], exec_, quiet), try_)
     else:
-        rows = verbs.watch(crew)
-    for alarm in rows:
+        changes = verbs.watch(crew)
+    for number, change in enumerate(changes):
         if as_json:
-            printing.print_json_line(alarm)
-        else:
-            printing.print_now(render_crew.format_alarm(alarm, printing.wants_colours()))
+            for alarm in change.raised:
+                printing.print_json_line(alarm)
+            continue
+        start = "" if number else "watching; Ctrl+C ends it\n"
+        printing.print_now(start + format_change(change, crew.clock.now(), printing.wants_colours()))
+
+
+def format_change(change: verbs.AlarmChange, now: datetime, colour: bool) -> str:
+    """Return the alarms that ended, those that were raised, and that there is none now."""
+    over = paint("over", "green", colour)
+    ended = [(alarm["message"], (now - alarm["since"]).total_seconds()) for alarm in change.ended]
+    lines = [f"{over} {message} (after {format_duration(seconds)})" for message, seconds in ended]
+    lines += [render_crew.format_alarm(alarm, colour) for alarm in change.raised]
+    return "\n".join([*lines, *([] if change.count else ["no alarm"])])
 
 
 def _notifying_alarms(
     crew: Crew, wanted: tuple[list[str], str | None, str | None], is_trial: bool
-) -> Iterator[dict[str, Any]]:
-    """Yield the alarms and send them. With ``is_trial``: send a test, and yield nothing."""
+) -> Iterator[verbs.AlarmChange]:
+    """Yield the changes and send the alarms. With ``is_trial``: send a test, and yield nothing."""
     plan = verbs.open_targets(crew, *wanted)
     if is_trial:
         for line in verbs.send_trial(crew, plan):

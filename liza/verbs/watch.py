@@ -15,6 +15,7 @@ from liza.crew.notices.notice_senders import NoticeSenders
 from liza.crew.notices.notice_targets import NoticeTarget, configured_targets
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, Missing, NoCrew, UsageError
+from liza.rules.model import State
 from liza.rules.notices import notice_rules
 from liza.rules.notices.quiet_hours import QuietHours, parse_quiet_hours
 from liza.rules.value_classes import Value
@@ -26,21 +27,30 @@ def _no_notices(alarms: Sequence[Alarm]) -> None:
     return
 
 
+class AlarmChange(Value):
+    """What one look found: alarms that were raised since the last look, and those that ended. ``count``: of present
+    alarms."""
+
+    raised: tuple[dict[str, Any], ...] = ()
+    ended: tuple[dict[str, Any], ...] = ()
+    count: int = 0
+
+
 def watch(
     crew: Crew,
     notify: Callable[[Sequence[Alarm]], None] = _no_notices,
-) -> Iterator[dict[str, Any]]:
-    """Yield the present alarms, then each new one; an alarm that clears and returns is yielded again.
+) -> Iterator[AlarmChange]:
+    """Yield what the first look found, and each change after it; an alarm that clears and returns is raised again.
 
     ``notify`` is called at each look with all present alarms; while the board cannot be read, with those of the last
     look and that error.
 
-    A board that cannot be read is an alarm, and so is its return. ``since`` is the time at which this command first saw
-    the alarm. Raises NoCrew if the board is gone.
+    A board that cannot be read is an alarm, and so is its return. ``since`` of an alarm is the time at which this
+    command first saw it. Raises NoCrew if the board is gone.
     """
-    reported: set[tuple[str, str, str]] = set()
+    reported: dict[tuple[str, str, str], dict[str, Any]] = {}
     alarms: tuple[Alarm, ...] = ()
-    is_unreadable = False
+    is_unreadable, is_first = False, True
     for _ in watch_changes(crew):
         try:
             state = crew.board.read()
@@ -51,19 +61,23 @@ def watch(
             if not is_unreadable:
                 unreadable = Alarm(error.code.replace("-", "_"), "board", error.message, error.hint or "liza doctor")
                 notify((*alarms, unreadable))
-                yield _alarm_row(crew, unreadable)
-            is_unreadable = True
+                yield AlarmChange((_alarm_row(crew, unreadable),), count=len(alarms) + 1)
+            is_unreadable, is_first = True, False
             continue
         notify(alarms)
-        if is_unreadable:
-            message = f"the board can be read again, at revision {state.revision}"
-            yield _alarm_row(crew, Alarm(AlarmKind.BOARD_BACK, "board", message, "liza status"))
-            is_unreadable = False
         current = {(alarm.kind, alarm.about, alarm.next): alarm for alarm in alarms}
-        for key, alarm in current.items():
-            if key not in reported:
-                yield _alarm_row(crew, alarm)
-        reported = set(current)
+        raised = {key: _alarm_row(crew, alarm) for key, alarm in current.items() if key not in reported}
+        ended = tuple(row for key, row in reported.items() if key not in current)
+        reported = {key: reported.get(key) or raised[key] for key in current}
+        back = [_back_row(crew, state)] if is_unreadable else []
+        if raised or ended or back or is_first:
+            yield AlarmChange((*back, *raised.values()), ended, len(current))
+        is_unreadable = is_first = False
+
+
+def _back_row(crew: Crew, state: State) -> dict[str, Any]:
+    message = f"the board can be read again, at revision {state.revision}"
+    return _alarm_row(crew, Alarm(AlarmKind.BOARD_BACK, "board", message, "liza status"))
 
 
 def _alarm_row(crew: Crew, alarm: Alarm) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from liza.commands.down import format_purge
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.recovery import saved_specs
@@ -258,3 +259,20 @@ def test_a_purge_of_a_crew_on_a_mount_removes_the_rest_and_names_it(crew: Crew, 
     assert f"not deleted: {mounted} is a mount point" in done.stdout
     assert done.stdout.endswith("\n".join(["", ".liza", *([part] if part != ".liza" else []), ""])), done.stdout
     assert refs(crew) == {"refs/heads/main"}
+
+
+def test_a_purge_says_in_a_few_lines_what_it_kept() -> None:
+    refs = tuple(f"refs/liza/pins/task-{number}" for number in range(25))
+    kept = ("refs/heads/task/red", "refs/heads/task/fast", "refs/liza/blackboard")
+    done = PurgeResult(refs, kept, left=("/srv/mine.txt",))
+    lines = format_purge(done, verbose=False).splitlines()
+    assert lines == [
+        "removed Liza from this repository, with 25 refs (-v lists them)",
+        "kept task/red, task/fast: no other ref has their commits",
+        "kept refs/liza/blackboard: the history of the board, with what was kept",
+        "not deleted: /srv/mine.txt",
+    ]
+    every = format_purge(done, verbose=True).splitlines()
+    assert every[0] == "removed Liza from this repository, with 25 refs"
+    assert every[1:26] == [f"  {ref}" for ref in refs]
+    assert every[26:] == lines[1:]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from liza.cli import entry_points
+from liza.cli.render import printing, render_metrics
 from liza.cli.render.columns import cell_width, wrap_text
 from liza.cli.render.render_patch import EventList
 from liza.cli.render.text_formats import format_day
@@ -18,6 +22,7 @@ from liza.rules.model import Status
 from liza.rules.reports.narration import NewsItem
 from liza.rules.value_classes import replace
 from liza.verbs import history
+from liza.verbs.metrics import metrics
 from tests.pictures.example_crew import open_example
 
 ROWS, COLUMNS = 24, 80
@@ -36,6 +41,18 @@ def assert_fits(text: str) -> None:
     assert len(rows) < ROWS, text
     assert max(map(cell_width, rows)) <= COLUMNS
     assert not MACHINE_WORDS.search(text), text
+
+
+def print_command(crew: Crew, *words: str) -> str:
+    """Return what a command prints at a terminal without colours."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.chdir(crew.paths.root),
+        contextlib.redirect_stdout(io.StringIO()) as out,
+    ):
+        patch.setattr(printing, "text_width", lambda: COLUMNS)
+        assert entry_points.run_command(list(words)) == 0
+    return out.getvalue()
 
 
 def test_history_tells_events_newest_first_below_their_day(crew: Crew) -> None:
@@ -68,9 +85,27 @@ def test_an_event_is_dated_by_its_day(crew: Crew) -> None:
     assert events.format([item]).startswith("  12:00  ann ")
 
 
-def test_all_revisions_of_the_board_are_there_if_wanted(crew: Crew, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(crew.paths.root)
-        for words, is_there in (([], False), (["--all"], True), (["-p"], True), (["--json"], True)):
-            assert entry_points.run_command(["history", *words]) == 0
-            assert ("init (human)" in capsys.readouterr().out) is is_there
+def test_metrics_are_sentences_and_two_short_tables(crew: Crew) -> None:
+    text = render_metrics.format_summary(metrics(crew))
+    assert_fits(text)
+    assert text.splitlines()[0] == "1 of 11 tasks merged"
+
+
+def test_explain_lists_the_alarms_that_are_raised_now(crew: Crew) -> None:
+    shown = print_command(crew, "explain")
+    assert_fits(shown)
+    assert shown.splitlines()[0].startswith("expired_lease ")
+    assert shown.splitlines()[-1] == "next: liza explain NAME"
+    assert "supervisor_left" not in shown
+    assert "supervisor_left," in print_command(crew, "explain", "--all")
+
+
+def test_explain_says_that_there_is_no_alarm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.chdir(tmp_path):
+        assert entry_points.run_command(["explain"]) == 0
+    assert capsys.readouterr().out == "no alarm; liza explain --all lists all alarms, errors and findings\n"
+
+
+def test_all_revisions_of_the_board_are_there_if_wanted(crew: Crew) -> None:
+    for words, is_there in (([], False), (["--all"], True), (["-p"], True), (["--json"], True)):
+        assert ("init (human)" in print_command(crew, "history", *words)) is is_there

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from liza.cli.render import render_crew
+from liza.commands.watch import format_change
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import MAX_NEWS_AGE
 from liza.crew.evidence import gather_evidence
@@ -90,7 +90,7 @@ def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_i
     with Lock(crew.paths.supervisor_lock("coder-1")):
         assert row(crew) == ("OFFLINE", f"its supervisor left: {why}")
     assert alerts(crew) == [("supervisor_left", "liza logs coder-1; liza up")]
-    assert next(watch(crew))["kind"] == "supervisor_left"
+    assert [row["kind"] for row in next(watch(crew)).raised] == ["supervisor_left"]
     run_directory.clear_supervisor_exit(crew.paths, "coder-1")
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
 
@@ -237,17 +237,32 @@ def test_an_old_copy_that_was_put_back_is_news_for_a_day_where_no_revisions_foll
 def test_who_watches_is_told_once_of_a_board_that_cannot_be_read_and_then_that_it_is_back(crew: Crew) -> None:
     seen = watch(crew)
     change(crew, lambda state: replace(state, config=replace(state.config, integration_command="")))
-    assert next(seen)["kind"] == "untested_merges"
+    first = next(seen)
+    assert ([row["kind"] for row in first.raised], first.ended, first.count) == (["untested_merges"], (), 1)
     good = crew.paths.state.read_text()
     edit(crew, "tasks:", "tasks: [")
-    lost: dict[str, Any] = next(seen)
+    (lost,) = next(seen).raised
     assert lost["kind"] == "board_unreadable"
     assert "liza restore --last-good" in lost["next"]
     edit(crew, "tasks: [", "tasks: {")
     edit(crew, "tasks: {", "tasks:")
     assert crew.paths.state.read_text() == good
-    back = next(seen)
+    (back,) = next(seen).raised
     assert (back["kind"], back["next"]) == ("board_back", "liza status")
+    change(crew, lambda state: replace(state, config=replace(state.config, integration_command="true")))
+    over = next(seen)
+    assert ([row["kind"] for row in over.ended], over.raised, over.count) == (["untested_merges"], (), 0)
+    assert format_change(over, over.ended[0]["since"] + timedelta(minutes=4), colour=False).splitlines() == [
+        f"over {first.raised[0]['message']} (after 4 min)",
+        "no alarm",
+    ]
+    seen.close()
+
+
+def test_who_watches_a_crew_without_an_alarm_is_told_so_at_once(crew: Crew) -> None:
+    seen = watch(crew)
+    quiet = next(seen)
+    assert (quiet.raised, quiet.ended, format_change(quiet, crew.clock.now(), colour=False)) == ((), (), "no alarm")
     seen.close()
 
 

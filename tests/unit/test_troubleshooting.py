@@ -138,6 +138,4 @@ def test_alarms_are_shown_above_their_entry_and_those_without_one_alone() -> Non
         "! odd\n\n! gone\n    liza init\nno-crew  Starting\n  means  No crew\n  Liza   Nothing\n  you    `liza init`"
     )
     assert "`" not in format_explanations((), [asdict(OTHER)], colour=True)
-    assert format_names([asdict(ENTRY), asdict(OTHER)], colour=False) == (
-        "Claiming\n  expired_lease\nStarting\n  no-crew"
-    )
+    assert format_names([ENTRY, OTHER], colour=False) == ("Claiming\n  expired_lease\nStarting\n  no-crew")
