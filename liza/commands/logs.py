@@ -25,6 +25,7 @@ from liza.cli.render.reader_watch import exit_with_reader
 from liza.cli.render.session_markdown import format_markdown
 from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import Refused, UsageError
+from liza.rules.formatting.redaction import redact_values
 from liza.rules.paths import agent_of, parse_agent_id
 from liza.rules.sessions.session_events import LoggedEvent, describe_unknown
 from liza.rules.value_classes import Value
@@ -171,11 +172,12 @@ def _print_notes(crew: Crew, events: Iterable[LoggedEvent], runs: list[str], win
 
 
 def _print_trajectories(crew: Crew, names: list[str], window: _Window, *, is_single: bool) -> None:
-    trajectories = session_log.read_trajectories(crew, names, window.lines, window.begin(crew))
+    read = session_log.read_trajectories(crew, names, window.lines, window.begin(crew))
+    trajectories = [redact_values(msgspec.to_builtins(trajectory)) for trajectory in read]
     if not is_single:
-        printing.print_json({"trajectories": [msgspec.to_builtins(entry) for entry in trajectories]})
+        printing.print_json({"trajectories": trajectories})
     elif trajectories:
-        printing.print_json(msgspec.to_builtins(trajectories[0]))
+        printing.print_json(trajectories[0])
     else:
         raise Refused(run_logs.read_notes(crew, names[0]).silence or "nothing was printed since then", "liza logs")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,22 @@ from liza.verbs import logs
 
 
 class OutputLine(Value):
-    """A line that a program printed; ``time`` is None if it was not recorded. ``offset``: its first byte; 0 if that is
-    not known."""
+    """A line that a program wrote; ``time`` is None if it was not recorded. ``path``: its file; empty for the output of
+    the run. ``offset``: its first byte; 0 if that is not known."""
 
     agent: str
     run: str
     time: datetime | None
     text: str
     offset: int = 0
+    path: str = ""
 
 
 class _Reader(Mutable):
-    """Position of a reader: bytes read of a run's output, and the bytes of an incomplete line."""
+    """Position of a reader: bytes read of a file, and the bytes of an incomplete line."""
 
     run: str
+    path: Path
     offset: int = 0
     partial_line: bytes = b""
     over: bool = False
@@ -45,8 +47,27 @@ def sorted_agents(crew: Crew) -> list[str]:
     return sort_agents(crew.board.read().agents)
 
 
+Decode = Callable[[bytes], str]
+"""Makes text of an output. The default removes secrets; with another one the caller does."""
+
+
+def _output_path(crew: Crew, run: str) -> Path | None:
+    return crew.run_dir(run).output_path
+
+
+class FollowedFiles(Value):
+    """Which file of a run is followed, and how its bytes become text. ``find_path`` returns None if there is none yet;
+    it is asked again. A file that is not the run's output is read from its start."""
+
+    decode: Decode = logs.redacted_text
+    find_path: Callable[[Crew, str], Path | None] = _output_path
+
+
+OUTPUTS = FollowedFiles()
+
+
 def read_recent_lines(
-    crew: Crew, names: Sequence[str], most: int, since: datetime | None
+    crew: Crew, names: Sequence[str], most: int, since: datetime | None, decode: Decode = logs.redacted_text
 ) -> tuple[list[OutputLine], dict[str, int]]:
     """Return the last ``most`` lines of each agent's newest run, or of each named run, by time; and the end offset of
     each run in bytes.
@@ -61,31 +82,47 @@ def read_recent_lines(
         complete = data[: logs.complete_length(data)] if run_state.is_session_living(crew.run_dir(run)) else data
         offsets[run] = size - len(data) + len(complete)
         changed = datetime.fromtimestamp(tail.changed, UTC).replace(microsecond=0)
-        lines = _lines(crew, run, complete, size - len(data), changed)
+        lines = _lines(crew, run, decode(complete), complete, size - len(data), changed)
         recent += [line for line in lines if since is None or (line.time or changed) >= since]
     return sorted(recent, key=lambda line: line.time or datetime.max.replace(tzinfo=UTC)), offsets
 
 
-def follow_lines(crew: Crew, names: Sequence[str], offsets: dict[str, int]) -> Iterator[OutputLine]:
-    """Yield new lines after these offsets, of these runs and of the agents' next runs. Raises NotRegularFile."""
-    readers = {run: _Reader(run, offset) for run, offset in offsets.items()}
+def follow_lines(
+    crew: Crew, names: Sequence[str], offsets: dict[str, int], files: FollowedFiles = OUTPUTS
+) -> Iterator[OutputLine]:
+    """Yield new lines after these offsets, of these runs and of the agents' next runs. Raises NotRegularFile.
+
+    ``offsets`` are those of the files that ``files`` names.
+    """
+    readers: dict[str, _Reader] = {}
     events_queue: queue.Queue[Any] = queue.Queue()
     while True:
         runs = _runs(crew, names)
-        for run in runs:
-            readers.setdefault(run, _Reader(run))
+        readers.update(_open_readers(crew, [run for run in runs if run not in readers], offsets, files))
+        directories = {crew.run_dir(run).output_path.parent for run in runs} | {
+            reader.path.parent for reader in readers.values()
+        }
         # The last output of a replaced run is read once more before its reader is dropped.
-        with events.watch(crew.paths, [crew.run_dir(run).output_path.parent for run in runs]) as watch:
+        with events.watch(crew.paths, directories) as watch:
             watch.subscribe(events_queue)
             for run in tuple(readers):
-                yield from _read_more(crew, readers[run])
+                yield from _read_more(crew, readers[run], files.decode)
                 if run not in runs:
                     del readers[run]
             while _runs(crew, names) == runs:
-                fresh = [line for run in runs for line in _read_more(crew, readers[run])]
+                fresh = [line for reader in readers.values() for line in _read_more(crew, reader, files.decode)]
                 yield from fresh
-                if not fresh:
-                    logs.wait_for_event(events_queue)
+                if fresh:
+                    continue
+                logs.wait_for_event(events_queue)
+                if _open_readers(crew, [run for run in runs if run not in readers], offsets, files):
+                    break
+
+
+def _open_readers(crew: Crew, runs: Sequence[str], offsets: dict[str, int], files: FollowedFiles) -> dict[str, _Reader]:
+    """Return readers of those runs whose file exists by now."""
+    paths = ((run, files.find_path(crew, run)) for run in runs)
+    return {run: _Reader(run, path, offsets.get(run, 0)) for run, path in paths if path is not None}
 
 
 def _runs(crew: Crew, names: Sequence[str]) -> list[str]:
@@ -100,27 +137,29 @@ def _runs(crew: Crew, names: Sequence[str]) -> list[str]:
     return runs
 
 
-def _read_more(crew: Crew, reader: _Reader) -> list[OutputLine]:
+def _read_more(crew: Crew, reader: _Reader, decode: Decode) -> list[OutputLine]:
     try:
         over = run_state.is_session_over(crew.run_dir(reader.run))
     except LizaError:
         over = False
-    new_bytes, end_offset = logs.read_from(crew.run_dir(reader.run).output_path, reader.offset)
+    new_bytes, end_offset = logs.read_from(reader.path, reader.offset)
     start = reader.offset - len(reader.partial_line)
     data, reader.offset = reader.partial_line + new_bytes, end_offset
     end = len(data) if over and not new_bytes else logs.complete_length(data)
     reader.partial_line = data[end:]
-    lines = _lines(crew, reader.run, data[:end], start) if end else []
+    lines = _lines(crew, reader.run, decode(data[:end]), data[:end], start) if end else []
     now = crew.clock.now()
-    return [replace(line, time=line.time or now) for line in lines]
+    return [replace(line, time=line.time or now, path=str(reader.path)) for line in lines]
 
 
-def _lines(crew: Crew, run: str, data: bytes, start: int, changed: datetime | None = None) -> list[OutputLine]:
-    """Split data into lines with times; without times if redaction of a secret changed the number of lines.
+def _lines(
+    crew: Crew, run: str, text: str, data: bytes, start: int, changed: datetime | None = None
+) -> list[OutputLine]:
+    """Split the text of data into lines with times; without times if redaction changed the number of lines.
 
     ``changed``: the time of the last change of the output, which is that of the lines after the last note.
     """
-    texts, raw = logs.redacted_text(data).splitlines(), data.splitlines(keepends=True)
+    texts, raw = text.splitlines(), data.splitlines(keepends=True)
     times, agent = OutputTimes(crew.run_dir(run).output_path), agent_of(run)
     if len(texts) != len(raw):
         return [OutputLine(agent, run, None, text) for text in texts]

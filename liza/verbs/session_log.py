@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
@@ -13,29 +14,34 @@ from liza.programs.events import conversation_log, event_readers
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_archive
+from liza.programs.terminal import tmux
 from liza.rules.errors import LizaError
 from liza.rules.sessions import session_events
-from liza.rules.sessions.session_events import LoggedEvent, Printed
+from liza.rules.sessions.session_events import LoggedEvent, Printed, TimeSource
 from liza.rules.sessions.trajectory import Trajectory, build_trajectory
-from liza.verbs import all_logs
-from liza.verbs.all_logs import OutputLine
+from liza.verbs import all_logs, logs
+from liza.verbs.all_logs import FollowedFiles, OutputLine
 
 
 def read_recent(
     crew: Crew, names: Sequence[str], most: int, since: datetime | None
 ) -> tuple[list[LoggedEvent], dict[str, int]]:
-    """Return the events in the last ``most`` lines of each agent's newest run, or of each named run, by time; and the
-    offset in bytes at which each output ends, for `follow`.
+    """Return the events in the last ``most`` lines of each agent's newest run, or of each named run, by time; and for
+    each run the end of the file that `follow` reads, in bytes.
 
+    Their texts still have secrets: most of them are never shown, and redaction takes 0.3 s for 4 MB.
     Raises NotRegularFile, Refused if a named run has no output.
     """
-    lines, offsets = all_logs.read_recent_lines(crew, names, most, since)
+    lines, offsets = all_logs.read_recent_lines(crew, names, most, since, _decode)
     read: list[list[LoggedEvent]] = []
     for run in offsets:
         output = list(read_events(crew, (line for line in lines if line.run == run)))
         preset = find_row(crew, run)
         if preset is not None and preset.usage.combine == "sum":
             output = session_events.fold_usage(output)
+        followed = _find_followed(crew, run)
+        if followed is not None and followed != crew.run_dir(run).output_path:
+            offsets[run] = followed.stat().st_size
         log = [entry for entry in _read_log(crew, run, most) if since is None or (entry.time or since) >= since]
         read.append(session_events.merge_sources(output, log))
     return session_events.merge_sessions(read), offsets
@@ -53,23 +59,52 @@ def read_trajectories(crew: Crew, names: Sequence[str], most: int, since: dateti
 
 
 def follow(crew: Crew, names: Sequence[str], offsets: dict[str, int]) -> Iterator[LoggedEvent]:
-    """Yield the events of new lines after these offsets, of these runs and of the agents' next runs."""
-    return read_events(crew, all_logs.follow_lines(crew, names, offsets))
+    """Yield the events of new lines after these offsets, of these runs and of the agents' next runs.
+
+    Of a session in a terminal its program's log is followed, else the output.
+    """
+    return read_events(crew, all_logs.follow_lines(crew, names, offsets, FollowedFiles(_decode, _find_followed)))
+
+
+def _find_followed(crew: Crew, run: str) -> Path | None:
+    """Return the file that is followed; None if it does not exist yet."""
+    preset, directory = find_row(crew, run), crew.run_dir(run)
+    if preset is None or not preset.journal.events or not (directory.path / tmux.ADDRESS_FILE).exists():
+        return directory.output_path
+    return next(iter(conversation_log.find_logs(directory, preset, os.environ)), None)
+
+
+def _decode(data: bytes) -> str:
+    """Return the text. A private key, the only secret of several lines, is removed: lines are shown one by one."""
+    return logs.redacted_text(data) if b"PRIVATE KEY" in data else data.decode("utf-8", "replace")
 
 
 def read_events(crew: Crew, lines: Iterable[OutputLine]) -> Iterator[LoggedEvent]:
-    """Yield the events in lines of output, in their order."""
+    """Yield the events in lines of outputs and logs, in their order."""
     find_preset = cache(lambda run: find_row(crew, run))
+    find_start = cache(lambda run: _find_start(crew, run))
     for line in lines:
-        preset = find_preset(line.run)
-        path = str(crew.run_dir(line.run).output_path)
+        preset, output = find_preset(line.run), str(crew.run_dir(line.run).output_path)
+        path = line.path or output
         if preset is None:
             yield LoggedEvent(line.agent, line.run, line.time, Printed(line.text), path=path, offset=line.offset)
             continue
-        read = event_readers.read_line(preset, line.text)
+        is_output = path == output
+        read = event_readers.read_line(preset, line.text) if is_output else event_readers.read_record(preset, line.text)
+        if read.time is not None and read.time < find_start(line.run):
+            # A record of an earlier session of the same conversation.
+            continue
+        source = TimeSource.ARRIVAL if read.time is None else TimeSource.RECORD
         for event in read.events:
             shown = Printed(event.text, is_beside=True) if isinstance(event, Printed) else event
-            yield LoggedEvent(line.agent, line.run, line.time, shown, read.parent, path=path, offset=line.offset)
+            yield LoggedEvent(
+                line.agent, line.run, read.time or line.time, shown, read.parent, source, path, line.offset
+            )
+
+
+def _find_start(crew: Crew, run: str) -> datetime:
+    record = crew.run_dir(run).read_record()
+    return datetime.min.replace(tzinfo=UTC) if record is None else record.started
 
 
 def _read_log(crew: Crew, run: str, most: int) -> list[LoggedEvent]:

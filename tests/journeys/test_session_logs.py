@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from typing import Any
 
 import pytest
 
-from tests.journeys.crews import WORK, Crew
+from tests.journeys.crews import BIN, WORK, Crew
 
 ROW = """\
 [programs.modelled]
@@ -115,6 +117,33 @@ def test_a_call_that_only_the_programs_own_log_has_is_shown_and_lines_of_unknown
     assert "runs     rm -rf /" in rows
     assert "1 of 3 events have a form that is not known" in shown.stderr
     assert "next: liza logs coder-1.1 --raw" in shown.stderr
+
+
+@pytest.mark.needs("tmux")
+def test_of_a_session_in_a_terminal_the_programs_own_log_is_shown_and_followed(crew: Crew) -> None:
+    crew.add("t1")
+    crew.gate("on")
+    log = LOGGED.replace("2099-01-01T10:00:00Z", "'$(date -u +%FT%TZ)'")
+    write = f"""printf '%s\\n' '{log}' >> "$HOME/.modelled/abc.jsonl"\n"""
+    later = write.replace("rm -rf /", "make test").replace("c9", "c10")
+    begin = 'export MODELLED_ID=abc\nmkdir -p "$HOME/.modelled"\n'
+    program = f'{begin}{write}echo "─── a screen ───"\nliza ready\ncat "$NOTES/on" > /dev/null\n{later}sleep 600\n'
+    command = crew.script("modelled", program, ready=False).removeprefix("script:")
+    row = ROW.format(command=command).replace(
+        'events = "blocks"\n', 'events = "blocks"\nsession_id_env = "MODELLED_ID"\n', 1
+    )
+    (crew.paths.liza / "programs.toml").write_text(row + '[programs.modelled.interactive]\nprompt = "none"\n')
+    crew.agent("coder-1", "modelled", "--tmux")
+    crew.wait(lambda _: _rows(crew.run("logs", "coder-1").stdout) == ["runs     rm -rf /"], "the first call")
+    words = [str(BIN / "liza"), "logs", "coder-1", "-f"]
+    with subprocess.Popen(words, cwd=crew.root, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline()[10:] == "runs     rm -rf /\n"
+            crew.open_gate("on")
+            assert child.stdout.readline()[10:] == "runs     make test\n"
+        finally:
+            child.send_signal(signal.SIGINT)
 
 
 def test_an_output_of_which_no_line_is_known_is_told_with_the_program_and_the_raw_output(crew: Crew) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from liza.cli.render.render_session import SessionStyle, format_followed, format_session
+from liza.cli.render.session_markdown import format_markdown
 from liza.programs.events import event_readers
 from liza.programs.events.event_readers import READERS, UnknownObject
 from liza.programs.presets import preset_files, preset_table
@@ -344,3 +345,26 @@ def test_a_session_becomes_a_trajectory_whose_results_belong_to_the_calls_of_the
 
 def refs_of(observation: Observation) -> list[str]:
     return [ref.trajectory_id for result in observation.results for ref in result.subagent_trajectory_ref or ()]
+
+
+SECRET = "ghp_" + "a1B2" * 9
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ModelText(f"the token is {SECRET}"),
+        Prompted("x" * 150 + f" {SECRET}"),
+        ToolCalled("c", "Bash", {"command": f"curl -H {SECRET}"}),
+        ToolCalled("c", "Grep", {"pattern": SECRET}),
+        ToolReturned("c", f"first\nlast {SECRET}", Outcome.FAILED),
+        ToolReturned("c", f"{SECRET}\nlast", Outcome.REFUSED),
+        Failed(SECRET),
+        Unknown(f'{{"a": "{SECRET}"}}'),
+        Printed(SECRET),
+        Printed(SECRET, is_beside=True),
+    ],
+)
+def test_no_row_shows_a_secret_or_a_part_of_one(event: SessionEvent) -> None:
+    shown = "\n".join([*format_session(logged([event]), SessionStyle(None)), format_markdown(logged([event]))])
+    assert SECRET[:12] not in shown

@@ -10,6 +10,7 @@ from liza.cli.render import printing
 from liza.cli.render.columns import cell_width, paint, strip_controls, wrap_text
 from liza.cli.render.render_crew import agent_colour
 from liza.rules.formatting.counts import count_noun
+from liza.rules.formatting.redaction import MAX_KEY, redact
 from liza.rules.sessions.session_events import (
     CallResults,
     Failed,
@@ -132,15 +133,17 @@ def _format_event(entry: LoggedEvent, session: _Session, style: SessionStyle) ->
     name = style.paint_name(entry.agent)
     if isinstance(entry.event, Printed) and not entry.event.is_beside:
         text = entry.event.text
-        shown = text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]} … {len(text):,} characters: --raw"
-        yield f"{time_text if style.with_times else ''}{name}{strip_controls(shown)}"
+        shown = clean(text[:MAX_KEY])[:_MAX_LINE] + (
+            "" if len(text) <= _MAX_LINE else f" … {len(text):,} characters: --raw"
+        )
+        yield f"{time_text if style.with_times else ''}{name}{shown}"
         return
     row = _describe_event(entry, session)
     if row is None:
         return
     word = f"{'  ' if entry.parent else ''}{row.word:<{_WORD_WIDTH}}  "
     hang = cell_width(f"{time_text}{name}{word}")
-    lines = [line for line in strip_controls(row.text).splitlines() if line.strip()] or [""]
+    lines = [line for line in clean(row.text).splitlines() if line.strip()] or [""]
     text = paint(f"\n{' ' * hang}".join(lines), _COLOURS.get(row.word, ""), style.with_colours)
     shown = f"{time_text}{name}{word}{text}"
     yield shown if style.width is None else wrap_text(shown, style.width, hang)
@@ -206,12 +209,18 @@ def describe_end(result: ToolReturned) -> str:
         return outcome.value
     what = f"exit {result.exit_code}" if result.exit_code and outcome is not Outcome.REFUSED else outcome.value
     # The reason of a refusal is its first line, the error of a command its last one.
-    lines = [line for line in strip_controls(result.text).splitlines() if line.strip()] or [""]
-    reason = _first_line(lines[0] if outcome is Outcome.REFUSED or len(lines) == 1 else lines[-1], _MAX_REASON)
+    part = result.text.strip()[:MAX_KEY] if outcome is Outcome.REFUSED else result.text.strip()[-MAX_KEY:]
+    lines = clean(part).splitlines() or [""]
+    reason = _first_line(lines[0] if outcome is Outcome.REFUSED else lines[-1], _MAX_REASON)
     return f"{what}: {reason}" if reason else what
 
 
 def _first_line(text: str, most: int) -> str:
-    lines = strip_controls(text).strip().splitlines() or [""]
+    lines = clean(text.strip()[:MAX_KEY]).splitlines() or [""]
     shown = lines[0][:most]
     return shown if shown == lines[0] and len(lines) == 1 else f"{shown} …"
+
+
+def clean(text: str) -> str:
+    """Return a text of an event without secrets, and without characters that control a terminal."""
+    return strip_controls(redact(text))

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from liza.cli.render import printing
-from liza.cli.render.columns import strip_controls
-from liza.cli.render.render_session import describe_call, describe_edit, describe_end, describe_usage
+from liza.cli.render.render_session import clean, describe_call, describe_edit, describe_end, describe_usage
 from liza.rules.sessions.session_events import (
     CallResults,
     Failed,
@@ -33,7 +32,7 @@ def format_markdown(events: Sequence[LoggedEvent]) -> str:
         own = [entry for entry in events if entry.run == run and not entry.parent]
         results = find_results(own)
         parts += [f"# {run}", *(part for entry in own for part in _format_event(entry, results))]
-    return strip_controls("\n\n".join(parts)) + "\n" if parts else ""
+    return clean("\n\n".join(parts)) + "\n" if parts else ""
 
 
 def _format_event(entry: LoggedEvent, results: CallResults) -> Iterator[str]:

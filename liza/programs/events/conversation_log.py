@@ -16,7 +16,6 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.usage import usage_report
 from liza.programs.usage.meter import find_log_files
 from liza.rules.errors import LizaError
-from liza.rules.formatting.redaction import redact
 from liza.rules.sessions.session_events import LoggedEvent, TimeSource, Unknown
 from liza.system import untrusted_files
 
@@ -47,19 +46,19 @@ def find_logs(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> 
 def read_events(path: Path, record: RunRecord, directory: RunDir, preset: Preset, most: int) -> Iterator[LoggedEvent]:
     """Yield the events in the last ``most`` lines of a log that are of this run: a conversation can have several.
 
-    Secrets are redacted. Nothing is yielded of a file that cannot be read. If no line has an event, the last one is
+    Nothing is yielded of a file that cannot be read. If no line has an event, the last one is
     unknown: the form has changed.
     """
     end = session_process.read_end(directory.path)
     latest = None if end is None else end.time + _ROUNDING
     lines, has_events = _read_end(path)[-most:], False
     for number, (offset, line) in enumerate(lines, 1):
-        read = event_readers.read_record(preset, redact(line))
+        read = event_readers.read_record(preset, line)
         if read.time is not None and (read.time < record.started or (latest is not None and read.time > latest)):
             continue
         events = read.events
         if number == len(lines) >= _MIN_LINES and not has_events and not events:
-            events = (Unknown(redact(line)),)
+            events = (Unknown(line),)
         for event in events:
             has_events = True
             yield LoggedEvent(

@@ -59,6 +59,15 @@ def redact(text: str) -> str:
     return re.sub(_ASSIGNED, _redact_assignment, text)
 
 
+def redact_values(value: Any) -> Any:
+    """Return a value of JSON with secrets removed from its texts."""
+    if isinstance(value, dict):
+        return {name: redact_values(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [redact_values(entry) for entry in value]
+    return redact(value) if isinstance(value, str) else value
+
+
 def redactable_length(text: str) -> int:
     """Return the length of the part of a growing text that can be redacted now: without the unfinished line or key.
 
