@@ -54,7 +54,7 @@ def agents(
             render_task.format_agent(details, printing.wants_colours())
         )
         return
-    rows = verbs.list_agents(crew)
-    printing.print_json({"agents": rows}) if as_json else printing.print_wrapped(
-        render_crew.format_agents(rows, printing.wants_colours())
+    lines = verbs.list_agents(crew)
+    printing.print_json({"agents": [line.row for line in lines]}) if as_json else printing.print_wrapped(
+        render_crew.format_agents(lines, printing.wants_colours())
     )

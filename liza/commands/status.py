@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,29 +18,66 @@ from liza.cli.declare import (
 )
 from liza.cli.render import printing, render_crew
 from liza.cli.render.reader_watch import exit_with_reader
-from liza.crew.crew import find_crew
-from liza.verbs.change_stream import follow_status
+from liza.crew.crew import Crew, find_crew
+from liza.rules.errors import LizaError, UsageError
+from liza.verbs.change_stream import watch_changes
+from liza.verbs.status import look
 from liza.verbs.status import status as find_status
 
 app = create_app()
 
 
-@declare_command(app, "status", "liza status --watch", position=Position(Heading.LOOK, 1))
+@declare_command(
+    app, "status", "liza status --watch\nliza status --short ~/shop ~/blog", position=Position(Heading.LOOK, 1)
+)
 def status(
+    directories: Annotated[
+        list[Path] | None, typer.Argument(metavar="[DIR]", help="With --short: the directories of crews.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Redraw at each change.")] = False,
+    short: Annotated[
+        bool, typer.Option("--short", help="One line: what waits for you, merged tasks of all, cost.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the goal, the tasks, the agents, and what waits for you."""
+    if short:
+        if as_json or watch:
+            raise UsageError("--short is one line of text, without --watch and --json", "liza status --json")
+        raise typer.Exit(_print_short(directories or ()))
+    if directories:
+        raise UsageError("only --short takes directories", f"liza status --short {shlex.join(map(str, directories))}")
+    crew = find_crew()
     if not watch:
-        summary = find_status(find_crew())
-        if as_json:
-            printing.print_json(summary)
-        else:
-            printing.print_wrapped(render_crew.format_status(summary, printing.wants_colours()))
+        _print_status(crew, as_json=as_json)
         return
     exit_with_reader()
-    for summary in follow_status(find_crew()):
-        if as_json:
-            printing.print_json_line(summary)
-        else:
-            printing.redraw_screen(render_crew.format_status(summary, printing.wants_colours()))
+    with printing.Repainting() as screen:
+        for _ in watch_changes(crew):
+            if as_json:
+                printing.print_json_line(find_status(crew))
+            else:
+                screen.paint(render_crew.format_status(look(crew), printing.wants_colours()))
+
+
+def _print_status(crew: Crew, *, as_json: bool) -> None:
+    if as_json:
+        printing.print_json(find_status(crew))
+    else:
+        printing.print_wrapped(render_crew.format_status(look(crew), printing.wants_colours()))
+
+
+def _print_short(directories: Sequence[Path]) -> int:
+    """Print a line for each directory, with its name if there are several; return the exit code of the first failure.
+
+    A directory without a crew, or whose board cannot be read, is said in its line.
+    """
+    code = 0
+    for directory in directories or (None,):
+        name = f"{directory.resolve().name}  " if directory is not None and len(directories) > 1 else ""
+        try:
+            line = render_crew.format_short(look(find_crew(directory)))
+        except LizaError as error:
+            line, code = error.message, code or error.exit_code
+        printing.print_text(name + " ".join(line.split()))
+    return code

@@ -17,7 +17,8 @@ from liza.rules.tasks.backlog import TaskFields
 from liza.rules.value_classes import replace
 from liza.verbs import task as verbs
 from liza.verbs.import_issue import add_from_issue
-from liza.verbs.show_task import list_tasks, show_task
+from liza.verbs.list_tasks import list_archived, list_tasks
+from liza.verbs.show_task import show_task
 
 app = create_app("Show and change tasks.")
 
@@ -48,7 +49,7 @@ File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks a
 
 
 @declare_command(
-    app, "list", "liza task list --status BLOCKED\nliza task list --archived", position=Position(Heading.LOOK, 2)
+    app, "list", "liza task list --status 'to fix,asks'\nliza task list --archived", position=Position(Heading.LOOK, 2)
 )
 def list_(
     status: Annotated[str | None, typer.Option("--status", help="Only tasks with this status; several: A,B.")] = None,
@@ -56,15 +57,19 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the tasks of the board, or those of the archive."""
-    result = list_tasks(find_crew(), split_names(status), archived=archived)
+    if archived:
+        closed = list_archived(find_crew(), split_names(status))
+        printing.print_json(closed) if as_json else printing.print_wrapped(
+            render_crew.format_archived_tasks(closed["tasks"], printing.wants_colours())
+        )
+        return
+    listed = list_tasks(find_crew(), split_names(status))
     if as_json:
-        printing.print_json(result)
-    elif archived:
-        printing.print_wrapped(render_crew.format_archived_tasks(result["tasks"], printing.wants_colours()))
-    else:
-        printing.print_wrapped(render_crew.format_task_list(result["tasks"], printing.wants_colours()))
-        if result["archived"]["total"]:
-            printing.print_wrapped(render_crew.format_archive_note(result["archived"]["total"]))
+        printing.print_json(listed.to_dict())
+        return
+    printing.print_wrapped(render_crew.format_task_list(listed.tasks, printing.wants_colours()))
+    if listed.archived:
+        printing.print_wrapped(render_crew.format_archive_note(sum(listed.archived.values())))
 
 
 @declare_command(app, "show", "liza task show invoice-model", position=Position(Heading.LOOK, 3))

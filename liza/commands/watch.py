@@ -22,6 +22,7 @@ from liza.cli.render.reader_watch import exit_with_reader
 from liza.crew.crew import Crew, find_crew
 from liza.rules.formatting.times import format_duration
 from liza.verbs import watch as verbs
+from liza.view.structs import AlarmRow
 
 app = create_app()
 
@@ -80,7 +81,7 @@ def format_change(change: verbs.AlarmChange, now: datetime, colour: bool) -> str
     over = paint("over", "green", colour)
     ended = [(alarm["message"], (now - alarm["since"]).total_seconds()) for alarm in change.ended]
     lines = [f"{over} {message} (after {format_duration(seconds)})" for message, seconds in ended]
-    lines += [render_crew.format_alarm(alarm, colour) for alarm in change.raised]
+    lines += [render_crew.format_alarm(AlarmRow(**alarm), colour) for alarm in change.raised]
     return "\n".join([*lines, *([] if change.count else ["no alarm"])])
 
 

@@ -17,6 +17,7 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of, run_id
 from liza.rules.sessions import agent_states
 from liza.rules.sessions.agent_states import AgentFacts, Session, SessionPhase, StateReport, Work
+from liza.rules.state_words import AgentWord
 from liza.rules.statuses import AgentStatus, WorkKind
 from liza.rules.tasks import picking
 from liza.rules.tasks.task_groups import tasks_with
@@ -24,7 +25,6 @@ from liza.rules.transitions import has_done
 from liza.rules.value_classes import Value
 
 _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind.PLANNING: "planning"}
-WAITING_FOR_PERSON = "waits for you"
 REPORTED, OBSERVED = "reported", "observed"
 """Sources of a session's state."""
 
@@ -88,7 +88,7 @@ def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: Ru
         return None
     if directory.read_question() is not None:
         asked_at = (directory.path / "asks").stat().st_mtime
-        return Activity(WAITING_FOR_PERSON, datetime.fromtimestamp(asked_at, UTC).replace(microsecond=0))
+        return Activity(AgentWord.WAITS_FOR_YOU.value, datetime.fromtimestamp(asked_at, UTC).replace(microsecond=0))
     return Activity(_KIND_LABELS[work.kind], session.time)
 
 

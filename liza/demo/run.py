@@ -20,6 +20,7 @@ from liza.rules.errors import Refused
 from liza.rules.model import State, Status
 from liza.rules.paths import is_person
 from liza.rules.reports.narration import LIZA, find_news
+from liza.rules.state_words import task_word
 from liza.rules.statuses import GoalStatus
 from liza.rules.value_classes import Mutable, replace
 
@@ -145,7 +146,7 @@ class DemoProgress(Mutable):
         """Return the unmerged tasks with status and agent; if all are merged, what the planner has to do."""
         state = self.crew.board.read()
         tasks = [task for task in state.tasks if task.status is not Status.MERGED]
-        named = [f"{task.id} ({task.status}, {task.assigned_to or 'not assigned'})" for task in tasks]
+        named = [f"{task.id} ({task_word(task.status)}, {task.assigned_to or 'not assigned'})" for task in tasks]
         return ", ".join(named) or (
             "the planner has not completed the goal" if state.tasks else "the planner has not added tasks"
         )

@@ -32,14 +32,17 @@ from liza.rules.value_classes import Value, decodable, replace
 from liza.rules.value_classes import asdict as fields_of
 from liza.system import atomic, untrusted_files
 from liza.verbs.status import agent_row
+from liza.view.picture import agent_line
+from liza.view.structs import AgentLine
 
 
-def list_agents(crew: Crew) -> list[dict[str, Any]]:
-    """Return every agent as `status --json` prints it."""
+def list_agents(crew: Crew) -> tuple[AgentLine, ...]:
+    """Return every agent with its word."""
     state = crew.board.read()
     evidence = gather_evidence(crew, state)
     signal_names = signals.active_signals(crew.paths)
-    return [agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents)]
+    rows = (agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents))
+    return tuple(agent_line(row, signal_names) for row in rows)
 
 
 def show_agent(crew: Crew, name: str) -> dict[str, Any]:
@@ -65,7 +68,7 @@ def show_agent(crew: Crew, name: str) -> dict[str, Any]:
         reverse=True,
     )
     return {
-        **agent_row(crew, state, name, gather_evidence(crew, state), signals.active_signals(crew.paths)),
+        **fields_of(agent_row(crew, state, name, gather_evidence(crew, state), signals.active_signals(crew.paths))),
         "runs": agent.runs,
         "iterations_total": agent.iterations_total,
         "context_percent": agent.context_percent,

@@ -9,6 +9,7 @@ from liza.crew.crew import Crew
 from liza.rules.errors import Refused
 from liza.rules.model import Status, Task
 from liza.rules.paths import check_task_id as checked_id
+from liza.rules.state_words import describe_task
 from liza.rules.tasks import claims
 from liza.rules.value_classes import Value
 
@@ -35,7 +36,7 @@ def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQues
         archived_tasks.refuse_archived(crew, state, [checked_id(task_id)])
         task = claims.get_task(state, task_id)
         if task.status is not Status.BLOCKED:
-            raise Refused(f"{task.id} is {task.status}: it has no question", f"liza task show {task.id}")
+            raise Refused(f"{describe_task(task.id, task.status)}: it has no question", f"liza task show {task.id}")
         return [_open_question(crew, task)]
     questions = [_open_question(crew, task) for task in state.tasks if task.status is Status.BLOCKED]
     return sorted(questions, key=lambda question: -(question.seconds or 0))

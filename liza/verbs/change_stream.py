@@ -10,15 +10,8 @@ from liza.board import events
 from liza.crew.crew import Crew
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Config
-from liza.verbs.status import status
 
 QUIET_SECONDS = 0.1  # seconds without an event that end a change: the writes of one verb cause several events
-
-
-def follow_status(crew: Crew) -> Iterator[dict[str, Any]]:
-    """Yield the status now, and after each change of the board, of a signal or of a session."""
-    for _ in watch_changes(crew):
-        yield status(crew)
 
 
 def watch_changes(crew: Crew) -> Iterator[None]:

@@ -61,9 +61,9 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
         "taken_over": claimed.taken_over,
         "unfinished": unfinished or None,
     }
-    message = f"{claimed.task} CLAIMED, {claimed.taken_over}" if claimed.taken_over else ""
+    message = f"{claimed.task} claimed, {claimed.taken_over}" if claimed.taken_over else ""
     if unfinished:
-        message = f"{message or f'{claimed.task} CLAIMED'}\n{unfinished}"
+        message = f"{message or f'{claimed.task} claimed'}\n{unfinished}"
     return Result(
         "changed", claimed.task, "CLAIMED", f"{step} (lease until {until}; liza heartbeat renews it)", details, message
     )

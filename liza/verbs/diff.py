@@ -14,6 +14,7 @@ from liza.rules.merging.targets import target_branch
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import check_task_id as checked_id
+from liza.rules.state_words import describe_task
 from liza.rules.tasks import claims
 from liza.rules.value_classes import asdict as fields_of
 
@@ -68,7 +69,7 @@ def _merge_base(git: Git, onto: str, commit: str) -> str:
 def _commit_to_show(git: Git, task: Task) -> str:
     commit = task.review_commit or merges.branch_tip(git, branch_of(task.id))
     if commit is None:
-        raise Refused(f"{task.id} is {task.status}: it has no commit yet", f"liza task show {task.id}")
+        raise Refused(f"{describe_task(task.id, task.status)}: it has no commit yet", f"liza task show {task.id}")
     return commit
 
 

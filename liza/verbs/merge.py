@@ -22,6 +22,7 @@ from liza.rules.merging.epic_rules import EpicJob
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import is_person, parse_agent_id
 from liza.rules.project import test_proof
+from liza.rules.state_words import task_word
 from liza.rules.tasks import claims
 from liza.rules.tasks.task_groups import changed_tasks
 from liza.rules.value_classes import replace
@@ -65,7 +66,7 @@ def merge_each(crew: Crew, subjects: Sequence[str], *, untested: bool = False) -
             continue
         messages.append(result.message)
         if result.task is not None and result.status != Status.MERGED:
-            failed[subject] = f"it is {result.status} (next: {result.next})"
+            failed[subject] = f"it is {task_word(result.status or '')} (next: {result.next})"
     after = crew.board.read()
     merged = [task.id for task in changed_tasks(before, after) if task.status is Status.MERGED]
     messages += [f"not merged: {subject}: {reason}" for subject, reason in failed.items()]

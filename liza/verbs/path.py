@@ -6,6 +6,7 @@ from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.rules.errors import Refused
 from liza.rules.paths import check_task_id
+from liza.rules.state_words import describe_task
 from liza.rules.tasks import claims
 
 
@@ -16,5 +17,5 @@ def find_worktree(crew: Crew, task_id: str) -> str:
     if link.is_dir():
         return str(link)
     if task.worktree is None:
-        raise Refused(f"{task_id} is {task.status}: it has no worktree", f"liza task show {task_id}")
+        raise Refused(f"{describe_task(task_id, task.status)}: it has no worktree", f"liza task show {task_id}")
     raise Refused(f"the worktree of {task_id} is not complete", "liza doctor --fix")

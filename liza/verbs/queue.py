@@ -17,7 +17,11 @@ from liza.rules.merging import gates, merge_batches, merge_queue, targets
 from liza.rules.merging.gates import GateOutcome, GateRun
 from liza.rules.merging.merge_batches import Batch
 from liza.rules.model import Gate, State, Task
+from liza.rules.tasks import claims
+from liza.rules.value_classes import asdict as fields_of
 from liza.rules.value_classes import replace
+from liza.view.queue_rows import queue_rows
+from liza.view.structs import QueueRow
 
 
 def show_queue(crew: Crew) -> dict[str, Any]:
@@ -29,38 +33,21 @@ def show_queue(crew: Crew) -> dict[str, Any]:
     is_merging = merge_turn.is_merger_running(crew.paths)
     batches = merge_batches.find_batches(state)
     return {
-        "queue": _queue_rows(crew, state, runs),
+        "queue": [fields_of(row) for row in _queue_rows(crew, state, runs)],
         "batches": [_batch_row(crew, batch, runs, is_merging=is_merging) for batch in batches],
         "gates": [_gate_row(state, runs, gate) for gate in state.config.all_gates],
         "merging": is_merging,
     }
 
 
-def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> list[dict[str, Any]]:
-    now, size = crew.clock.now(), merge_queue.batch_size(state.config)
-    entries = merge_queue.ordered_queue(state, now)
-    ready = [entry.task for entry in entries if entry.obstacle is None]
-    planned = merge_queue.plan_batches(ready, size)
-    ends = _estimate_ends(crew, state, runs, planned)
-    batches = {task.id: number for number, batch in enumerate(planned, start=1) for task in batch}
-    rows = []
-    for position, entry in enumerate(entries, start=1):
-        why, step = entry.obstacle or (None, None)
-        batch = batches.get(entry.task.id)
-        rows.append(
-            {
-                "position": position,
-                "id": entry.task.id,
-                "into": targets.target_branch(state, entry.task),
-                "priority": entry.task.priority,
-                "waiting": int((now - entry.task.history[-1].time).total_seconds()),
-                "batch": batch,
-                "estimate": None if batch is None else ends[batch - 1],
-                "why": why,
-                "next": step,
-            }
-        )
-    return rows
+def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> tuple[QueueRow, ...]:
+    rows = queue_rows(state, crew.clock.now())
+    batches: dict[int, list[Task]] = {}
+    for row in rows:
+        if row.batch is not None:
+            batches.setdefault(row.batch, []).append(claims.get_task(state, row.id))
+    ends = dict(zip(batches, _estimate_ends(crew, state, runs, list(batches.values())), strict=True))
+    return tuple(row if row.batch is None else replace(row, estimate=ends[row.batch]) for row in rows)
 
 
 def _estimate_ends(

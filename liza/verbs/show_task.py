@@ -1,69 +1,23 @@
-"""task list · task show: return tasks as rows."""
+"""task show: return all about one task."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from liza.crew import activity, draft_specs
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.draft_specs import find_existing_specs
 from liza.crew.evidence import gather_evidence
-from liza.rules.errors import LizaError, NotRegularFile, UsageError
-from liza.rules.formatting.suggestions import did_you_mean
+from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.merging import merge_failures
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.tasks import claims, conversations, picking
-from liza.rules.tasks.drafts import MissingParts
 from liza.rules.value_classes import asdict as fields_of
 
 _MERGE_FAILURE_STATUSES = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)
-
-
-def list_tasks(crew: Crew, statuses: Sequence[str] | None = None, *, archived: bool = False) -> dict[str, Any]:
-    """Return ``tasks`` in the order of the board, with the board's field names, and how many are ``archived``.
-
-    ``archived``: the tasks of the archive instead, by id, with what its index has. Raises UsageError for an unknown
-    status, BoardInconsistent if the archive cannot be read.
-    """
-    wanted = {_status(word) for word in statuses} if statuses else frozenset(Status)
-    state = crew.board.read()
-    counts = {name: number for name, number in state.archived.counts.items() if name in wanted}
-    return {
-        "tasks": _archived_rows(crew, state, wanted)
-        if archived
-        else task_rows(state, draft_specs.find_incomplete_drafts(crew, state), wanted),
-        "archived": {"total": sum(counts.values()), "by_status": counts},
-    }
-
-
-def _archived_rows(crew: Crew, state: State, wanted: Collection[Status]) -> list[dict[str, Any]]:
-    """Return the tasks of the archive; one whose entry cannot be read has the ``error``, and always counts."""
-    index = archived_tasks.open_index(crew)
-    entries = [] if index is None else sorted(index.find(index.ids()).values(), key=lambda entry: entry.id)
-    return [
-        msgspec.structs.asdict(entry)
-        for entry in entries
-        if state.task(entry.id) is None and (entry.status in wanted or entry.error)
-    ]
-
-
-def task_rows(state: State, lacks: Mapping[str, MissingParts], wanted: Collection[Status]) -> list[dict[str, Any]]:
-    """Fields of tasks, with the missing parts of a DRAFT and the tasks that have to be merged first."""
-    return [
-        {
-            **fields_of(task),
-            "missing": lacks[task.id].missing if task.id in lacks else (),
-            "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL_STATUSES else (),
-        }
-        for task in state.tasks
-        if task.status in wanted
-    ]
 
 
 def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
@@ -117,11 +71,3 @@ def _work_row(crew: Crew, state: State, task: Task) -> dict[str, Any]:
     """Agent that works on a task, its activity, and for how long; nulls if no agent works on it."""
     agent = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
     return {"who": agent, **activity.activity_row(crew, state, agent or "")}
-
-
-def _status(word: str) -> Status:
-    try:
-        return Status(word.upper().replace("-", "_"))
-    except ValueError:
-        allowed = f"one of {', '.join(Status)}{did_you_mean(word, Status)}"
-        raise UsageError(f"{word!r} is not a status; expected {allowed}", "liza task list") from None

@@ -1,9 +1,9 @@
-"""status: the state of the crew at one moment, as one structure."""
+"""status: the state of the crew at one moment: gather the facts, and print them or draw them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from liza.board import signals
 from liza.crew import activity, commits_ahead, current_alarms, deleted_parts, layout, usage_summary
 from liza.crew.crew import Crew
 from liza.crew.evidence import gather_evidence
+from liza.crew.merging import logged_alarms
 from liza.crew.serving import api_server
 from liza.crew.serving.stopped_processes import find_stopped
 from liza.programs.brief.quoting import quote_line
@@ -22,19 +23,22 @@ from liza.rules.formatting.redaction import redact
 from liza.rules.governance.board_reports import open_anomalies, open_discoveries
 from liza.rules.governance.breaker_trips import signal_hint
 from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Agent, State, Status, SupervisorExit
+from liza.rules.landing.ahead_rules import CommitsAhead
+from liza.rules.model import Agent, State, SupervisorExit
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import role_of, run_id, sort_agents
 from liza.rules.project import test_proof
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
 from liza.rules.sessions.rests import MAX_LIMIT
+from liza.rules.state_words import AgentWord
 from liza.rules.statuses import AgentStatus, WorkKind
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
 from liza.rules.tasks.planning import is_crew_done
 from liza.rules.value_classes import asdict as fields_of
-from liza.verbs.show_task import task_rows
+from liza.view.picture import alarm_rows, build_picture
+from liza.view.structs import AgentRow, Costs, CrewFacts, Picture
 
 WAIT_MARGIN = timedelta(hours=1)
 """Longest time that a supervisor rests after the announced end of a usage limit."""
@@ -43,40 +47,67 @@ _AT_REST = (AgentStatus.OFFLINE, AgentStatus.WAITING)
 
 def status(crew: Crew) -> dict[str, Any]:
     """Return goal, sprint, signals, tasks, agents, alerts and cost. Raises NoCrew, BoardUnreadable."""
-    return summarize(crew, crew.board.read())
-
-
-def summarize(crew: Crew, state: State) -> dict[str, Any]:
-    """As ``status``, for a board that was read already."""
-    evidence = gather_evidence(crew, state)
-    signal_names = signals.active_signals(crew.paths)
-    missing_parts = current_alarms.find_missing_parts(crew, state)
-    present = current_alarms.find_alarms(crew, state, evidence, missing_parts)
-    rows_of_agents = [agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents)]
-    waiting = [
-        *(alarm for alarm in present if waits_for_person(alarm.kind)),
-        *_question_alarms(crew, state, rows_of_agents),
-    ]
+    facts = gather_facts(crew, crew.board.read())
+    state, picture = facts.state, build_picture(facts)
     return {
-        "time": crew.clock.now(),
+        "time": facts.now,
         "revision": state.revision,
         "goal": fields_of(state.goal),
         "sprint": fields_of(state.sprint),
         "integration_branch": state.config.integration_branch,
-        "tests": _tests(state),
-        "signals": list(signal_names),
-        "reasons": {name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
-        "tasks": task_rows(state, missing_parts, frozenset(Status)),
+        "tests": _tests(facts),
+        "waits": len(picture.waits),
+        "signals": list(facts.signals),
+        "reasons": dict(facts.signals),
+        "tasks": [row.fields() for row in picture.tasks],
         "archived": {"total": state.archived.total, "by_status": state.archived.counts},
-        "agents": rows_of_agents,
-        "waiting": [{**fields_of(alarm), "seconds": _seconds_since(crew, alarm.waiting_since)} for alarm in waiting],
-        "alerts": [fields_of(alarm) for alarm in present],
+        "agents": [fields_of(row) for row in facts.agents],
+        "waiting": [row.fields() for row in picture.waits],
+        "alerts": [row.fields() for row in alarm_rows(facts)],
         "reports": _open_reports(state),
-        "ahead": _ahead(crew, state),
-        "cost": usage_summary.sprint_cost(crew, state),
-        "server": api_server.describe(crew),
-        "up": _up_command(crew, state),
+        "ahead": None if facts.ahead is None else fields_of(facts.ahead),
+        "cost": facts.costs.fields(),
+        "server": facts.server,
+        "up": facts.up,
     }
+
+
+def look(crew: Crew) -> Picture:
+    """Return the picture of the crew now. Raises NoCrew, BoardUnreadable."""
+    return build_picture(gather_facts(crew, crew.board.read()))
+
+
+def gather_facts(crew: Crew, state: State) -> CrewFacts:
+    """Return what is known about the crew now, for a board that was read already."""
+    evidence = gather_evidence(crew, state)
+    signal_names = signals.active_signals(crew.paths)
+    missing_parts = current_alarms.find_missing_parts(crew, state)
+    present = current_alarms.find_alarms(crew, state, evidence, missing_parts)
+    agents = tuple(agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents))
+    waiting = (
+        *(alarm for alarm in present if waits_for_person(alarm.kind)),
+        *_question_alarms(crew, state, agents),
+    )
+    return CrewFacts(
+        now=crew.clock.now(),
+        state=state,
+        agents=agents,
+        alarms=present,
+        waiting=waiting,
+        alarm_times=logged_alarms.find_times(crew, (*present, *waiting)),
+        missing=missing_parts,
+        signals={name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
+        costs=_costs(crew, state),
+        ahead=_ahead(crew, state),
+        server=api_server.describe(crew),
+        up=_up_command(crew, state),
+        outdated_proof=test_proof.outdated_reason(state.config),
+    )
+
+
+def _costs(crew: Crew, state: State) -> Costs:
+    cost = usage_summary.sprint_cost(crew, state)
+    return Costs(text=str(cost.pop("said")), **cost)
 
 
 def _open_reports(state: State) -> dict[str, list[dict[str, Any]]]:
@@ -95,37 +126,27 @@ def _up_command(crew: Crew, state: State) -> str | None:
     return up_command_for(state)
 
 
-def _tests(state: State) -> dict[str, Any]:
+def _tests(facts: CrewFacts) -> dict[str, Any]:
     """The test command, and why it is not proved that it tests the worktree it runs in; null if it is proved.
 
     ``outdated``: which files that define it have changed since the proof; null if none has.
     """
     return {
-        "command": state.config.integration_command,
-        "not_proved": test_proof.unproved_reason(state.config),
-        "outdated": test_proof.outdated_reason(state.config),
+        "command": facts.state.config.integration_command,
+        "not_proved": test_proof.unproved_reason(facts.state.config),
+        "outdated": facts.outdated_proof,
     }
 
 
-def _question_alarms(crew: Crew, state: State, rows: Iterable[Mapping[str, Any]]) -> Iterator[Alarm]:
+def _question_alarms(crew: Crew, state: State, rows: Iterable[AgentRow]) -> Iterator[Alarm]:
     """Alarms for the questions that programs show at their terminals."""
     for row in rows:
-        question = _question(crew, state, row["id"]) if row["doing"] == activity.WAITING_FOR_PERSON else None
+        question = _question(crew, state, row.id) if row.doing == AgentWord.WAITS_FOR_YOU else None
         if question is not None:
-            yield Alarm(
-                AlarmKind.QUESTION,
-                row["id"],
-                f"{row['run']} shows {question}",
-                f"liza attach {row['id']}",
-                row["since"],
-            )
+            yield Alarm(AlarmKind.QUESTION, row.id, f"{row.run} shows {question}", f"liza attach {row.id}", row.since)
 
 
-def _seconds_since(crew: Crew, since: datetime | None) -> int | None:
-    return None if since is None else max(0, int((crew.clock.now() - since).total_seconds()))
-
-
-def _ahead(crew: Crew, state: State) -> dict[str, Any] | None:
+def _ahead(crew: Crew, state: State) -> CommitsAhead | None:
     """Commits by which integration is ahead of the person's branch, once all tasks are done.
 
     None if git fails: `liza doctor` reports why.
@@ -133,14 +154,13 @@ def _ahead(crew: Crew, state: State) -> dict[str, Any] | None:
     if not is_crew_done(state, has_planner=False):
         return None
     try:
-        ahead = commits_ahead.find_commits_ahead(crew, state)
+        return commits_ahead.find_commits_ahead(crew, state)
     except (LizaError, OSError):
         return None
-    return None if ahead is None else fields_of(ahead)
 
 
-def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> dict[str, Any]:
-    """Return an agent as `status --json` prints it; ``why`` is the reason that it does not work, or null."""
+def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> AgentRow:
+    """Return an agent as it is now."""
     agent = state.agents[name]
     exit_note = current_alarms.read_supervisor_exit(crew, name)
     holds = picking.occupation(state, name)
@@ -165,23 +185,32 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
     wait = _read_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
     if wait is not None:
         shown, why = AgentStatus.WAITING, _describe_wait(wait, agent, holds)
-    return {
-        "id": name,
-        "role": role_of(name),
-        "status": shown,
-        "run": run_id(name, agent.runs) if agent.runs else None,
-        "current_task": agent.current_task if holds else None,
-        "lease_expires": agent.lease_expires,
-        "program": agent.program,
-        "why": why,
+    return AgentRow(
+        id=name,
+        role=role_of(name),
+        status=shown,
+        run=run_id(name, agent.runs) if agent.runs else None,
+        current_task=agent.current_task if holds else None,
+        lease_expires=agent.lease_expires,
+        program=agent.program,
+        why=why,
         **_state_row(crew, state, name, signal_names),
         **activity.activity_row(crew, state, name if shown not in _AT_REST else ""),
         **activity.reported_row(crew, state, name if shown not in _AT_REST else ""),
-        "calls": gauge.calls if gauge else None,
-        "denials": current_alarms.count_denials(crew, state, name),
-        "tokens": gauge.used.tokens if gauge and gauge.used else None,
-        "unmeasured": usage_summary.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
-    }
+        calls=gauge.calls if gauge else None,
+        denials=current_alarms.count_denials(crew, state, name),
+        tokens=gauge.used.tokens if gauge and gauge.used else None,
+        unmeasured=usage_summary.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
+        context=agent.context_percent or None if gauge else None,
+        until=None if wait is None else wait.until,
+    )
+
+
+def find_off(crew: Crew, state: State) -> frozenset[str]:
+    """Return the agents that have no supervisor, and hold nothing by hand."""
+    exits = {name: current_alarms.read_supervisor_exit(crew, name) for name in state.agents}
+    gone = [name for name, note in exits.items() if note is not None or not crew.is_supervised(name)]
+    return frozenset(name for name in gone if _why_offline(crew, state, name, exits[name])[0] == AgentStatus.OFFLINE)
 
 
 def _state_row(crew: Crew, state: State, name: str, signal_names: tuple[str, ...]) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def _report_accepted(crew: Crew, result: Result, moved: IntegrationDrift | None,
     """Add the accepted move to the result, and write it to the alert log."""
     if moved is None:
         return replace(result, details={**result.details, "accepted": None})
-    stay = ", which stay MERGED on the board" if moved.lost_tasks else ""
+    stay = ", which stay merged on the board" if moved.lost_tasks else ""
     line = f"accepted: {moved.message}{stay}"
     crew.append_alert_log([f"integration_moved  {by} {line}"])
     accepted = {"from": moved.last_tip, "to": moved.tip, "lost": moved.lost_tasks}

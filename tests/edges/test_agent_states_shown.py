@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from liza.cli.render.render_crew import format_agents
 from liza.cli.render.render_task import format_agent
@@ -17,6 +17,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import RunningSession
 from liza.rules.model import Status
 from liza.rules.paths import Paths
+from liza.rules.state_words import AgentWord
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.verbs.agents import list_agents
@@ -62,7 +63,7 @@ def session(crew: Crew, *, lives: bool = True) -> RunDir:
 def shown(crew: Crew) -> tuple[Any, ...]:
     """State, evidence and since when: the same in `status`, in `agents`, and over the API."""
     (row,) = status(crew)["agents"]
-    assert list_agents(crew) == [row]
+    assert asdict(list_agents(crew)[0].row) == row
     (listed,) = agent_list.list_agents(crew).agents
     found = (row["state"], row["evidence"], row["state_since"])
     assert (listed.state, listed.evidence, listed.state_since) == found
@@ -84,15 +85,16 @@ def test_status_agents_and_the_api_show_the_state_of_an_agent(crew: Crew) -> Non
     assert shown(crew) == ("stuck", "coder-1.1 asks: Allow it? (y/n)", start)
     session(crew, lives=False)
     assert shown(crew)[:2] == ("stalled", "it holds t1, and has no session and no supervisor")
-    assert "OFFLINE, stalled" in format_agents(list_agents(crew), False)
+    assert "coder-1  off  t1" in format_agents(list_agents(crew), False)
     with Lock(crew.paths.supervisor_lock("coder-1")):
         assert shown(crew)[:2] == ("starting", "its supervisor starts a session for t1")
     session(crew)
     run.set_closing_code("0")
     claim(crew, status=Status.READY_FOR_REVIEW, review_commit="b" * 40)
     assert shown(crew)[:2] == ("zombie", "coder-1.1 has closed its work and still runs")
-    (row,) = list_agents(crew)
-    text = format_agent({**row, "notes": [], "work": [], "record": NO_RECORD}, False)
+    (line,) = list_agents(crew)
+    assert line.word is AgentWord.STUCK
+    text = format_agent({**asdict(line.row), "notes": [], "work": [], "record": NO_RECORD}, False)
     assert "zombie: coder-1.1 has closed its work and still runs (since " in text
 
 

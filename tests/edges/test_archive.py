@@ -440,7 +440,7 @@ def test_the_id_of_an_archived_task_cannot_be_used_again(root: Path) -> None:
     move(root)
     with pytest.raises(Refused, match="in the archive"):
         add(root, "t1")
-    with pytest.raises(Refused, match="is ABANDONED and in the archive"):
+    with pytest.raises(Refused, match="is given up and in the archive"):
         archived_tasks.refuse_archived(crew_of(root), opened(root).read(), ["t1"])
     with pytest.raises(UnknownId):
         archived_tasks.with_archived(crew_of(root), opened(root).read(), "t99")

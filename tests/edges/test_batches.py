@@ -319,7 +319,7 @@ def test_of_several_named_tasks_those_that_fail_are_named_and_the_others_are_mer
     assert entry_points.run_command(["merge", "a", "b", "none", "c"]) == 1
     assert [crew.status(task) for task in "abc"] == ["MERGED", "INTEGRATION_FAILED", "MERGED"]
     shown = capsys.readouterr().out
-    assert "not merged: b: it is INTEGRATION_FAILED" in shown
+    assert "not merged: b: it is to fix" in shown
     assert "not merged: none: there is no task 'none'" in shown
     assert "next: liza task show b" in shown
     assert entry_points.run_command(["merge", "a", "c", "--json"]) == 0

@@ -38,7 +38,7 @@ from liza.system.locks import Lock
 from liza.verbs.edit import edit
 from liza.verbs.note import note as send_note
 from liza.verbs.pause import pause, resume
-from liza.verbs.status import status
+from liza.verbs.status import look, status
 from liza.verbs.validate import validate
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -116,7 +116,7 @@ def test_a_misspelt_limit_is_a_warning_of_validate_and_stands_in_status_until_it
         "config.budget.money_per_spirnt is no setting and limits nothing",
         "config.budget.dollars is no setting and limits nothing",
     ]
-    assert f"! {FIRST_OF_TWO}" in render_crew.format_status(status(crew), colour=False)
+    assert f"! {FIRST_OF_TWO}" in render_crew.format_status(look(crew), colour=False)
 
 
 def test_a_number_in_place_of_the_limits_is_refused_with_the_names_that_limits_have(
@@ -196,15 +196,16 @@ def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_te
     crew: Crew, clock: FakeClock
 ) -> None:
     def shown() -> list[str]:
-        text = render_crew.format_status(status(crew), colour=False)
-        return [strip_controls(line) for line in text.splitlines() if line.startswith(("PAUSE", "CHECKPOINT", "ABORT"))]
+        text = render_crew.format_status(look(crew), colour=False)
+        starts = ("PAUSE", "CHECKPOINT", "ABORT", "! the crew is paused")
+        return [strip_controls(line) for line in text.splitlines() if line.startswith(starts)]
 
     launcher: Any = SimpleNamespace(crew=crew, preset=None)
     memory = Memory(ClockWatch(clock.now(), clock.monotonic()))
     steps = ActionRunner("coder-1", launcher, memory, lambda event: None, lambda text: None)
     steps.carry_out(actions.PauseCrew("nine has used 60 of 8 seconds"))
     told = "nine has used 60 of 8 seconds: raise config.budget (liza edit), then: liza resume"
-    assert shown() == [f"PAUSE is set: {told}"]
+    assert shown() == [f"! the crew is paused: {told}"]
     pause(crew, "the spec changes")
     assert shown() == ["PAUSE is set: the spec changes: liza resume"]
     crew.paths.signal("PAUSE").write_text("by\x1b[2J hand\nwith sk-ant-api03-" + "a1B2" * 24 + "\n")

@@ -85,7 +85,7 @@ def test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over
             assert tuple(processes.iter_run_pids("coder-1.1", crew.paths.root))
             _lapsed(crew)
             told = crew.liza("claim", "task-1", "--agent", "coder-2")
-            assert "task-1 CLAIMED, taken over from coder-1: its lease expired at " in told
+            assert "task-1 claimed, taken over from coder-1: its lease expired at " in told
             assert stray.poll() is not None or not tuple(processes.iter_run_pids("coder-1.1", crew.paths.root))
 
 

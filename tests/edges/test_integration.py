@@ -124,7 +124,7 @@ def test_a_sync_refuses_to_lose_merged_tasks_until_it_is_told_to_and_says_what_i
     assert said.result == "changed"
     assert said.details["accepted"] == {"from": before, "to": tip(crew, "main"), "lost": ("a", "b")}
     assert "accepted: integration was moved outside of liza" in said.message
-    assert "stay MERGED on the board" in crew.paths.alerts.read_text()
+    assert "stay merged on the board" in crew.paths.alerts.read_text()
     assert looked(crew) == RepositoryDrift()
     assert sync(crew).details["accepted"] is None
     mine = git(crew.paths.root, "commit-tree", f"{before}^{{tree}}", "-p", before, "-m", "onto what was given up")

@@ -60,7 +60,7 @@ def test_slots_are_listed_with_their_task_branch_last_agent_size_and_state(crew:
     listed = rows(crew)
     assert {name: row["state"] for name, row in listed.items()} == {"merge": "free", "s1": "free", "s2": "busy"}
     busy, free = listed["s2"], listed["s1"]
-    assert (busy["task"], busy["branch"], busy["agent"], busy["why"]) == ("c", "task/c", "coder-2", "c (CLAIMED)")
+    assert (busy["task"], busy["branch"], busy["agent"], busy["why"]) == ("c", "task/c", "coder-2", "c (working)")
     assert (free["task"], free["branch"], free["agent"]) == (None, None, "coder-1")
     assert free["age"] >= 0
     (crew.crew.paths.slot("s1") / "node_modules").mkdir()

@@ -102,7 +102,7 @@ def test_the_path_of_a_worktree_is_refused_with_the_command_that_leads_to_one(re
     with pytest.raises(UnknownId) as unknown:
         find_worktree(crew, "third")
     assert (unknown.value.exit_code, unknown.value.hint) == (1, "liza task list")
-    with pytest.raises(Refused, match="second is UNCLAIMED: it has no worktree") as unclaimed:
+    with pytest.raises(Refused, match="second is to do: it has no worktree") as unclaimed:
         find_worktree(crew, "second")
     assert unclaimed.value.hint == "liza task show second"
     shutil.rmtree(crew.paths.slot("s1"))

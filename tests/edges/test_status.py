@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from liza.cli.render import render_crew
+from liza.cli.render import render_crew, render_task
 from liza.commands.watch import format_change
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import MAX_NEWS_AGE
@@ -34,6 +34,7 @@ from liza.verbs.task import unblock
 from liza.verbs.watch import watch
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
+from tests.edges.test_agent_states_shown import NO_RECORD
 from tests.journeys.crews import BIN
 from tests.namespaces import unshared
 
@@ -78,8 +79,8 @@ def alerts(crew: Crew) -> list[tuple[str, str]]:
 
 def row(crew: Crew) -> tuple[str, str | None]:
     (found,) = list_agents(crew)
-    assert found == status(crew)["agents"][0]
-    return found["status"], found["why"]
+    assert asdict(found.row) == status(crew)["agents"][0]
+    return found.row.status, found.row.why
 
 
 def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_is_there_again(crew: Crew) -> None:
@@ -168,7 +169,7 @@ def test_an_agent_at_work_tells_what_it_does_and_for_how_long_and_a_question_sta
 ) -> None:
     def does() -> tuple[str | None, int | None]:
         (found,) = list_agents(crew)
-        return found["doing"], found["seconds"]
+        return found.row.doing, found.row.seconds
 
     claim(crew)
     with Lock(crew.paths.supervisor_lock("coder-1")):
@@ -199,7 +200,7 @@ def test_agents_stand_in_the_order_of_their_roles_and_numbers_whoever_came_first
         change(crew, lambda state, name=name: claims.ensure_agent(state, name))
     ids = [one["id"] for one in status(crew)["agents"]]
     assert ids == ["planner-1", "coder-1", "coder-2", "coder-10", "code-reviewer-1"]
-    assert [one["id"] for one in list_agents(crew)] == ids
+    assert [one.row.id for one in list_agents(crew)] == ids
 
 
 def test_damage_done_from_outside_is_an_alarm_while_it_stands_and_not_when_it_was_mended_without_a_crew(
@@ -314,8 +315,10 @@ def test_a_working_agent_whose_program_reports_no_figures_is_unmeasured(
         run.write_gauge(gauge)
     with Lock(crew.paths.supervisor_lock("coder-1")):
         (found,) = status(crew)["agents"]
+        shown = render_task.format_agent({**found, "notes": [], "work": [], "record": NO_RECORD}, colour=False)
+        assert "unmeasured" not in render_crew.format_agents(list_agents(crew), colour=False)
     assert (found["unmeasured"] is None) is measured
-    assert (", unmeasured" in render_crew.format_agents([found], colour=False)) is not measured
+    assert ("unmeasured" in shown) is not measured
     assert status(crew)["agents"][0]["unmeasured"] is None, "nobody supervises it now"
 
 

@@ -49,8 +49,8 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
     assert '    liza answer t2 "…"\n' in listed
     assert [one["task"] for one in crew.json("answer")["questions"]] == ["t1", "t2", "t3"]
     first = crew.liza("status").splitlines()
-    assert "3 tasks wait for you" in first[0]
-    assert first[1].startswith("no supervisor runs, so no task goes on by itself: liza up")
+    assert "3 wait for you" in first[0]
+    assert first[1].startswith("the crew is off: liza up")
     assert first[3].startswith("! t1 is blocked (no document says it) and asks: Which one for t1? / And when? (for ")
     assert first[4] == '    liza answer t1 "…"'
 
@@ -62,10 +62,10 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
         ("Which one for t3?", "blue"),
         ("And when?", "later"),
     ]
-    assert "1 task waits for you" in crew.liza("status")
+    assert "1 waits for you" in crew.liza("status")
     crew.liza("answer", "t2", "green", "never")
     assert crew.status("t2") == "UNCLAIMED"
-    assert "is UNCLAIMED: it has no question" in crew.liza("answer", "t2", code=1)
+    assert "is to do: it has no question" in crew.liza("answer", "t2", code=1)
 
 
 def test_task_add_asks_a_person_at_a_terminal_for_what_is_missing_and_nothing_elsewhere(crew: Crew) -> None:

@@ -31,7 +31,7 @@ def test_a_review_loop_pauses_the_crew_with_its_reason_until_a_person_resolves_i
         crew.wait(lambda _: crew.paths.signal("PAUSE").exists(), "the pause")
         crew.wait(is_tripped, "the trip")
         shown = crew.liza("status")
-        assert "PAUSE is set: circuit breaker, review_loop: task-1 had " in shown, shown
+        assert "! circuit breaker, review_loop: task-1 had " in shown, shown
         assert 'liza breaker resolve "ROOT CAUSE"' in shown
         assert "liza resume" not in shown
         check_shown(crew)

@@ -65,7 +65,7 @@ def test_a_crew_of_examples_merges_every_task_once_while_the_server_is_killed(de
     output = crew.paths.run("coder-1.1") / "output.log"
     # The stream is open again, and the prompt is in the worker, before its turn goes on.
     crew.wait(lambda _: (crew.paths.run("coder-1.1") / "delivered.txt").exists(), "the note is delivered")
-    assert "busy (reported by api)" in crew.liza("agents")
+    assert "busy (reported by api)" in crew.liza("agents", "coder-1")
     crew.open_gate("gate")
     for task in TASKS:
         crew.wait_status(task, "MERGED")

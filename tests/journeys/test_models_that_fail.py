@@ -195,7 +195,7 @@ def test_a_script_that_goes_on_past_its_time_is_ended_with_the_reason_in_status_
         program = crew.script("agent", "trap 'exit 143' TERM\nwhile :; do sleep 0.1; done\n")
         supervisor = crew.agent("coder-1", program)
         crew.wait(lambda _: crew.json("metrics")["by_outcome"].keys() - {"living"}, "the end of the session")
-        assert "\nPAUSE is set: task-1 has used " in (shown := crew.liza("status"))
+        assert "\n! the crew is paused: task-1 has used " in (shown := crew.liza("status"))
         assert " of 2 seconds: raise config.budget (liza edit), then: liza resume\n" in shown
         assert list(crew.json("metrics")["by_program"]) == [program]
         refused = crew.run("resume")

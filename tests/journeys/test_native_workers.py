@@ -106,7 +106,7 @@ def test_a_native_worker_reports_is_prompted_is_ended_when_its_window_is_full_an
         assert "TASK task-1" in context
         crew.wait(lambda _: _agent(crew)["phase"] == "busy", "the report")
         assert _agent(crew)["state_source"] == "reported"
-        assert "busy (reported by api)" in crew.liza("agents")
+        assert "busy (reported by api)" in crew.liza("agents", "coder-1")
         crew.liza("note", "--to", "task-1", "--now", "--priority", "urgent", "change course")
         crew.wait(lambda state: state.agents["coder-1"].context_percent == 83, "the context on the board")
         crew.wait_status("task-1", "READY_FOR_REVIEW")

@@ -31,7 +31,7 @@ from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.verbs.init import InitOptions, init
 from liza.verbs.show_task import show_task
-from liza.verbs.status import status
+from liza.verbs.status import look
 
 ROOT = Path(__file__).parent.parent.parent
 DIRECTORY = ROOT / "specs" / "pictures"
@@ -111,7 +111,7 @@ def _start_session(crew: Crew, state: State, agent: str) -> None:
 
 def print_status(crew: Crew) -> str:
     """What `liza status` prints."""
-    return wrap_text(render_crew.format_status(status(crew), True), WIDTH)
+    return wrap_text(render_crew.format_status(look(crew), True), WIDTH)
 
 
 def print_task(crew: Crew) -> str:

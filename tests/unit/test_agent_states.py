@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.rules.derived import update_derived_fields
-from liza.rules.model import Agent
+from liza.rules.model import Agent, Status
 from liza.rules.sessions.agent_states import (
     AgentFacts,
     AgentState,
@@ -19,6 +20,17 @@ from liza.rules.sessions.agent_states import (
     Work,
     derive_state,
 )
+from liza.rules.state_words import (
+    AGENT_WORDS,
+    STATE_WORDS,
+    TASK_WORDS,
+    AgentWord,
+    TaskWord,
+    agent_word,
+    find_statuses,
+    task_word,
+)
+from liza.rules.statuses import AgentStatus
 from tests.unit.boards import board, claimed, task
 
 START, CLAIMED, CLOSED = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (10, 9, 11))
@@ -163,3 +175,49 @@ def test_what_an_agent_holds_outranks_that_its_supervisor_starts_up() -> None:
     assert update_derived_fields(board(agents=starting)).agents["coder-1"].status == "STARTING"
     state, _ = claimed(board(task(), agents=starting))
     assert update_derived_fields(state).agents["coder-1"].status == "WORKING"
+
+
+def test_each_status_of_a_task_and_an_agent_and_each_state_has_a_word() -> None:
+    assert set(TASK_WORDS) == set(Status)
+    assert set(AGENT_WORDS) == set(AgentStatus)
+    assert set(STATE_WORDS) == set(AgentState)
+    assert {word for status in Status for word in [task_word(status)]} == set(TaskWord)
+    for word in TaskWord:
+        assert {task_word(status) for status in find_statuses(word.replace(" ", "-").upper())} == {word}
+    assert find_statuses("CLAIMED") == frozenset()
+    assert task_word("nonsense") == "nonsense"
+
+
+def test_the_glossary_has_the_table_of_the_words() -> None:
+    glossary = (Path(__file__).parents[2] / "specs" / "glossary.md").read_text()
+    for word in TaskWord:
+        statuses = [status for status, of_status in TASK_WORDS.items() if of_status is word]
+        row = next(line for line in glossary.splitlines() if line.startswith(f"| {word} |"))
+        assert re.findall(r"`([A-Z_]+)`", row.split("|")[2]) == statuses
+    for agent_state in AgentWord:
+        assert f"\n| {agent_state} |" in glossary
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "fields", "word"),
+    [
+        ("OFFLINE", "stalled", {}, AgentWord.OFF),
+        ("OFFLINE", "idle", {"is_asking": True}, AgentWord.OFF),
+        ("OFFLINE", "zombie", {}, AgentWord.STUCK),
+        ("WAITING", "stalled", {}, AgentWord.WAITS_UNTIL),
+        ("WORKING", "stuck", {"is_asking": True}, AgentWord.WAITS_FOR_YOU),
+        ("WORKING", "stuck", {}, AgentWord.STUCK),
+        ("IDLE", "stuck", {}, AgentWord.IDLE),
+        ("WORKING", "stalled", {"is_halted": True}, AgentWord.IDLE),
+        ("WORKING", "stalled", {}, AgentWord.STUCK),
+        ("WORKING", "starting", {}, AgentWord.WORKING),
+        ("STARTING", "starting", {}, AgentWord.IDLE),
+        ("REVIEWING", None, {}, AgentWord.WORKING),
+        ("HANDOFF", None, {}, AgentWord.WORKING),
+        ("nonsense", None, {}, AgentWord.IDLE),
+    ],
+)
+def test_the_word_of_an_agent_says_what_a_person_can_expect_of_it(
+    status: str, state: str | None, fields: dict[str, bool], word: AgentWord
+) -> None:
+    assert agent_word(status, state, **{"is_asking": False, "is_halted": False, **fields}) is word

@@ -25,8 +25,8 @@ NONE = Evidence()
     ("one", "why"),
     [
         (task(), None),
-        (task(status=S.DRAFT), "it is DRAFT"),
-        (task(status=S.MERGED, merge_commit=BASE, approved_by="code-reviewer-1", review_commit=BASE), "it is MERGED"),
+        (task(status=S.DRAFT), "it is to do"),
+        (task(status=S.MERGED, merge_commit=BASE, approved_by="code-reviewer-1", review_commit=BASE), "it is merged"),
         (task(depends_on=("task-2",)), "it waits for task-2"),
         (task(failed_by=("coder-1",)), "coder-1 has failed it before"),
         (task(failed_by=("coder-2",)), None),

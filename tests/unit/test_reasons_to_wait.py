@@ -42,7 +42,7 @@ HELD = task(status=S.CLAIMED, lease_expires=later(60), **{**REVIEW, "review_comm
     [
         (task(status=S.READY_FOR_REVIEW, **REVIEW), "code-reviewer-1", DEAD, None),
         (task(status=S.READY_FOR_REVIEW, **REVIEW), "coder-2", DEAD, "coder-2 is not a code-reviewer"),
-        (task(), "code-reviewer-1", DEAD, "it is UNCLAIMED"),
+        (task(), "code-reviewer-1", DEAD, "it is to do"),
         (task(status=S.READY_FOR_REVIEW, review="human", **REVIEW), "code-reviewer-1", DEAD, "a person reviews it"),
         (
             task(status=S.READY_FOR_REVIEW, reviewing_by="code-reviewer-2", review_run="code-reviewer-2.1", **REVIEW),
@@ -276,17 +276,17 @@ def test_a_task_is_over_when_it_is_closed_and_the_others_wait_for_a_person(
         ((task(depends_on=("x",)),), {}, {"task-1": "x, which is not on the board"}),
         ((task(depends_on=("x",)),), {"x": S.MERGED}, {}),
         ((task(depends_on=("x",)),), {"x": S.ABANDONED}, {"task-1": f"x, {LOST}"}),
-        ((task(depends_on=("a",)), task("a", S.ABANDONED)), {}, {"task-1": "a, which is ABANDONED"}),
+        ((task(depends_on=("a",)), task("a", S.ABANDONED)), {}, {"task-1": "a, which is given up"}),
         (
             (task(depends_on=("b",)), task("b", depends_on=("a",)), task("a", S.ABANDONED)), {},
-            {"b": "a, which is ABANDONED", "task-1": "b, which can never be claimed itself"},
+            {"b": "a, which is given up", "task-1": "b, which can never be claimed itself"},
         ),
         (
             (task(depends_on=("a",)), task("a", S.SUPERSEDED, superseded_by=("c",)), task("c", S.ABANDONED)), {},
-            {"task-1": "a, which is SUPERSEDED"},
+            {"task-1": "a, which is given up"},
         ),
         ((task(depends_on=("a",)), task("a", S.SUPERSEDED, superseded_by=("c",)), task("c")), {}, {}),
-        ((task(depends_on=("a",)), task("a", S.SUPERSEDED)), {}, {"task-1": "a, which is SUPERSEDED"}),
+        ((task(depends_on=("a",)), task("a", S.SUPERSEDED)), {}, {"task-1": "a, which is given up"}),
         ((task(status=S.MERGED, depends_on=("x",)),), {}, {}),
     ],
 )  # fmt: skip

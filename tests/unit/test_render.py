@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from liza.cli.app import command_names, list_headings
 from liza.cli.declare import parse_details, parse_duration, split_names
 from liza.cli.reference import build_reference as reference
 from liza.cli.render import printing, render_crew, render_patch, render_task
 from liza.cli.render.columns import (
+    COLOURS,
     align_columns,
     cell_width,
     escape_json,
+    fit_rows,
     paint,
     strip_controls,
     strip_controls_but_colours,
@@ -28,50 +30,89 @@ from liza.cli.render.columns import (
 )
 from liza.cli.render.render_metrics import format_metrics, format_summary
 from liza.cli.render.text_formats import format_local_time
+from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import UsageError
 from liza.rules.formatting.times import format_duration, format_time
-from liza.rules.model import AlignmentNote, Answer, Event, Goal, Status, Task
-from liza.rules.project import test_proof
+from liza.rules.landing.ahead_rules import CommitsAhead
+from liza.rules.model import AlignmentNote, Answer, Config, Event, Goal, Handoff, State, Status, Task
+from liza.rules.tasks.drafts import MissingParts
+from liza.view.picture import agent_line, alarm_rows, build_picture
+from liza.view.structs import AgentRow, Costs, CrewFacts
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+PAINTED = re.compile(rf"\x1b\[(0|1|38;5;({'|'.join(map(str, COLOURS.values()))}))m")
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
+GOAL = Goal(id="goal", description="Customers can pay by invoice", status="IN_PROGRESS")
+CONFIG = Config(integration_command="make test")
+
+
 def row(task_id: str, status: Status, **fields: Any) -> dict[str, Any]:
-    return asdict(Task(id=task_id, status=status, description=f"what {task_id} is", **fields))
+    return asdict(task(task_id, status, **fields))
 
 
-def cost(**fields: Any) -> dict[str, Any]:
-    return {"said": "nothing spent yet, no limit", **fields}
+def task(task_id: str, status: Status, **fields: Any) -> Task:
+    return Task(id=task_id, status=status, description=f"what {task_id} is", **fields)
 
 
-def summary(**fields: Any) -> dict[str, Any]:
-    base: dict[str, Any] = {
-        "goal": asdict(Goal(id="goal", description="Customers can pay by invoice", status="IN_PROGRESS")),
-        "tests": {"command": "make test", "not_proved": None},
-        "signals": [],
-        "tasks": [],
-        "agents": [],
-        "alerts": [],
-        "cost": cost(),
-    }
-    return {**base, **fields}
+def facts(*tasks: Task, goal: Goal = GOAL, handoff: Any = None, **fields: Any) -> CrewFacts:
+    state = State(version=1, revision=1, goal=goal, config=CONFIG, tasks=tasks, handoff=handoff or {})
+    costs = Costs(text="nothing spent yet, no limit")
+    return CrewFacts(**{"now": NOW, "state": state, "costs": costs, **fields})
+
+
+def draw(*tasks: Task, colour: bool = False, **fields: Any) -> str:
+    return render_crew.format_status(build_picture(facts(*tasks, **fields)), colour)
+
+
+def agent(agent_id: str, status: str, **fields: Any) -> AgentRow:
+    return AgentRow(id=agent_id, role="coder", status=status, **fields)
 
 
 def test_a_status_shows_the_last_decision_in_one_line() -> None:
     notes = tuple(AlignmentNote(timestamp=NOW, event=f"planner-1.{n}", summary=f"two\nlines {n}") for n in (1, 2))
-    goal = asdict(Goal(id="goal", description="g", status="IN_PROGRESS", alignment_history=notes))
-    line = render_crew.format_status(summary(goal=goal), False).splitlines()[1]
+    line = draw(goal=replace(GOAL, alignment_history=notes)).splitlines()[1]
     assert line == f"last decision (planner-1.2, {format_local_time(NOW)}): two lines 2"
 
 
-def test_the_first_line_counts_the_tasks_and_says_what_is_not_known_of_the_cost() -> None:
-    tasks = [row("a", Status.MERGED), row("b", Status.CLAIMED), row("c", Status.BLOCKED, blocked_questions=("Why?",))]
-    first = render_crew.format_status(summary(tasks=tasks), False).splitlines()[0]
-    assert (
-        first
-        == "Customers can pay by invoice   1 merged · 1 working · 1 task waits for you    nothing spent yet, no limit"
+def test_the_first_line_counts_what_waits_and_the_tasks_by_word() -> None:
+    alarm = Alarm("blocked", "c", "c asks", "liza answer c")
+    tasks = [
+        task("a", Status.MERGED),
+        task("b", Status.CLAIMED),
+        task("c", Status.BLOCKED, blocked_questions=("Why?",)),
+    ]
+    first = draw(*tasks, alarms=(alarm,), waiting=(alarm,)).splitlines()[0]
+    assert first == (
+        "Customers can pay by invoice   1 waits for you · 1 merged · 1 working · 1 asks    nothing spent yet, no limit"
     )
+
+
+def test_the_number_that_waits_is_the_same_in_the_head_the_list_and_the_short_line() -> None:
+    waiting = tuple(Alarm("blocked", f"t{n}", f"t{n} asks", "liza answer") for n in range(3))
+    news = Alarm("untested_merges", "config", "merged without a test: a", "liza edit")
+    picture = build_picture(facts(task("t0", Status.BLOCKED), alarms=(*waiting, news), waiting=waiting))
+    text = render_crew.format_status(picture, False)
+    assert "   3 wait for you · 1 asks    " in text.splitlines()[0]
+    assert text.partition("\n\nt0")[0].count("\n! ") == 3
+    assert render_crew.format_short(picture) == "3 wait · 0/1"
+
+
+@pytest.mark.parametrize(
+    ("costs", "text"),
+    [
+        (Costs(), ""),
+        (Costs(sessions=2, silent=2, unpriced=2), " · $?"),
+        (Costs(unreadable="line 12 of usage.jsonl"), " · $?"),
+        (Costs(sessions=2, money=0.754), " · $0.75"),
+        (Costs(sessions=2, money=11.08), " · $11"),
+        (Costs(sessions=2, money=11.08, unpriced=1), " · $11+"),
+    ],
+)
+def test_the_short_line_shows_no_cost_that_is_not_known(costs: Costs, text: str) -> None:
+    tasks = [task("a", Status.MERGED), task("b", Status.CLAIMED), task("c", Status.ABANDONED)]
+    assert render_crew.format_short(build_picture(facts(*tasks, costs=costs))) == f"0 wait · 1/2{text}"
 
 
 def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_and_an_outcome() -> None:
@@ -190,107 +231,147 @@ def test_a_summary_of_metrics_has_the_longest_tasks_and_no_empty_columns() -> No
     assert format_summary(nothing).splitlines() == ["0 of 0 tasks merged", "", last]
 
 
-def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_draft_waits_for_a_person() -> None:
-    agent = {"id": "coder-1", "status": "OFFLINE", "current_task": "a", "program": None, "why": "no supervisor runs"}
-    added = Event(time=NOW, event="add", detail="what it lacked once")
+def test_a_task_whose_agent_is_off_is_counted_as_stopped() -> None:
     tasks = [
-        row("a", Status.CLAIMED, assigned_to="coder-1"),
-        row("b", Status.CLAIMED, assigned_to="coder-2"),
-        {**row("c", Status.DRAFT, history=(added,)), "missing": ("spec x.md is not committed on integration",)},
+        task("a", Status.CLAIMED, assigned_to="coder-1"),
+        task("b", Status.CLAIMED, assigned_to="coder-2"),
+        task("c", Status.DRAFT),
     ]
-    text = render_crew.format_status(summary(tasks=tasks, agents=[agent]), False)
-    assert "   1 working · 1 stopped · 1 task waits for you    " in text.splitlines()[0]
-    assert "draft: spec x.md is not committed on integration" in text
+    agents = (agent("coder-1", "OFFLINE", why="no supervisor runs"), agent("coder-2", "WORKING", state="working"))
+    missing = {"c": MissingParts(("spec x.md is not committed on integration",), "git add")}
+    text = draw(*tasks, agents=agents, missing=missing)
+    assert "   2 working (1 stopped) · 1 to do    " in text.splitlines()[0]
+    assert "a  working  coder-1  coder-1 is off" in text
+    assert "c  to do             draft: spec x.md is not committed on integration" in text
+    assert "coder-1  off" in text
 
 
-def test_every_status_is_counted_somewhere() -> None:
-    text = render_crew.format_status(summary(tasks=[row(f"t{n}", status) for n, status in enumerate(Status)]), False)
+def test_every_status_is_counted_once_and_no_word_of_the_board_is_shown() -> None:
+    text = draw(*(task(f"t{n}", status) for n, status in enumerate(Status)))
     counted = sum(int(number) for number in re.findall(r"(\d+) [a-z]", text.splitlines()[0].partition("   ")[2]))
     assert counted == len(Status)
+    assert not [status for status in Status if status in text]
+
+
+def test_a_crew_that_is_off_is_one_line_with_its_command() -> None:
+    agents = tuple(agent(f"coder-{n}", "OFFLINE", why="no supervisor runs") for n in range(1, 5))
+    text = draw(task("t", Status.UNCLAIMED), agents=agents, up="liza up --coders 4")
+    assert text.splitlines()[1:] == ["the crew is off: liza up --coders 4", "", "t  to do  what t is"]
 
 
 def test_an_empty_crew_is_told_what_to_do_first() -> None:
-    assert "liza up" in render_crew.format_status(summary(), False)
+    assert "liza up" in draw()
 
 
-def test_a_blocked_task_shows_its_question_and_a_rejected_one_its_reason() -> None:
-    text = render_crew.format_task_list(
-        [
-            row("a", Status.BLOCKED, blocked_questions=("Which address?",)),
-            row("b", Status.REJECTED, rejection_reason="rounds down"),
-        ],
-        False,
-    )
-    assert "asks: Which address?" in text
-    assert "rejected: rounds down" in text
+def test_the_reason_of_a_task_says_what_its_word_leaves_out() -> None:
+    merge = Event(time=NOW, event="merge failed", detail="conflict with integration in shop.py\nmore")
+    approved = Event(time=NOW, event="approve")
+    tasks = [
+        task("a", Status.BLOCKED, blocked_questions=("Which address?",)),
+        task("b", Status.REJECTED, rejection_reason="rounds down"),
+        task("c", Status.INTEGRATION_FAILED, history=(merge,)),
+        task("d", Status.APPROVED, history=(approved,), merge_hold="after the release"),
+        task("e", Status.CLAIMED, assigned_to="coder-1"),
+        task("f", Status.UNCLAIMED, depends_on=("e",)),
+        task("g", Status.SUPERSEDED, superseded_by=("h", "i")),
+    ]
+    lines = draw(*tasks, handoff={"e": Handoff(agent="coder-1", next_action="write the tests")}).splitlines()[2:]
+    assert [re.split(r"  +", line)[-1] for line in lines] == [
+        "Which address?",
+        "rejected: rounds down",
+        "does not merge: conflict with integration in shop.py",
+        "approved, held: after the release",
+        "handed over: write the tests",
+        "needs e: what f is",
+        "superseded by h, i",
+    ]
 
 
-def test_an_idle_agent_shows_its_one_reason_and_an_alert_its_command() -> None:
-    agent = {"id": "coder-1", "status": "IDLE", "current_task": None, "program": None, "why": "no task is claimable"}
-    blocked = {"kind": "blocked", "about": "t", "message": "t is blocked", "next": 'liza task unblock t --answer "…"'}
-    untested = {
-        "kind": "untested_merges",
-        "about": "config",
-        "message": "merged without a test: a",
-        "next": "liza edit",
-    }
-    waiting = [{**blocked, "seconds": 750}]
-    found = summary(tasks=[row("t", Status.BLOCKED)], agents=[agent], waiting=waiting, alerts=[blocked, untested])
-    assert render_crew.format_status(found, False).splitlines()[1:] == [
+def test_an_idle_agent_shows_its_one_reason_and_an_alarm_its_command() -> None:
+    blocked = Alarm("blocked", "t", "t is blocked", 'liza task unblock t --answer "…"', NOW - timedelta(seconds=750))
+    untested = Alarm("untested_merges", "config", "merged without a test: a", "liza edit")
+    agents = (agent("coder-1", "IDLE", why="no task is claimable"),)
+    text = draw(task("t", Status.BLOCKED), agents=agents, waiting=(blocked,), alarms=(blocked, untested))
+    assert text.splitlines()[1:] == [
         "",
         "! t is blocked (for 12 min)",
         '    liza task unblock t --answer "…"',
         "",
-        "t  BLOCKED  asks:",
+        "t  asks  what t is",
         "",
-        "coder-1  IDLE  no task is claimable",
+        "coder-1  idle  no task is claimable",
         "",
         "! merged without a test: a",
         "    liza edit",
     ]
 
 
+def test_an_alarm_is_as_old_as_its_line_in_the_log() -> None:
+    alarm = Alarm("supervisor_left", "coder-1", "the supervisor of coder-1 left", "liza up")
+    times = {("supervisor_left", "coder-1"): NOW - timedelta(minutes=5)}
+    (row,) = alarm_rows(facts(alarms=(alarm,), alarm_times=times))
+    assert (row.since, row.seconds, row.waiting_since) == (NOW - timedelta(minutes=5), 300, None)
+
+
+def test_why_the_crew_is_paused_is_said_once() -> None:
+    reason = "the sprint has spent $12.00 of $10.00"
+    agents = (agent("coder-1", "IDLE", why="PAUSE is set; liza resume removes it"),)
+    paused = {"signals": {"PAUSE": reason}, "agents": agents}
+    assert f"PAUSE is set: {reason}: liza resume" in draw(**paused)
+    alarm = Alarm("budget_used", "PAUSE", f"the crew is paused: {reason}", "liza edit; liza resume")
+    stale = Alarm("stale_pause", "PAUSE", "PAUSE has been set for 31 minutes", "liza resume")
+    for waiting in (alarm, stale):
+        text = draw(**paused, waiting=(waiting,), alarms=(waiting,))
+        assert text.count(reason) == 1
+        assert "PAUSE is set" not in text
+
+
 def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
-    base = {
-        "status": "WORKING",
-        "current_task": "t",
-        "program": "script:/a/long/way/to/the/place/of/agent.sh -x",
-        "why": None,
-    }
+    program = "script:/a/long/way/to/the/place/of/agent.sh -x"
+    base = {"status": "WORKING", "current_task": "t", "program": program, "role": "coder"}
+    later = NOW + timedelta(days=400)
     rows = [
-        {**base, "id": "coder-1", "doing": "working", "seconds": 250},
-        {**base, "id": "coder-2", "doing": "set-up", "seconds": 40},
-        {**base, "id": "coder-3", "doing": "waits for you", "seconds": 725},
-        {**base, "id": "coder-4", "doing": None, "seconds": None},
-        {**base, "id": "coder-5", "doing": "working", "seconds": 250, "phase": "idle", "reported_by": "hook"},
-        {**base, "id": "coder-6", "doing": "working", "seconds": 250, "phase": None, "state_source": "observed"},
+        AgentRow(**base, id="coder-1", state="working", doing="working", seconds=250, context=61),
+        AgentRow(**base, id="coder-2", state="starting", doing="set-up", seconds=40),
+        AgentRow(**base, id="coder-3", state="stuck", doing="waits for you", seconds=725),
+        AgentRow(**base, id="coder-4"),
+        AgentRow(**{**base, "status": "WAITING"}, id="coder-5", state="stalled", until=later, why="x waits: a limit"),
+        AgentRow(**base, id="coder-6", state="stuck", evidence="coder-6.1 makes no progress"),
     ]
-    assert [
-        line.split("  t  ")[0].split("  ", 1)[1].strip() for line in render_crew.format_agents(rows, False).splitlines()
-    ] == [
-        "working 4 min",
-        "set-up 40 s",
+    lines = render_crew.format_agents([agent_line(row, ()) for row in rows], False).splitlines()
+    assert [re.split(r"  +", line)[1] for line in lines] == [
+        "working 4 min, context 61%",
+        "working 40 s",
         "waits for you 12 min",
-        "WORKING",
-        "working 4 min, idle (reported by hook)",
-        "working 4 min, observed",
+        "working",
+        f"waits until {later.astimezone():%Y-%m-%d %H:%M}",
+        "stuck",
     ]
-    assert "  script:…/agent.sh -x" in render_crew.format_agents(rows, False)
+    assert [re.split(r"  +", line)[4:] for line in lines] == [
+        [],
+        ["set-up"],
+        [],
+        [],
+        ["a limit"],
+        ["coder-6.1 makes no progress"],
+    ]
+    assert "  script:…/agent.sh -x" in lines[0]
 
 
 def test_the_end_says_how_far_integration_is_ahead_and_the_next_command() -> None:
-    goal = asdict(Goal(id="goal", description="g", status="COMPLETED"))
-    ahead = {"integration": "integration", "branch": "main", "commits": 3}
-    lines = render_crew.format_status(summary(goal=goal, ahead=ahead), False).splitlines()
-    assert lines[1] == "the goal is COMPLETED; integration is 3 commits ahead of main: liza land --merge"
-    own = render_crew.format_status(summary(goal=goal, ahead={**ahead, "own": 2}), False).splitlines()
-    assert own[1].endswith("integration is 3 commits ahead of main: liza sync && liza land --merge")
+    goal = Goal(id="goal", description="g", status="COMPLETED")
+    ahead = CommitsAhead("integration", "main", commits=3)
+
+    def end(ahead: CommitsAhead) -> str:
+        return draw(goal=goal, ahead=ahead).splitlines()[1]
+
+    assert end(ahead) == "the goal is COMPLETED; integration is 3 commits ahead of main: liza land --merge"
+    own = end(replace(ahead, own=2))
+    assert own.endswith("integration is 3 commits ahead of main: liza sync && liza land --merge")
     url = "https://forge.example/shop/pull/7"
-    opened = render_crew.format_status(summary(goal=goal, ahead={**ahead, "request": url}), False).splitlines()
-    assert opened[1].endswith(f"integration is 3 commits ahead of main (pull request {url}): liza land --pr")
-    assert "integration is 1 commit ahead" in render_crew.format_status(
-        summary(goal=goal, ahead={**ahead, "commits": 1}), False
-    )
+    opened = end(replace(ahead, request=url))
+    assert opened.endswith(f"integration is 3 commits ahead of main (pull request {url}): liza land --pr")
+    assert "integration is 1 commit ahead" in end(replace(ahead, commits=1))
 
 
 def test_lines_are_broken_between_words_and_go_on_below_their_column_and_commands_stay_whole() -> None:
@@ -340,11 +421,34 @@ def test_times_are_of_the_clock_of_this_machine(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_colours_come_only_when_asked_for_and_do_not_move_the_columns() -> None:
-    found = summary(tasks=[row("a", Status.MERGED), row("long-name", Status.CLAIMED, assigned_to="coder-1")])
-    plain, coloured = render_crew.format_status(found, False), render_crew.format_status(found, True)
+    tasks = [task("a", Status.MERGED), task("long-name", Status.CLAIMED, assigned_to="coder-1")]
+    plain, coloured = draw(*tasks), draw(*tasks, colour=True)
     assert "\x1b" not in plain
     assert "\x1b" in coloured
     assert ESCAPE.sub("", coloured) == plain
+
+
+def test_every_colour_is_read_on_white_and_on_black() -> None:
+    def luminance(number: int) -> float:
+        levels = (0, 95, 135, 175, 215, 255)
+        cube = number - 16
+        grey = 8 + 10 * (number - 232)
+        rgb = (grey,) * 3 if number >= 232 else [levels[cube // part % 6] for part in (36, 6, 1)]
+        linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb]
+        return sum(part * weight for part, weight in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
+
+    assert set(COLOURS) == {"dim", "red", "green", "yellow", "blue", "cyan"}
+    for name, number in COLOURS.items():
+        assert 16 <= number <= 255, f"{name}: a terminal chooses the first 16 colours"
+        on_white, on_black = 1.05 / (luminance(number) + 0.05), (luminance(number) + 0.05) / 0.05
+        assert min(on_white, on_black) >= 4, (name, on_white, on_black)
+
+
+def test_a_repainted_screen_has_at_most_the_rows_of_the_terminal() -> None:
+    lines = ["x" * 25, *map(str, range(9))]
+    assert fit_rows(lines, 10, 12) == lines
+    assert fit_rows(lines, 10, 6) == [*lines[:3], "… 7 more "]
+    assert fit_rows(lines, 80, 4) == [*lines[:3], "… 7 more lines: liza status"]
 
 
 def test_a_task_shows_what_was_asked_answered_and_done() -> None:
@@ -419,11 +523,11 @@ def test_wide_letters_take_two_cells_and_escapes_none() -> None:
 def test_nothing_that_is_shown_can_steer_a_terminal(text: str) -> None:
     steering = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
     assert not re.search(steering, strip_controls(text))
-    assert not re.search(steering, re.sub(r"\x1b\[(0|1|2|3[1-6])m", "", strip_controls_but_colours(text)))
+    assert not re.search(steering, PAINTED.sub("", strip_controls_but_colours(text)))
     assert json.loads(escape_json(json.dumps(text, ensure_ascii=False))) == text
-    order = "\x1b]52;c;ZXZpbA==\x07 \x1b[2J \x1b[31mred\x1b[0m \x1b[8mhidden \u202eabc \x9b2J"
+    order = "\x1b]52;c;ZXZpbA==\x07 \x1b[2J \x1b[38;5;161mred\x1b[0m \x1b[8mhidden \u202eabc \x9b2J"
     assert strip_controls(order) == "  red hidden �abc �2J"
-    assert strip_controls_but_colours(order) == "  \x1b[31mred\x1b[0m hidden �abc �2J"
+    assert strip_controls_but_colours(order) == "  \x1b[38;5;161mred\x1b[0m hidden �abc �2J"
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86400)])
@@ -438,20 +542,11 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     assert refused.value.hint == "liza logs --since 15m"
 
 
-def test_what_waits_for_other_tasks_says_so_and_what_no_command_can_prove_is_not_asked_for() -> None:
-    tasks = [{**row("b", Status.UNCLAIMED), "waits_for": ("mail",)}]
-    assert "needs mail: what b is" in render_crew.format_status(summary(tasks=tasks), False)
-    for why, told in ((test_proof.NO_SOURCE, False), ("the proof was turned off (--no-proof)", True)):
-        tests = {"command": "make test", "not_proved": why}
-        assert ("tests not proved" in render_crew.format_status(summary(tests=tests), False)) is told
-
-
-def test_a_merge_that_failed_and_whose_coder_is_offline_is_told_once() -> None:
-    lost = {"kind": "orphaned_integration_failed", "about": "t", "message": "t does not merge", "next": "liza up"}
-    said = {"kind": "integration_failed", "about": "t", "message": "t does not merge", "next": "liza task show t"}
-    shown = render_crew.format_status(summary(waiting=[lost], alerts=[lost, said]), False)
-    assert shown.count("t does not merge") == 1
-    assert render_crew.format_status(summary(waiting=[], alerts=[said]), False).count("t does not merge") == 1
+def test_a_merge_that_failed_and_whose_coder_is_off_is_said_once() -> None:
+    lost = Alarm("orphaned_integration_failed", "t", "t does not merge", "liza up")
+    news = Alarm("integration_failed", "t", "t does not merge", "liza task show t")
+    assert draw(waiting=(lost,), alarms=(lost, news)).count("t does not merge") == 1
+    assert draw(alarms=(news,)).count("t does not merge") == 1
 
 
 def test_lists_and_details_are_read_and_a_detail_without_a_key_is_refused() -> None:

@@ -31,7 +31,7 @@ TASK = Task(id="t", status=Status.CLAIMED, worktree="s1")
         (SlotFacts("s1"), None, SlotState.FREE, "", ""),
         (SlotFacts("s1", unsaved=1), None, SlotState.DIRTY, "1 change that no branch has", "liza slots nuke s1"),
         (SlotFacts("s1", unsaved=2), None, SlotState.DIRTY, "2 changes that no branch has", "liza slots nuke s1"),
-        (SlotFacts("s1", unsaved=2), TASK, SlotState.BUSY, "t (CLAIMED)", ""),
+        (SlotFacts("s1", unsaved=2), TASK, SlotState.BUSY, "t (working)", ""),
         (SlotFacts("planner-1", user="planning"), None, SlotState.BUSY, "planning", ""),
         (SlotFacts("s1", damage="gone"), TASK, SlotState.DAMAGED, "gone", "liza slots repair s1"),
     ],

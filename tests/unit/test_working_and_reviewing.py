@@ -255,7 +255,7 @@ def test_a_session_of_an_old_run_settles_nothing() -> None:
 
 def test_a_merge_needs_an_approved_task_and_leaves_no_worktree() -> None:
     state, _, review = under_review(board(task()))
-    with pytest.raises(Refused, match="only an APPROVED task"):
+    with pytest.raises(Refused, match="only an approved task"):
         merge_rules.begin_merge(state, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
     state = reviews.approve(state, "task-1", review, HEAD, NOW)
     state = merge_rules.begin_merge(state, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from liza.rules.formatting.undecoded import escape_undecoded
 
-_COLOUR_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+COLOURS: Final[Mapping[str, int]] = {"dim": 243, "red": 161, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
+"""Numbers of the 256 colours of a terminal: each has a contrast of at least 4 on white and on black. The first 16 are
+not used: each terminal paints them as it likes, and yellow and cyan are hardly read on white."""
+_COLOUR_CODES: Final = {"bold": "1", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _PAINT_CODES: Final = "|".join(("0", *_COLOUR_CODES.values()))
 _CONTROL_CHARACTERS: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
@@ -39,6 +42,25 @@ def _letter_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def count_rows(line: str, columns: int) -> int:
+    """Return the number of rows that a line takes on a terminal of that width."""
+    return max(1, -(-cell_width(line) // columns))
+
+
+def fit_rows(lines: Sequence[str], columns: int, rows: int) -> list[str]:
+    """Return as many of the first lines as fit into the rows; the last one says how many are left out."""
+    if sum(count_rows(line, columns) for line in lines) <= rows:
+        return list(lines)
+    fitting: list[str] = []
+    left = rows - 1
+    for line in lines:
+        left -= count_rows(line, columns)
+        if left < 0:
+            break
+        fitting.append(line)
+    return [*fitting, f"… {len(lines) - len(fitting)} more lines: liza status"[: max(1, columns - 1)]]
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:

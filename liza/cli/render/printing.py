@@ -10,10 +10,19 @@ from typing import Any, TextIO
 
 import msgspec
 
-from liza.cli.render.columns import cell_width, escape_json, strip_controls, strip_controls_but_colours, wrap_text
+from liza.cli.render.columns import (
+    cell_width,
+    count_rows,
+    escape_json,
+    fit_rows,
+    strip_controls,
+    strip_controls_but_colours,
+    wrap_text,
+)
 from liza.crew.liza_path import qualify_command
 from liza.crew.result import Result
 from liza.rules.formatting.undecoded import encode_json
+from liza.rules.state_words import task_word
 
 MIN_WIDTH = 40
 """Minimum width in cells for which lines are broken."""
@@ -61,7 +70,7 @@ def print_result(result: Result, as_json: bool) -> None:
     if as_json:
         print_json(result.to_dict())
         return
-    subject = " ".join(part for part in (result.task, result.status) if part)
+    subject = " ".join(part for part in (result.task, task_word(result.status or "")) if part)
     print_text(result.message or (f"{subject}: {result.result}" if subject else result.result))
     if result.next:
         print_text(f"next: {qualify_command(result.next)}")
@@ -124,8 +133,34 @@ def print_row(before: str, text: str) -> None:
     print_now(before + text if width is None else wrap_text(before + text, width, cell_width(before)))
 
 
-def redraw_screen(text: str) -> None:
-    """Replace the text on a terminal; elsewhere append it."""
-    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-        sys.stdout.write("\x1b[H\x1b[2J")
-    print_now(_wrap_to_terminal(text))
+class Repainting:
+    """Paints one text over the other in the same place of a terminal; elsewhere it appends them.
+
+    A picture has at most as many rows as the terminal, and is written at once: nothing flickers. What the terminal
+    showed before scrolls away, and the last picture stays when the block ends.
+    """
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._end: str | None = None
+
+    def __enter__(self) -> Repainting:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._end:
+            _write_unbuffered(self._end, sys.stdout)
+
+    def paint(self, text: str) -> None:
+        wrapped = _wrap_to_terminal(text)
+        if not self._is_terminal:
+            print_now(wrapped)
+            return
+        columns, rows = shutil.get_terminal_size()
+        lines = fit_rows(_strip_for_terminal(wrapped).split("\n"), columns, rows)
+        # A line that ends in the last column needs no erasing, which would take its last character.
+        frame = "\r\n".join(line if line and cell_width(line) % columns == 0 else f"{line}\x1b[K" for line in lines)
+        is_full = sum(count_rows(line, columns) for line in lines) >= rows
+        scroll = "\n" * (rows - 1) if self._end is None else ""
+        self._end = "\r\n" if is_full else ""
+        _write_unbuffered(f"{scroll}\x1b[H{frame}" + ("" if is_full else "\r\n\x1b[J"), sys.stdout)

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from liza.cli.render.columns import align_columns, paint
-from liza.cli.render.text_formats import format_local_time, shorten_line
+from liza.cli.render.text_formats import format_clock, format_local_time, shorten_line
 from liza.cli.render.text_formats import shorten_program as program_of
-from liza.crew.commits_ahead import CommitsAhead
-from liza.rules.alarm_kinds import CONTAINED_NOTICES, AlarmKind
 from liza.rules.formatting import toml_text
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_duration
-from liza.rules.model import AlignmentNote
-from liza.rules.project.test_proof import NO_SOURCE
-from liza.rules.statuses import AgentStatus, GoalStatus
+from liza.rules.state_words import AgentWord, TaskWord, task_word
+from liza.rules.statuses import GoalStatus
+from liza.view.structs import AgentLine, AlarmRow, Costs, Picture, TaskRow
 
 Row = Mapping[str, Any]
 
-STATUS_COLOURS: Final = {
-    "DRAFT": "dim",
-    "UNCLAIMED": "plain",
-    "CLAIMED": "cyan",
-    "READY_FOR_REVIEW": "blue",
-    "APPROVED": "blue",
-    "REJECTED": "yellow",
-    "BLOCKED": "red",
-    "INTEGRATION_FAILED": "red",
-    "MERGED": "green",
-    "SUPERSEDED": "dim",
-    "ABANDONED": "dim",
+WORD_COLOURS: Final[Mapping[str, str]] = {
+    TaskWord.MERGED: "green",
+    TaskWord.WORKING: "cyan",
+    TaskWord.IN_REVIEW: "blue",
+    TaskWord.TO_FIX: "yellow",
+    TaskWord.ASKS: "red",
+    TaskWord.TO_DO: "plain",
+    TaskWord.GIVEN_UP: "dim",
 }
-_CLAIMED_OFFLINE: Final = "CLAIMED, and its agent offline"
-_WAITING_LABEL: Final = "tasks wait for you"
+_AGENT_WORD_COLOURS: Final = {AgentWord.WAITS_FOR_YOU: "red", AgentWord.STUCK: "red", AgentWord.OFF: "dim"}
 MAX_REPORTS: Final = 5  # discoveries, and anomalies, in a status
-_STATUS_GROUPS: Final = (
-    ("merged", ("MERGED",)),
-    ("working", ("CLAIMED",)),
-    ("in review", ("READY_FOR_REVIEW", "APPROVED")),
-    ("to fix", ("REJECTED", "INTEGRATION_FAILED")),
-    ("to do", ("UNCLAIMED",)),
-    ("stopped", (_CLAIMED_OFFLINE,)),
-    (_WAITING_LABEL, ("BLOCKED", "DRAFT")),
-    ("given up", ("SUPERSEDED", "ABANDONED")),
-)
 
 
 _AGENT_COLOURS: Final = ("cyan", "green", "yellow", "blue")
@@ -63,108 +45,84 @@ def format_feed_start(agent: str, when: datetime, colour: bool) -> str:
     return f"{time}  {paint(f'{agent:<16}', agent_colour(agent), colour) if agent else ''}"
 
 
-def format_status(summary: Row, colour: bool) -> str:
+def format_status(picture: Picture, colour: bool) -> str:
     """Return the status as text.
 
-    Order: goal, counts and cost in one line; what waits for a person, with one command each; tasks; agents; other
-    alarms.
+    Order: goal, what waits, counts and cost in one line; what waits for a person, with one command each; tasks; agents;
+    other alarms.
     """
-    goal = paint(shorten_line(summary["goal"]["description"], 70), "bold", colour)
-    parts = [f"{goal}   {_group_counts(summary)}    {_cost(summary['cost'])}"]
-    parts += [*_goal_end_lines(summary), *_decision_lines(summary)]
-    doubt = summary["tests"]["not_proved"]
-    reported_by = (AlarmKind.TESTS_ELSEWHERE, AlarmKind.TESTS_GREEN)
-    is_reported = doubt == NO_SOURCE or any(alarm["kind"] in reported_by for alarm in summary["alerts"])
-    if doubt and not is_reported:
-        parts.append(f"tests not proved: {shorten_line(doubt, 200)}: liza doctor --tests")
-    if outdated := summary["tests"].get("outdated"):
-        parts.append(f"tests: {outdated}; it is renewed when the crew is idle: liza doctor --tests")
-    if summary.get("up"):
-        parts.append(f"no supervisor runs, so no task goes on by itself: {summary['up']}")
-    parts += _server_lines(summary)
-    for name in summary["signals"]:
-        parts.append(paint(_signal_line(name, summary["reasons"][name]), "yellow", colour))
-    waiting = summary.get("waiting", ())
-    if waiting:
-        parts += ["", *(format_alarm(alarm, colour) for alarm in waiting)]
-    archived = summary.get("archived", {}).get("total", 0)
-    if summary["tasks"] or archived:
-        parts += [""] + [format_task_list(summary["tasks"], colour)] * bool(summary["tasks"])
-        parts += [f"{count_noun(archived, 'closed task')} in .liza/archive: liza task show ID"] * bool(archived)
+    goal = paint(shorten_line(picture.goal, 70), "bold", colour)
+    parts = [f"{goal}   {_format_counts(picture, colour)}    {picture.costs.text}"]
+    parts += [*_goal_end_lines(picture), *_decision_lines(picture)]
+    if picture.up or picture.is_off:
+        parts.append(f"the crew is off{f': {picture.up}' if picture.up else ''}")
+    if picture.outdated_proof:
+        parts.append(f"tests: {picture.outdated_proof}; it is renewed when the crew is idle: liza doctor --tests")
+    parts += [picture.server_failure] if picture.server_failure else []
+    parts += [paint(_signal_line(name, reason), "yellow", colour) for name, reason in picture.signals.items()]
+    if picture.waits:
+        parts += ["", *(format_alarm(alarm, colour) for alarm in picture.waits)]
+    if picture.tasks or picture.archived:
+        parts += [""] + [format_task_list(picture.tasks, colour)] * bool(picture.tasks)
+        if picture.archived:
+            parts.append(f"{count_noun(picture.archived, 'closed task')} in .liza/archive: liza task show ID")
     else:
         parts += ["", "no tasks yet: liza up wakes a planner; or: liza task add --help"]
-    if summary["agents"]:
-        parts += ["", format_agents(summary["agents"], colour)]
-    waiting_keys = {(alarm["kind"], alarm["about"], alarm["next"]) for alarm in waiting}
-    # A failed merge of an offline coder is among `waiting` already.
-    contained = {(CONTAINED_NOTICES.get(alarm["kind"]), alarm["about"]) for alarm in waiting}
-    alarms = [
-        alarm for alarm in summary["alerts"] if (alarm["kind"], alarm["about"], alarm["next"]) not in waiting_keys
-    ]
-    alarms = [alarm for alarm in alarms if (alarm["kind"], alarm["about"]) not in contained]
-    if alarms:
-        parts += ["", *(format_alarm(alarm, colour, "yellow") for alarm in alarms)]
-    reports = _report_lines(summary)
+    if picture.agents and not picture.is_off:
+        parts += ["", format_agents(picture.agents, colour)]
+    if picture.news:
+        parts += ["", *(format_alarm(alarm, colour, "yellow") for alarm in picture.news)]
+    reports = _report_lines(picture)
     if reports:
         parts += ["", *reports]
     return "\n".join(parts)
 
 
-def _report_lines(summary: Row) -> list[str]:
+def format_short(picture: Picture) -> str:
+    """Return what waits, the merged tasks of all, and the cost, in a few characters: `3 wait · 2/14 · $11`."""
+    merged = picture.counts.get(TaskWord.MERGED, 0)
+    parts = [f"{len(picture.waits)} wait", f"{merged}/{picture.total}", _short_cost(picture.costs)]
+    return " · ".join(filter(None, parts))
+
+
+def _short_cost(costs: Costs) -> str:
+    """Return the cost, with ``+`` if sessions told none; ``$?`` if it is unknown, empty before the first session."""
+    if costs.money is None:
+        return "$?" if costs.sessions or costs.unreadable else ""
+    return f"${costs.money:.{0 if costs.money >= 10 else 2}f}{'+' if costs.unpriced else ''}"
+
+
+def _report_lines(picture: Picture) -> list[str]:
     """Return one line for each of the first open discoveries and the newest anomalies, and the command to close one."""
-    reports = summary.get("reports", {"discoveries": (), "anomalies": ()})
-    discoveries, anomalies = reports["discoveries"], reports["anomalies"]
-    rows = [(entry["id"], entry["urgency"], entry["by"], entry["description"]) for entry in discoveries[:MAX_REPORTS]]
-    rows += [
-        (entry["id"], entry["type"], entry["reporter"], str(entry["details"].get("text", "")))
-        for entry in anomalies[-MAX_REPORTS:]
-    ]
+    discoveries, anomalies = picture.discoveries, picture.anomalies
+    rows = (*discoveries[:MAX_REPORTS], *anomalies[-MAX_REPORTS:])
     if not rows:
         return []
     counts = [count_noun(len(discoveries), "discovery", "discoveries")] * bool(discoveries)
     counts += [count_noun(len(anomalies), "anomaly", "anomalies")] * bool(anomalies)
-    lines = [f"{' and '.join(counts)} open: liza report resolve {rows[0][0]} WHY"]
+    lines = [f"{' and '.join(counts)} open: liza report resolve {rows[0].id} WHY"]
     return [
         *lines,
-        *(f"    {name} {kind}, by {by or 'unknown'}: {shorten_line(text, 120)}" for name, kind, by, text in rows),
+        *(f"    {row.id} {row.kind}, by {row.by or 'unknown'}: {shorten_line(row.text, 120)}" for row in rows),
     ]
 
 
-def _server_lines(summary: Row) -> list[str]:
-    """Say where the worker API is served, or why it is not although a crew runs that it was started for."""
-    server = summary.get("server")
-    if server is None or not server["expected"]:
-        return []
-    if server["running"]:
-        since = server["since"]
-        when = "" if since is None else f" since {since.astimezone():%H:%M}"
-        return [f"worker API: .liza/run/api.sock and 127.0.0.1:{server['port']}{when}"]
-    failure = server["failure"]
-    if failure is None:
-        return ["the worker API is not served now, work continues: less .liza/logs/server.log"]
-    times = count_noun(failure["count"], "start")
-    return [f"the worker API is not served, {times} failed, work continues: {failure['reason']}: {failure['next']}"]
-
-
-def _decision_lines(summary: Row) -> list[str]:
+def _decision_lines(picture: Picture) -> list[str]:
     """Return the last decision of a planner or edit of the goal."""
-    notes: Sequence[AlignmentNote] = summary["goal"]["alignment_history"]
-    if not notes:
+    note = picture.decision
+    if note is None:
         return []
-    note = notes[-1]
     when = "" if note.timestamp is None else f", {format_local_time(note.timestamp)}"
     return [f"last decision ({note.event or 'unknown'}{when}): {shorten_line(note.summary, 120)}"]
 
 
-def _goal_end_lines(summary: Row) -> list[str]:
+def _goal_end_lines(picture: Picture) -> list[str]:
     """If no task is open: the goal's status, how far integration is ahead, and the next command."""
-    ended = summary["goal"]["status"] != GoalStatus.IN_PROGRESS
-    ahead = summary.get("ahead")
-    if ahead is None:
-        return [f"the goal is {summary['goal']['status']}"] if ended else []
-    commits_ahead = CommitsAhead(**ahead)
-    state = f"the goal is {summary['goal']['status']}" if ended else "no task is open"
-    return [f"{state}; {commits_ahead.summary}: {commits_ahead.next}"]
+    is_ended = picture.goal_status != GoalStatus.IN_PROGRESS
+    if picture.ahead is None:
+        return [f"the goal is {picture.goal_status}"] if is_ended else []
+    state = f"the goal is {picture.goal_status}" if is_ended else "no task is open"
+    return [f"{state}; {picture.ahead.summary}: {picture.ahead.next}"]
 
 
 def _signal_line(name: str, reason: str) -> str:
@@ -174,43 +132,30 @@ def _signal_line(name: str, reason: str) -> str:
     return line if has_hint else f"{line}: liza resume"
 
 
-def _group_counts(summary: Row) -> str:
-    offline = {agent["id"] for agent in summary["agents"] if agent["status"] == AgentStatus.OFFLINE}
-    counts = Counter(
-        _CLAIMED_OFFLINE if _is_stopped(task, offline) else str(task["status"]) for task in summary["tasks"]
-    )
-    counts.update(summary.get("archived", {}).get("by_status", {}))
-    groups = [(sum(counts[status] for status in group), name) for name, group in _STATUS_GROUPS]
-    return " · ".join(f"{number} {_group_label(name, number)}" for number, name in groups if number) or "no tasks"
+def _format_counts(picture: Picture, colour: bool) -> str:
+    """Return how much waits for a person, and the tasks by word."""
+    waits = len(picture.waits)
+    parts = [paint(f"{waits} {'waits' if waits == 1 else 'wait'} for you", "red", colour)] * bool(waits)
+    for word, number in picture.counts.items():
+        stopped = f" ({picture.stopped} stopped)" if word is TaskWord.WORKING and picture.stopped else ""
+        parts.append(f"{number} {word}{stopped}")
+    return " · ".join(parts if picture.counts else [*parts, "no tasks"])
 
 
-def _group_label(name: str, number: int) -> str:
-    return "task waits for you" if name == _WAITING_LABEL and number == 1 else name
-
-
-def _is_stopped(task: Row, offline: Collection[str]) -> bool:
-    """Whether a task is claimed by an agent that is offline."""
-    return str(task["status"]) == "CLAIMED" and task["assigned_to"] in offline
-
-
-def _cost(cost: Row) -> str:
-    return f"cost unknown: {cost['unreadable']}" if cost.get("unreadable") else str(cost["said"])
-
-
-def format_task_list(tasks: Sequence[Row], colour: bool) -> str:
-    """Return one line per task: id, status, owner, tries, text."""
+def format_task_list(tasks: Sequence[TaskRow], colour: bool) -> str:
+    """Return one line per task: id, word, owner, tries, and the reason or the text."""
     if not tasks:
         return "no tasks"
     return align_columns(
         [
             [
-                str(task["id"]),
-                paint(str(task["status"]), STATUS_COLOURS.get(str(task["status"]), "plain"), colour),
-                _task_owner(task),
-                _tries(task),
-                _task_text(task),
+                row.task.id,
+                paint(row.word, WORD_COLOURS[row.word], colour),
+                row.owner,
+                f"try {row.task.iteration}" if row.task.iteration else "",
+                shorten_line(row.reason, 70),
             ]
-            for task in tasks
+            for row in tasks
         ]
     )
 
@@ -229,7 +174,7 @@ def format_archived_tasks(tasks: Sequence[Row], colour: bool) -> str:
         [
             [
                 str(task["id"]),
-                paint(str(task["status"]), STATUS_COLOURS.get(str(task["status"]), "plain"), colour),
+                paint_task_word(task["status"], colour),
                 _task_outcome(task),
             ]
             for task in tasks
@@ -245,59 +190,39 @@ def _task_outcome(task: Row) -> str:
     return f"superseded by {', '.join(task['superseded_by'])}" if task["superseded_by"] else ""
 
 
-def _task_owner(task: Row) -> str:
-    if task["reviewing_by"]:
-        return f"{task['reviewing_by']} reviews"
-    return str(task["assigned_to"] or "")
+def paint_task_word(status: str | None, colour: bool) -> str:
+    """Return the word for a status of a task, in its colour."""
+    word = task_word(status or "")
+    return paint(word, WORD_COLOURS.get(word, "plain"), colour)
 
 
-def _tries(task: Row) -> str:
-    return f"try {task['iteration']}" if task["iteration"] else ""
-
-
-def _task_text(task: Row) -> str:
-    if str(task["status"]) == "BLOCKED":
-        return f"asks: {shorten_line(' / '.join(task['blocked_questions']) or task['blocked_reason'] or '', 70)}"
-    if str(task["status"]) == "REJECTED":
-        return f"rejected: {shorten_line(task['rejection_reason'] or '', 70)}"
-    if str(task["status"]) == "DRAFT" and task.get("missing"):
-        return f"draft: {shorten_line('; '.join(task['missing']), 70)}"
-    if str(task["status"]) == "UNCLAIMED" and task.get("waits_for"):
-        return shorten_line(f"needs {', '.join(task['waits_for'])}: {task['description']}", 70)
-    return shorten_line(task["description"], 70)
-
-
-def format_agents(rows: Sequence[Row], colour: bool) -> str:
-    """Return one line per agent: id, activity and its duration, task, program, and why it is idle."""
-    if not rows:
+def format_agents(lines: Sequence[AgentLine], colour: bool) -> str:
+    """Return one line per agent: id, word and its duration, task, program, and the reason."""
+    if not lines:
         return "no agents yet: liza up"
     return align_columns(
         [
             [
-                str(row["id"]),
-                (format_activity(row) or str(row["status"]))
-                + _format_state(row)
-                + _format_source(row)
-                + (", unmeasured" if row.get("unmeasured") else ""),
-                str(row["current_task"] or ""),
-                program_of(row["program"]),
-                paint(str(row["why"] or (row.get("evidence") if _format_state(row) else "") or ""), "dim", colour),
+                line.row.id,
+                _agent_state(line, colour),
+                line.row.current_task or "",
+                program_of(line.row.program),
+                paint(line.reason, "dim", colour),
             ]
-            for row in rows
+            for line in lines
         ]
     )
 
 
-def _format_state(row: Row) -> str:
-    """Return the operating state with a comma before it if it needs attention; else empty."""
-    return f", {row['state']}" if row.get("state") in ("stalled", "zombie", "stuck") else ""
-
-
-def _format_source(row: Row) -> str:
-    """Return the phase of a turn and who reports it; ``observed`` without a report, empty without a session."""
-    if row.get("phase"):
-        return f", {row['phase']} (reported by {row.get('reported_by')})"
-    return ", observed" if row.get("state_source") == "observed" else ""
+def _agent_state(line: AgentLine, colour: bool) -> str:
+    """Return the word of an agent, with the time until which it waits, or for how long it does what it does."""
+    row, text = line.row, str(line.word)
+    if line.word is AgentWord.WAITS_UNTIL and row.until is not None:
+        text = f"{text} {format_clock(row.until)}"
+    elif line.word in (AgentWord.WORKING, AgentWord.WAITS_FOR_YOU) and row.seconds is not None:
+        text = f"{text} {format_duration(row.seconds)}"
+    context = f", context {row.context}%" if row.context is not None else ""
+    return paint(text, _AGENT_WORD_COLOURS.get(line.word, "plain"), colour) + context
 
 
 def format_activity(row: Row) -> str:
@@ -308,10 +233,10 @@ def format_activity(row: Row) -> str:
     return f"{who}{row['doing']} {format_duration(row['seconds'])}"
 
 
-def format_alarm(alarm: Row, colour: bool, mark: str = "red") -> str:
+def format_alarm(alarm: AlarmRow, colour: bool, mark: str = "red") -> str:
     """Return an alarm: the message, how long it has waited, and the command for it."""
-    since = f" (for {format_duration(alarm['seconds'])})" if alarm.get("seconds") is not None else ""
-    return f"{paint('!', mark, colour)} {alarm['message']}{since}\n    {paint(str(alarm['next']), 'bold', colour)}"
+    since = f" (for {format_duration(alarm.seconds)})" if alarm.seconds is not None else ""
+    return f"{paint('!', mark, colour)} {alarm.message}{since}\n    {paint(alarm.next, 'bold', colour)}"
 
 
 def format_validation(result: Row) -> str:

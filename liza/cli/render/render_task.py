@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from liza.cli.render.columns import align_columns, paint
-from liza.cli.render.render_crew import STATUS_COLOURS, format_activity
+from liza.cli.render.render_crew import format_activity, paint_task_word
 from liza.cli.render.text_formats import format_fields, format_local_time, shorten_line
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_duration
@@ -20,7 +20,9 @@ Row = Mapping[str, Any]
 
 def format_agent(row: Row, colour: bool) -> str:
     """Return one agent: its fields, then its history, newest first."""
-    head = _labelled_fields({**row, "now": format_activity(row), "state": _state_text(row)}, _AGENT_LABELS)
+    head = _labelled_fields(
+        {**row, "now": format_activity(row), "state": _state_text(row), "turns": _turns_text(row)}, _AGENT_LABELS
+    )
     notes = [f"note: {note}" for note in row["notes"]]
     record = format_record(row["record"], colour)
     work = align_columns([_work_cells(line) for line in row["work"][:30]])
@@ -35,6 +37,13 @@ def _state_text(row: Row) -> str:
     return f"{row['state']}: {row['evidence']}{since}"
 
 
+def _turns_text(row: Row) -> str:
+    """Return the phase of the session's turn and who reports it; ``observed`` without a report."""
+    if row.get("phase"):
+        return f"{row['phase']} (reported by {row.get('reported_by')})"
+    return str(row.get("state_source") or "")
+
+
 def _work_cells(line: Row) -> list[str]:
     names = [str(line[name] or "") for name in ("run", "task", "event")]
     return [format_local_time(line["time"]), *names, shorten_line(line["detail"], 60)]
@@ -42,8 +51,7 @@ def _work_cells(line: Row) -> list[str]:
 
 def format_task(task: Row, colour: bool) -> str:
     """Return one task: its text, its fields, its notes, its history."""
-    state = paint(str(task["status"]), STATUS_COLOURS.get(str(task["status"]), "plain"), colour)
-    lines = [f"{paint(str(task['id']), 'bold', colour)}  {state}", ""]
+    lines = [f"{paint(str(task['id']), 'bold', colour)}  {paint_task_word(task['status'], colour)}", ""]
     lines += _indent_text("", task["description"] or "(no description)")
     for name, label in _TEXT_LABELS:
         if task.get(name):
@@ -87,6 +95,7 @@ _TEXT_LABELS: Final = (
     ("attempted", "attempted"),
 )
 _TASK_LABELS: Final = {
+    "status": "status",
     "spec_ref": "spec",
     "priority": "priority",
     "epic": "epic",
@@ -125,6 +134,8 @@ _AGENT_LABELS: Final = {
     "role": "role",
     "status": "status",
     "state": "state",
+    "turns": "turns",
+    "unmeasured": "unmeasured",
     "now": "now",
     "run": "run",
     "current_task": "task",

@@ -51,6 +51,12 @@ def format_day(when: datetime, now: datetime) -> str:
     return f"{local:%a} {local.day} {local:%b}" + ("" if local.year == today.year else f" {local.year}")
 
 
+def format_clock(when: datetime) -> str:
+    """Return a time of day in the local time zone, with the date if that is another day."""
+    local = when.astimezone()
+    return f"{local:%H:%M}" if local.date() == datetime.now(local.tzinfo).date() else f"{local:%Y-%m-%d %H:%M}"
+
+
 def shorten_line(text: str | None, most: int) -> str:
     """Return the text in one line of at most ``most`` characters."""
     line = " ".join((text or "").split())

@@ -17,6 +17,7 @@ from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.reports.timings import Span
+from liza.rules.state_words import task_word
 from liza.rules.tasks import archiving, claims
 from liza.rules.tasks.archiving import ArchiveTotals
 from liza.rules.value_classes import replace
@@ -82,7 +83,9 @@ def refuse_archived(crew: Crew, state: State, task_ids: Iterable[str]) -> None:
     missing = [task_id for task_id in task_ids if state.task(task_id) is None]
     index = open_index(crew) if missing else None
     for task_id, entry in (index.find(missing) if index is not None else {}).items():
-        raise Refused(f"{task_id} is {entry.status or 'closed'} and in the archive", f"liza task show {task_id}")
+        raise Refused(
+            f"{task_id} is {task_word(entry.status or 'closed')} and in the archive", f"liza task show {task_id}"
+        )
 
 
 def refuse_damaged(crew: Crew) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 
@@ -75,6 +76,22 @@ def log_early(crew: Crew, alarms: Iterable[Alarm], earlier: Iterable[Alarm]) -> 
 def alerts_lock(paths: Paths) -> Path:
     """Path of the lock of the alert log and of its records."""
     return paths.locks / "alerts.lock"
+
+
+def find_times(crew: Crew, alarms: Iterable[Alarm]) -> dict[tuple[str, str], datetime]:
+    """Return when alarms were logged last, by kind and subject. An alarm that the end of the log lacks is left out."""
+    ends = {f"  {redact(_line(alarm))}": (alarm.kind, alarm.about) for alarm in alarms if alarm.waiting_since is None}
+    if not ends or not crew.paths.alerts.exists():
+        return {}
+    times: dict[tuple[str, str], datetime] = {}
+    with suppress(NotRegularFile, OSError):
+        for line in Tail(crew.paths.alerts, first=_SEARCHED_BYTES).lines():
+            stamp, _, _ = line.partition("  ")
+            key = ends.get(line[len(stamp) :])
+            if key is not None:
+                with suppress(ValueError):
+                    times[key] = datetime.fromisoformat(stamp)
+    return times
 
 
 def _append(crew: Crew, alarms: list[Alarm]) -> None:

@@ -10,6 +10,7 @@ from liza.rules.merging import merge_rules, targets
 from liza.rules.merging.merge_rules import MergeFailureKind
 from liza.rules.model import Config, State, Status, Task
 from liza.rules.project import test_proof
+from liza.rules.state_words import describe_task
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
 from liza.rules.tasks.task_groups import tasks_with
@@ -111,7 +112,7 @@ def hold(state: State, task_id: str, reason: str) -> State:
     """Keep an open task out of the queue until ``release``. Raises Refused, UsageError."""
     task = get_task(state, task_id)
     if task.status in (Status.MERGED, Status.SUPERSEDED, Status.ABANDONED):
-        raise Refused(f"{task_id} is {task.status}: it is in no queue", "liza queue")
+        raise Refused(f"{describe_task(task_id, task.status)}: it is in no queue", "liza queue")
     if task.is_being_merged:
         raise Refused(f"{task_id} is being merged right now", "liza queue")
     if not reason.strip():

@@ -15,6 +15,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_failures, targets
 from liza.rules.model import Epic, MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
+from liza.rules.state_words import describe_task
 from liza.rules.tasks import coding
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
@@ -196,10 +197,12 @@ def get_approved_task(state: State, task_id: str) -> Task:
     """Return the task if it may be merged. Raises Refused."""
     task = get_task(state, task_id)
     if task.status is not S.APPROVED:
-        raise Refused(f"{task_id} is {task.status}: only an APPROVED task is merged", f"liza task show {task_id}")
+        raise Refused(
+            f"{describe_task(task_id, task.status)}: only an approved task is merged", f"liza task show {task_id}"
+        )
     why = merge_obstacle(state, task)
     if why:
-        message = f"{task_id} is APPROVED on the board and cannot be merged: {why}"
+        message = f"{task_id} is approved on the board and cannot be merged: {why}"
         raise Refused(message, f"liza history {task_id} --all")
     return task
 

@@ -6,6 +6,7 @@ import re
 from enum import StrEnum
 
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
+from liza.rules.state_words import task_word
 from liza.rules.value_classes import Value
 
 FIRST_PORT, PORTS_PER_SLOT = 21000, 20
@@ -83,7 +84,7 @@ def slot_status(facts: SlotFacts, task: Task | None) -> SlotStatus:
     if facts.damage is not None:
         return SlotStatus(SlotState.DAMAGED, facts.damage, f"liza slots repair {facts.name}")
     if task is not None:
-        return SlotStatus(SlotState.BUSY, f"{task.id} ({task.status})")
+        return SlotStatus(SlotState.BUSY, f"{task.id} ({task_word(task.status)})")
     if facts.user is not None:
         return SlotStatus(SlotState.BUSY, facts.user)
     if facts.unsaved:

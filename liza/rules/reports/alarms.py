@@ -269,10 +269,10 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
         step = f"liza logs {coder}"
     elif task.run in seen.evidence.dead:
         by_hand = f'if you work on it by hand: cd "$(liza path {task.id})" && liza heartbeat'
-        why = f"{coder} is offline and has no session: another coder may take it; {by_hand}"
+        why = f"{coder} is off and has no session: another coder may take it; {by_hand}"
         step = up_command_for(state)
     else:
-        why = f"{coder} is offline, and its session {task.run} is not proved dead"
+        why = f"{coder} is off, and its session {task.run} is not proved dead"
         step = f"liza task release {task.id}"
     message = f"{task.id}: the lease of {task.run} ran out at {_at(task.lease_expires)}; {why}"
     yield Alarm(AlarmKind.EXPIRED_LEASE, task.id, message, step)
@@ -331,7 +331,7 @@ def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> 
     why = _short(merge_failures.first_line(merge_failures.last_failure(task)) or "see its history")
     message = f"{task.id} does not merge: {why}"
     for alarm in _coder_offline(state, task, now, seen):
-        yield replace(alarm, message=f"{message}; {task.assigned_to}, which has to fix it, is offline")
+        yield replace(alarm, message=f"{message}; {task.assigned_to}, which has to fix it, is off")
     yield Alarm(AlarmKind.INTEGRATION_FAILED, task.id, message, merge_failures.inspect_command(task))
 
 
@@ -340,7 +340,7 @@ def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) ->
         yield Alarm(
             AlarmKind[f"ORPHANED_{task.status}"],
             task.id,
-            f"{task.id} is {task.status}, and {task.assigned_to}, which has to fix it, is offline",
+            f"{task.id} waits for {task.assigned_to}, which has to fix it and is off",
             up_command_for(state, task.assigned_to),
         )
 

@@ -13,6 +13,7 @@ from liza.rules.merging import targets
 from liza.rules.model import FINAL_STATUSES, Answer, Epic, Event, State, Status, Task
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.paths import is_person
+from liza.rules.state_words import describe_task
 from liza.rules.statuses import GoalStatus, SprintStatus
 from liza.rules.tasks.archiving import with_outcomes
 from liza.rules.tasks.claims import get_task
@@ -193,7 +194,7 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
     task = get_task(state, wanted.id)
     if task.status not in EDITABLE_STATUSES:
         raise Refused(
-            f"{task.id} is {task.status}: it can be edited only before it is claimed",
+            f"{describe_task(task.id, task.status)}: it can be edited only before it is claimed",
             f"liza task supersede {task.id} --file - --because WHY",
         )
     _refuse_agent_review(task, wanted, context.invocation)
@@ -240,7 +241,7 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
     task = get_task(state, task_id)
     if task.status is not S.BLOCKED:
         raise Refused(
-            f"{task_id} is {task.status}: it asks nothing (only a BLOCKED task can be unblocked)",
+            f"{describe_task(task_id, task.status)}: it asks nothing (only a blocked task can be unblocked)",
             f"liza task show {task_id}",
         )
     is_new_plan = invocation.by is not None and is_person(invocation.by)
@@ -390,7 +391,7 @@ _CLEARED_CLAIM: dict[str, object] = {
 def _get_stoppable_task(state: State, task_id: str) -> Task:
     task = get_task(state, task_id)
     if task.status in FINAL_STATUSES:
-        raise Refused(f"{task_id} is {task.status}, which is final", f"liza task show {task_id}")
+        raise Refused(f"{describe_task(task_id, task.status)}, which is final", f"liza task show {task_id}")
     if task.is_being_merged:
         raise Refused(f"{task_id} is being merged right now", f"liza task show {task_id}")
     return task

@@ -17,6 +17,7 @@ from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.project import setting_limits
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault
+from liza.rules.state_words import describe_task
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks.picking import Evidence, claim_obstacle, max_tries, occupation
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
@@ -276,7 +277,9 @@ def fence(state: State, task_id: str, now: datetime) -> State:
     """
     task = get_task(state, task_id)
     if task.status is not Status.CLAIMED:
-        raise Refused(f"{task_id} is {task.status}: only a CLAIMED task can be released", f"liza task show {task_id}")
+        raise Refused(
+            f"{describe_task(task_id, task.status)}: only a claimed task can be released", f"liza task show {task_id}"
+        )
     return state.with_task(replace(task, run=None, lease_expires=now))
 
 

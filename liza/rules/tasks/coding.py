@@ -17,6 +17,7 @@ from liza.rules.project import git_operations, submitted_files
 from liza.rules.project.git_operations import GitOperation
 from liza.rules.project.submitted_files import NoWork
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
+from liza.rules.state_words import describe_task
 from liza.rules.tasks.claims import get_owned_task, get_task, is_held_by, release
 from liza.rules.tasks.picking import CRASHES_BEFORE_OTHERS, Evidence, crashes_in_a_row, has_untried
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
@@ -194,7 +195,7 @@ def block_by_supervisor(state: State, task_id: str, reason: str, now: datetime) 
     if task.status is S.BLOCKED:
         return state
     if task.status not in (S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED):
-        raise Refused(f"{task_id} is {task.status}: it cannot be blocked", f"liza task show {task_id}")
+        raise Refused(f"{describe_task(task_id, task.status)}: it cannot be blocked", f"liza task show {task_id}")
     if task.reservation is not None:
         taken = f"{task.reservation.agent} is taking it as {task.reservation.run}"
         raise Refused(f"{task_id} cannot be blocked: {taken}", f"liza task show {task_id}")

@@ -14,6 +14,7 @@ from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of, split_run
 from liza.rules.project import setting_limits
 from liza.rules.reports.work_record import TaskRecord
+from liza.rules.state_words import task_word
 from liza.rules.statuses import AgentStatus, GoalStatus
 from liza.rules.tasks import routing
 from liza.rules.tasks.routing import Preference
@@ -276,7 +277,7 @@ def claim_obstacle(
     if role_of(agent) != "coder":
         return f"{agent} is not a coder"
     if task.status not in CLAIMABLE_STATUSES:
-        return f"it is {task.status}"
+        return f"it is {task_word(task.status)}"
     if task.reservation is not None:
         return f"{task.reservation.agent} is taking it as {task.reservation.run}"
     if task.status is S.CLAIMED:
@@ -304,7 +305,7 @@ def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
     if role_of(agent) != "code-reviewer":
         return f"{agent} is not a code-reviewer"
     if task.status is not S.READY_FOR_REVIEW:
-        return f"it is {task.status}"
+        return f"it is {task_word(task.status)}"
     if task.review == "human":
         return "a person reviews it"
     if task.reviewing_by is not None and task.review_run not in evidence.abandoned:

@@ -118,7 +118,7 @@ def _unfixable_reason(state: State, task: Task, evidence: Evidence) -> str:
     author = task.assigned_to
     if task.reservation is not None or author is None or any(name not in evidence.offline for name in coders):
         return ""
-    why = "is offline" if author in state.agents else "is not on the board any more"
+    why = "is off" if author in state.agents else "is not on the board any more"
     return f"its author {author} {why}, and no other coder may take it"
 
 

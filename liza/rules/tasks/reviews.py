@@ -10,6 +10,7 @@ from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Anomaly, LineComment, State, Status, Task
 from liza.rules.paths import agent_of, is_person
+from liza.rules.state_words import describe_task
 from liza.rules.tasks.claims import allocate_run, get_task, lease_expiry
 from liza.rules.tasks.coding import add_failure
 from liza.rules.tasks.picking import Evidence, authors, occupation, review_obstacle
@@ -162,7 +163,9 @@ def _get_task_for_verdict(state: State, task_id: str, by: str, verb: HistoryEven
     task = get_task(state, task_id)
     if is_person(by):
         if task.status is not S.READY_FOR_REVIEW:
-            raise Refused(f"{task_id} is {task.status}: there is nothing to judge", f"liza task show {task_id}")
+            raise Refused(
+                f"{describe_task(task_id, task.status)}: there is nothing to judge", f"liza task show {task_id}"
+            )
     else:
         if has_done(task, verb, by) or (verb is E.REJECT and has_done(task, E.DEADLOCK, by)):
             return None

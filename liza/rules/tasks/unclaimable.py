@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import role_of
+from liza.rules.state_words import task_word
 from liza.rules.tasks.picking import CLAIMABLE_STATUSES
 
 S = Status
@@ -56,4 +57,6 @@ def _how_lost(state: State, task_id: str) -> str:
     if task is None:
         outcome = state.archived.outcomes.get(task_id)
         return "which is not on the board" if outcome is None else f"which is archived and was not merged: {outcome}"
-    return f"which is {task.status}" if task.status in FINAL_STATUSES else "which can never be claimed itself"
+    return (
+        f"which is {task_word(task.status)}" if task.status in FINAL_STATUSES else "which can never be claimed itself"
+    )
