@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import typer
 
 from liza.cli.app import build_app, list_headings, load_command
+from liza.rules.model import Config
+from liza.rules.project import setting_values
+from liza.rules.project.setting_meanings import MEANINGS
 
 _FOREWORD = """\
 # Commands
@@ -41,7 +45,19 @@ def build_reference() -> str:
         for heading, paths in list_headings():
             parts.append(f"## {heading}\n")
             parts += ["\n".join(_command_section(path, ctx)) for path in paths]
+        parts.append("\n".join(_settings_section()))
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _settings_section() -> Iterator[str]:
+    yield "## Settings\n"
+    yield "`config` of the board. Limits of `loop` warn; at twice their value the session ends.\n"
+    yield from ("| setting | default | meaning |", "|---|---|---|")
+    for setting in setting_values.list_settings(Config(), Config()):
+        unit, text = MEANINGS[setting.name]
+        default = msgspec.json.encode(setting.default).decode() + (f" {unit}" if unit and setting.default else "")
+        yield f"| `{setting.name}` | `{default}` | {_table_cell(text)} |"
+    yield ""
 
 
 def _command_section(path: str, ctx: Any) -> Iterator[str]:

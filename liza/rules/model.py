@@ -438,7 +438,7 @@ class Epic(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Budget(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits; None means no limit. Money is in US dollars, wall time in seconds."""
+    """Limits; None means no limit."""
 
     money_per_task: float | None = None
     money_per_sprint: float | None = None
@@ -449,14 +449,7 @@ class Budget(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delivery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """How messages are delivered to a running agent. Times are seconds, patterns are regular expressions.
-
-    ``readiness_timeout`` limits the wait until a message can be typed, ``acknowledgment_timeout`` the wait for an
-    acknowledgment. If ``require_acknowledgment`` is false, the text on the terminal counts as acknowledgment.
-    ``retry_backoffs`` are the pauses after each try. After ``file_fallback_after_attempts`` tries the message is
-    written into the brief. A match of ``readiness_patterns`` on the last line of the terminal means that the program
-    waits for input; these patterns are added to those of the program's preset.
-    """
+    """How messages are delivered to a running agent."""
 
     readiness_timeout: float = 30.0
     require_acknowledgment: bool = True
@@ -497,10 +490,7 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits that detect a session without progress. 0 turns a limit off.
 
-    At a limit the session is reported; at twice the limit it is ended. ``same_calls``: repetitions of one tool call
-    with one result, without a new call between them. ``pause``: seconds; a call that follows the previous one later
-    than that is polling, such as waiting for a build, and does not count. ``unchanged_calls``, ``unchanged_seconds``:
-    number of calls and time without a change in the worktree; both must be reached.
+    At a limit the session is reported; at twice the limit it is ended.
     """
 
     same_calls: int = 20
@@ -510,15 +500,7 @@ class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BreakerSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Thresholds of the circuit breaker. 0 turns a pattern off. Only events within ``window`` seconds count.
-
-    ``similarity``: how similar two texts must be to count as the same error, 0 to 100. ``repeated_error``: similar
-    failures and reasons for a block. ``review_loop``: rejections and failed merges of one task. ``trade_offs``: reports
-    of trade-offs, workarounds and debt. ``spec_ambiguity``: reports and blocks about one spec.
-    ``integration_failures``: failed part, in percent, of the last ``integration_merges`` merges, without conflicts.
-    ``sessions_without_merge``, ``cost_without_merge`` (US dollars): spent since the last merge. ``tests_weakened``:
-    reports of that kind. ``severity``: warn, checkpoint or halt, by the name of a pattern, instead of the usual one.
-    """
+    """Thresholds of the circuit breaker. 0 turns a pattern off. Only events within ``window`` seconds count."""
 
     window: int = 21600
     similarity: int = 85
@@ -535,7 +517,7 @@ class BreakerSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class GuardSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Guards of agents' tools. ``on_error``: whether a tool that cannot be judged is denied or allowed."""
+    """Guards of agents' tools."""
 
     on_error: Literal["deny", "allow"] = "deny"
 
@@ -554,11 +536,7 @@ class Gate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class QueueSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings of the merge queue.
-
-    ``batch``: the most tasks that are merged together. ``parallel``: the most gates that run at the same time.
-    ``retries``: how often a red candidate is tested again before its task goes back to its coder.
-    """
+    """Settings of the merge queue."""
 
     batch: int = 20
     parallel: int = 2
@@ -566,11 +544,7 @@ class QueueSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class SlotLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits of the slots; None: no limit.
-
-    ``max``: the most slots that tasks have at the same time. ``max_bytes``: with more bytes on disk than that, free
-    slots are removed after a merge, the one that was not used for the longest time first.
-    """
+    """Limits of the slots; None: no limit."""
 
     max: int | None = None
     max_bytes: int | None = None
@@ -585,10 +559,7 @@ FULL_CHECKOUT = "full"
 
 
 class NotifySettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where `liza up` sends alarms that need a person. ``targets``: ``desktop``, ``env:NAME`` or ``file:PATH``, which
-    name a variable or a file with a URL of apprise. ``exec``: a shell command that is run for each notice. ``quiet``:
-    hours without notices in local time, such as ``22:00-07:00``.
-    """
+    """Where `liza up` sends alarms that need a person. ``targets`` name a variable or a file with a URL of apprise."""
 
     targets: tuple[str, ...] = ()
     exec: str | None = None
@@ -601,27 +572,7 @@ class NotifySettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings. Durations are seconds, sizes are bytes.
-
-    ``context_handoff``: used part of the context window, 0 to 1, above which an agent is asked to hand off; 1: never.
-    ``session_max``: age above which a session is ended when it is idle; None: never.
-    ``routing``: a task goes to the first idle coder, or to the one whose work record fits it best.
-    ``pull_request_interval``: `liza up` reads the open pull request so often; 0: only `liza sync --pr`.
-    ``push``: with ``auto`` the branches of tasks are pushed to ``origin`` as a backup.
-    ``notify``: where `liza up` sends alarms that need a person.
-    ``planning_rounds``: how often planners add tasks at the end of the sprint before the crew stops at a checkpoint,
-    unless a person changes the board meanwhile; 0: no limit.
-    ``archive_after``: with more closed tasks on the board than that, the oldest are archived; 0: only `liza archive`.
-    ``gate_environment``: variables of the gates, the proof and the sessions, each as NAME=VALUE.
-    ``env_allow``: variables that sessions of each program inherit, such as SSH_AUTH_SOCK; ``*`` matches any ending.
-    ``tests_write``: patterns of tracked files that the tests may change.
-    ``installed_changes``: patterns of files of installed packages that may differ from the records of the packages.
-    ``proof_runs``: the most runs of the tests with failing sources in a proof.
-    ``unproved_commands``: parts of the test command that a person accepts although they stay green when all sources
-    fail.
-    ``checkout``: with ``sparse`` candidates are tested in a checkout as sparse as the person's.
-    ``brief``: with ``prompt`` no instructions file gets the brief: the prompt and the hooks have all of it.
-    """
+    """Settings. ``project.setting_meanings`` has the meaning and the unit of each, also of the nested ones."""
 
     max_coder_iterations: int = 10
     max_review_cycles: int = 5

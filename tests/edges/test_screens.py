@@ -19,6 +19,7 @@ from liza.cli.render.text_formats import format_day
 from liza.commands.history import EVENTS
 from liza.crew.crew import Crew
 from liza.rules.model import Status
+from liza.rules.project.setting_values import setting_names
 from liza.rules.reports.narration import NewsItem
 from liza.rules.value_classes import replace
 from liza.verbs import history
@@ -104,6 +105,20 @@ def test_explain_says_that_there_is_no_alarm(tmp_path: Path, capsys: pytest.Capt
     with contextlib.chdir(tmp_path):
         assert entry_points.run_command(["explain"]) == 0
     assert capsys.readouterr().out == "no alarm; liza explain --all lists all alarms, errors and findings\n"
+
+
+def test_config_get_shows_what_was_changed_and_the_usual_settings(crew: Crew) -> None:
+    shown = print_command(crew, "config", "get")
+    assert_fits(shown)
+    rows = shown.splitlines()
+    assert rows[0] == "changed:"
+    assert "budget.money_per_sprint  25.0 US$            most money in all; null: no limit" in rows
+    assert "max_coder_iterations     10                  tries before a task is blocked" in rows
+    assert "proof." not in shown
+    every = print_command(crew, "config", "get", "--all")
+    assert "hung_after  1800 s  (default: 600 s)\n  time without activity after which a session is ended\n" in every
+    assert "budget.money_per_sprint  25.0 US$  (default: null)\n" in every
+    assert all(f"{name}  " in every for name in setting_names())
 
 
 def test_all_revisions_of_the_board_are_there_if_wanted(crew: Crew) -> None:

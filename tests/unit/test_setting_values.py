@@ -9,6 +9,8 @@ import pytest
 from liza.rules.errors import Refused, UsageError
 from liza.rules.model import BreakerSettings, Config, Delivery, QueueSettings
 from liza.rules.project import setting_limits, setting_values
+from liza.rules.project.setting_meanings import MEANINGS, USUAL
+from liza.rules.project.setting_values import setting_names
 from tests.unit.boards import board, with_config
 
 
@@ -141,3 +143,10 @@ def test_a_number_outside_its_limits_never_counts() -> None:
     assert usable == Config(poll_interval=5, breaker=BreakerSettings(review_loop=3))
     within = Config(lease_duration=setting_limits.MAX_DURATION, delivery=Delivery(retry_backoffs=(0.0, 5.0)))
     assert setting_limits.with_usable_numbers(within) is within
+
+
+def test_each_setting_has_a_meaning_in_one_line() -> None:
+    assert set(MEANINGS) == set(setting_names())
+    assert all(0 < len(meaning.text) <= 95 for meaning in MEANINGS.values())
+    assert set(USUAL) <= set(MEANINGS)
+    assert all(len(MEANINGS[name].text) <= 34 for name in USUAL)
