@@ -140,6 +140,11 @@ def test_an_unknown_object_is_shown_in_short_and_a_line_of_text_as_it_is() -> No
     assert cut.endswith("… 9,000 characters: --raw")
 
 
+def test_a_command_of_any_length_is_a_row() -> None:
+    (row,) = rows([ToolCalled("c", "Bash", {"command": "x" * 3_000_000})])
+    assert row == "runs     " + "x" * 640 + " …"
+
+
 def test_a_failed_command_has_its_exit_code_and_the_last_line_of_its_output() -> None:
     item = {"id": "i1", "type": "command_execution", "command": "/bin/bash -lc 'make test'", "status": "failed"}
     done = {"type": "item.completed", "item": {**item, "exit_code": 2, "aggregated_output": "a\nno rule for test\n"}}
@@ -197,6 +202,7 @@ def test_an_edit_is_a_path_with_the_lines_that_it_adds_and_removes() -> None:
         "edits    b.txt +3 −0",
     ]
     assert count_edit("", "") == (0, 0)
+    assert count_edit("a\nb\n" * 30_000, "a\nb\n" * 30_000 + "c") == (1, 0), "a large edit"
     changes = {"id": "i", "type": "file_change", "status": "completed", "changes": [{"path": "a"}, {"path": "b"}]}
     assert rows(read("items", {"type": "item.completed", "item": changes})) == ["edits    a, b · ok"]
 

@@ -18,6 +18,10 @@ from liza.rules.sessions.spending import TokenUsage
 from liza.rules.value_classes import Value, field, replace
 
 _SHELLS = {"bash", "sh", "zsh"}
+_MAX_SPLIT = 10_000
+"""Characters of a command that is split into words: the time grows with the square."""
+_MAX_COMPARISONS = 1_000_000
+"""Pairs of lines that are compared to count an edit exactly; 0.1 s at most."""
 GUARD_MARK = "[liza]"
 """Beginning of the reason that a guard of Liza gives."""
 _FIRST = datetime.min.replace(tzinfo=UTC)
@@ -78,6 +82,8 @@ class ToolCalled(Value):
         """The command that it runs; empty if it is no command. Some programs name the shell that runs it, too."""
         command = self.arguments.get("command") or self.arguments.get("cmd") or ""
         text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+        if len(text) > _MAX_SPLIT:
+            return text
         try:
             words = shlex.split(text)
         except ValueError:
@@ -266,8 +272,14 @@ def _add_usages(usages: Iterable[TokenUsage]) -> TokenUsage:
 
 
 def count_edit(before: str, after: str) -> tuple[int, int]:
-    """Return how many lines a replacement of ``before`` by ``after`` adds and removes."""
-    changes = difflib.SequenceMatcher(a=before.splitlines(), b=after.splitlines(), autojunk=False).get_opcodes()
+    """Return how many lines a replacement of ``before`` by ``after`` adds and removes.
+
+    In a large edit a line that only moved counts as neither: a comparison takes time with the square of the lines.
+    """
+    old, new = before.splitlines(), after.splitlines()
+    if len(old) * len(new) > _MAX_COMPARISONS:
+        return (Counter(new) - Counter(old)).total(), (Counter(old) - Counter(new)).total()
+    changes = difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes()
     added = sum(end - start for change, _, _, start, end in changes if change != "equal")
     removed = sum(end - start for change, start, end, _, _ in changes if change != "equal")
     return added, removed
