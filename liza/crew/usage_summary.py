@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from liza.crew import run_state
 from liza.crew.crew import Crew
-from liza.programs.accounts.run_account import account_of
+from liza.programs.accounts.run_account import account_of, account_parts
 from liza.programs.messages import inbox
 from liza.programs.presets import command_line, preset_table
 from liza.programs.session.run_directory import Gauge
@@ -21,7 +21,7 @@ from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, run_id
 from liza.rules.sessions import spending
 from liza.rules.sessions.message_rules import MessageStage
-from liza.rules.sessions.spending import LedgerEntry, ToolTotal, UsageTotal
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage, ToolTotal, UsageTotal
 from liza.rules.statuses import WakeTrigger
 from liza.rules.value_classes import replace
 
@@ -136,6 +136,7 @@ def _living_entries(crew: Crew, state: State) -> tuple[LedgerEntry, ...]:
             task=work.task if work else None,
             sprint=state.sprint.id,
             used=gauge.used,
+            models=gauge.models,
         )
         entries.append(entry)
     return tuple(entries)
@@ -178,7 +179,8 @@ def _with_telemetry(crew: Crew, entry: LedgerEntry) -> LedgerEntry:
     with suppress(LizaError, OSError):
         record, sums = directory.read_record(), TelemetryLog(directory.path).read()
         seconds = max(0.0, (entry.time - record.started).total_seconds()) if record is not None else 0.0
-        entry = replace(entry, seconds=seconds, account=account_of(directory))
+        accounts = account_parts(directory, entry.used)
+        entry = replace(entry, seconds=seconds, account=account_of(directory), accounts=accounts)
         return entry if sums is None else replace(entry, used=sums.used, models=sums.models, tools=sums.tools)
     return entry
 
@@ -190,20 +192,26 @@ def usage_breakdown(crew: Crew, state: State) -> dict[str, Any]:
         "by_task": _group_totals(entries, lambda entry: entry.task or "planning"),
         "by_agent": _group_totals(entries, lambda entry: agent_of(entry.run)),
         "by_program": _group_totals(entries, lambda entry: entry.program),
-        "by_account": _group_totals((entry for entry in entries if entry.account), lambda entry: entry.account or ""),
+        "by_account": _part_totals(entries, lambda entry: entry.accounts or _whole_account(entry)),
         "by_outcome": _group_totals(entries, lambda entry: entry.outcome),
         "by_day": _group_totals(entries, lambda entry: entry.time.date().isoformat()),
-        "by_model": _model_totals(entries),
+        "by_model": _part_totals(entries, lambda entry: entry.models),
         "by_tool": _tool_totals(entries),
     }
 
 
-def _model_totals(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
-    """Usage by model of the sessions whose runtime reported it; a session counts for each of its models."""
+def _whole_account(entry: LedgerEntry) -> dict[str, TokenUsage | None]:
+    return {entry.account: entry.used} if entry.account else {}
+
+
+def _part_totals(
+    entries: Iterable[LedgerEntry], parts: Callable[[LedgerEntry], Mapping[str, TokenUsage | None]]
+) -> dict[str, Any]:
+    """Usage by the parts of each session, such as its models; a session counts for each of its parts."""
     groups: dict[str, list[LedgerEntry]] = {}
     for entry in entries:
-        for model, used in entry.models.items():
-            groups.setdefault(model, []).append(replace(entry, used=used))
+        for name, used in parts(entry).items():
+            groups.setdefault(name, []).append(replace(entry, used=used))
     return {name: _total_row(spending.sum_usage(group)) for name, group in sorted(groups.items())}
 
 

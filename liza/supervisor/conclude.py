@@ -13,8 +13,8 @@ from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_argv
 from liza.crew.recovery.run_cleanup import archive_old_runs
+from liza.crew.session_usage import record_usage, trusted_record
 from liza.programs.accounts import session_results
-from liza.programs.accounts.run_account import account_of, session_environ
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file, outcomes, session_process
@@ -22,19 +22,15 @@ from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, fin
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
-from liza.programs.usage import ledger, otel_export
-from liza.programs.usage.meter import Meter
+from liza.programs.usage import otel_export
 from liza.repo import commit_signing
-from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
+from liza.rules.errors import LizaError, Refused
 from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.session_events import Failed, LoggedEvent, ModelText, find_refused_calls, is_unread
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.value_classes import replace
-from liza.rules.worker_api.telemetry_rules import TelemetrySums
-from liza.supervisor.run_evidence import trusted_record
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
 from liza.verbs import session_log
@@ -67,9 +63,7 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
         # After the worktree's files: the recorded end releases the task, and another run may use the worktree then.
         _record_end(crew, record, result)
         crash_points.point("conclude", "recorded")
-        own_environ = session_environ(directory, preset, environ)
-        meter = Meter(preset, directory, record.started, own_environ, crew.clock.monotonic)
-        _append_usage(crew, directory, record, result, _used(meter), meter.telemetry)
+        record_usage(crew, directory, record, preset, environ, result.outcome)
         _note_unread_output(crew, directory, preset)
     # Last: a supervisor that crashes before this line concludes the session again.
     directory.mark_concluded(f"{result.outcome}: {result.reason}")
@@ -121,14 +115,6 @@ def note_account_obstacle(
     return True
 
 
-def _used(meter: Meter) -> TokenUsage | None:
-    """Return what the session used, or None if its files cannot be read."""
-    try:
-        return meter.final_usage()
-    except (OSError, NotRegularFile, LockTimeout):
-        return None
-
-
 def _save_screen(crew: Crew, directory: RunDir) -> None:
     """Save the terminal's screen: it is lost with the terminal, and it is more readable than the logged bytes.
 
@@ -173,34 +159,6 @@ def _find_model_failure(crew: Crew, directory: RunDir, preset: Preset) -> ModelF
     """
     output = directory.last_output() if directory.screen_path.exists() else directory.output_tail(OUTPUT_TAIL_BYTES)
     return find_failure(ModelSigns(preset.failures, preset.answers), output, crew.clock.now().astimezone())
-
-
-def _append_usage(
-    crew: Crew,
-    directory: RunDir,
-    record: RunRecord,
-    result: SessionEnd,
-    used: TokenUsage | None,
-    telemetry: TelemetrySums | None,
-) -> None:
-    """Append the session's usage to the ledger, by model and tool if its runtime reported that."""
-    process_state = session_process.read_state(directory.path)
-    ended = process_state.time if isinstance(process_state, session_process.EndedSession) else crew.clock.now()
-    entry = LedgerEntry(
-        run=record.run,
-        time=ended,
-        kind=record.kind,
-        program=record.spec or record.program,
-        outcome=result.outcome,
-        seconds=max(0.0, (ended - record.started).total_seconds()),
-        task=record.task,
-        sprint=crew.board.read().sprint.id,
-        used=used,
-        account=account_of(directory),
-        models=telemetry.models if telemetry else {},
-        tools=telemetry.tools if telemetry else {},
-    )
-    ledger.append_entry(crew.paths, entry)
 
 
 def _note_unread_output(crew: Crew, directory: RunDir, preset: Preset) -> None:

@@ -109,6 +109,7 @@ class MeterThread:
         gauge = Gauge(
             calls=self._latest.progress.calls,
             used=used,
+            models=dict(self._latest.models),
             stuck=self.stuck.reason if self.stuck else None,
             context_usage=context_usage,
         )

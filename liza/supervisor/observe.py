@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from liza.crew.crew import Crew
+from liza.crew.session_usage import trusted_record
 from liza.programs.accounts.run_account import session_environ
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.presets.preset import Preset
@@ -45,7 +46,6 @@ from liza.supervisor.run_evidence import (
     model_activity,
     reported_silence,
     session_age,
-    trusted_record,
 )
 from liza.system import processes
 

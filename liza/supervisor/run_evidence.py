@@ -8,14 +8,12 @@ from pathlib import Path
 
 from liza.crew import run_state
 from liza.crew.crew import Crew
+from liza.crew.session_usage import trusted_record
 from liza.programs.session import session_process
-from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
+from liza.programs.session.run_directory import RunDir, list_runs
 from liza.rules.errors import LizaError
 from liza.rules.model import State
-from liza.rules.owned_work import find_current_work
 from liza.rules.paths import run_number
-from liza.rules.statuses import WorkKind
-from liza.rules.value_classes import replace
 from liza.system import proc_stat, processes
 
 
@@ -32,25 +30,6 @@ def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:
         if agent_record is None or (run_number(run, agent) or 0) <= agent_record.runs:
             return None if directory.is_concluded() else directory
     return None
-
-
-def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | None:
-    """Return what a run is for, or None if that is unknown.
-
-    The board overrides the run's own record while the run has a claim: an agent can write to the record.
-    """
-    try:
-        record = directory.read_record()
-    except LizaError:
-        record = None
-    work = find_current_work(state, directory.agent)
-    if work is None or work.run != directory.run:
-        return record
-    task = state.task(work.task) if work.task else None
-    slot = task.worktree if task is not None and work.kind == WorkKind.WORK else directory.agent
-    base = record or RunRecord(agent=directory.agent, run=directory.run, kind=work.kind, started=crew.clock.now())
-    worktree = str(crew.paths.slot(slot)) if slot else ""
-    return replace(base, kind=work.kind, task=work.task, worktree=worktree)
 
 
 def model_activity(crew: Crew, state: State, directory: RunDir) -> tuple[object, ...]:

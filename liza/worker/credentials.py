@@ -15,12 +15,14 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.programs.accounts import account_records, session_results
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
-from liza.programs.accounts.run_account import RunAccount, read_run_account, write_run_account
+from liza.programs.accounts.run_account import RunAccount, parts_by_account, read_run_account, write_run_account
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
+from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.errors import Missing, NoAccount
 from liza.rules.formatting.redaction import redact
+from liza.rules.sessions.spending import TokenUsage
 from liza.rules.value_classes import replace
 from liza.rules.worker_api import account_rules
 from liza.rules.worker_api.account_rules import AccountRecord
@@ -117,9 +119,17 @@ def _record_change(run_dir: RunDir, used: RunAccount, account: SessionAccount, r
         config_dir=account.config_dir,
         changes=used.changes + 1,
         reason=reason,
+        used=_used_so_far(run_dir, used),
     )
     write_run_account(run_dir, changed)
     return changed
+
+
+def _used_so_far(run_dir: RunDir, account: RunAccount) -> dict[str, TokenUsage]:
+    """Return what the run used with each account until now: by its runtime's reports, or by the last measurement."""
+    sums, gauge = TelemetryLog(run_dir.path).read(), run_dir.read_gauge()
+    used = sums.used if sums is not None else gauge.used if gauge is not None else None
+    return parts_by_account(account, used or sum(account.used.values(), TokenUsage()))
 
 
 def _account_record(account: str) -> AccountRecord:

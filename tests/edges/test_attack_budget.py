@@ -11,6 +11,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.usage.meter import Meter
 from liza.programs.usage.telemetry_log import TelemetryLog
+from liza.programs.usage.usage_report import ReportedUsage
 from liza.rules.paths import Paths
 from liza.rules.worker_api.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
 
@@ -85,4 +86,4 @@ def test_what_was_measured_stays_used_whatever_an_agent_does_to_the_file(tmp_pat
     ):
         change()
         assert meter.measure(5.0).used == sums.used
-    assert meter.final_usage() == sums.used
+    assert meter.final_usage() == ReportedUsage(sums.used)

@@ -90,6 +90,24 @@ def test_a_session_counts_once_before_and_after_its_end(crew: Crew, clock: FakeC
     assert after["by_tool"] == {"shell": {"calls": 2, "failures": 1, "seconds": 1.5}}
 
 
+def test_a_session_counts_for_each_account_with_its_own_part(crew: Crew, clock: FakeClock) -> None:
+    first, second = TokenUsage(input=1_000_000, cached=200, output=300), TokenUsage(input=200_000, cost=0.5)
+    entry = msgspec.structs.replace(
+        ended(clock), account="modelled/b", accounts={"modelled/a": first, "modelled/b": second}
+    )
+    ledger.append_entry(crew.paths, entry)
+    rows = usage_by(crew, ("account",))["by_account"]
+    assert {name: row["tokens"] for name, row in rows.items()} == {"modelled/a": 1_000_300, "modelled/b": 200_000}
+
+
+def test_a_living_session_is_in_the_figures_by_model_before_its_end(crew: Crew, clock: FakeClock) -> None:
+    live(crew, clock)
+    directory = crew.run_dir(RUN)
+    (directory.path / "telemetry.jsonl").unlink()
+    directory.write_gauge(Gauge(calls=1, used=USED, models={"m-2": USED}))
+    assert usage_by(crew, ("model",))["by_model"]["m-2"]["tokens"] == USED.tokens
+
+
 def test_only_the_groups_that_are_asked_for_are_returned(crew: Crew, clock: FakeClock) -> None:
     ledger.append_entry(crew.paths, ended(clock))
     clock.advance(timedelta(days=1).total_seconds())

@@ -11,11 +11,15 @@ import pytest
 from liza.crew.crew import Crew
 from liza.programs.accounts import account_file, account_records
 from liza.programs.accounts.account_choice import AccountChooser
+from liza.programs.accounts.run_account import account_parts
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.errors import Missing, NoAccount, RunIsOver
 from liza.rules.paths import Paths
+from liza.rules.sessions.spending import TokenUsage
 from liza.rules.worker_api import account_rules
+from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TurnUsage
 from liza.worker.api_answers import Credential
 from liza.worker.api_requests import CredentialReport, CredentialState
 from liza.worker.credentials import acknowledge_credentials, current_credentials, list_rotated, report_credential
@@ -94,6 +98,37 @@ def test_a_worker_at_its_limit_is_sent_another_credential_until_it_acknowledges_
     assert acknowledge_credentials(run, [event.id, "other"]) == 1
     assert acknowledge_credentials(run, [event.id]) == 0
     assert list_rotated(crew, run) == ()
+
+
+def test_each_account_of_a_worker_has_its_own_usage(crew: Crew, clock: FakeClock) -> None:
+    write_accounts(TWO)
+    run = start(crew)
+    log = TelemetryLog(run.path)
+    assert account_parts(run, TokenUsage(input=5)) == {}, "the whole usage is of the one account"
+
+    def use(tokens: int) -> None:
+        log.append([TelemetryEvent(timestamp=crew.clock.now(), usage=TurnUsage(input_tokens=tokens, output_tokens=1))])
+
+    use(1000)
+    assert report(crew, CredentialState.LIMITED, seconds=3600)
+    (event,) = list_rotated(crew, run)
+    assert acknowledge_credentials(run, [event.id]) == 1
+    use(300)
+    sums = log.read()
+    assert sums is not None
+    assert account_parts(run, sums.used) == {
+        "script/a": TokenUsage(input=1000, output=1),
+        "script/b": TokenUsage(input=300, output=1),
+    }
+    clock.advance(4000)
+    assert report(crew, CredentialState.LIMITED, "OTHER_KEY", seconds=3600)
+    assert list_rotated(crew, run) != ()
+    use(20)
+    sums = log.read()
+    assert sums is not None
+    parts = account_parts(run, sums.used)
+    assert parts["script/b"] == TokenUsage(input=300, output=1)
+    assert sum(parts.values(), TokenUsage()) == sums.used
 
 
 def test_the_limit_of_another_session_changes_the_account_of_a_living_worker(crew: Crew) -> None:

@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import find_crew
+from liza.programs.usage import ledger
 from liza.rules.model import State
+from liza.rules.sessions.spending import TokenUsage
 from liza.rules.tasks import claims
 from liza.rules.tasks.picking import Evidence
 from liza.system import processes
@@ -24,6 +26,8 @@ coder-1)
     git commit -q -m "first half"
     echo unfinished > unfinished.txt
     echo more >> README.md
+    turn='"timestamp":"2026-01-01T00:00:00Z","usage":{"input_tokens":1000,"output_tokens":50}'
+    echo "{\\"type\\":\\"turn_complete\\",$turn}" > "$LIZA_ROOT/.liza/run/coder-1/coder-1.1/telemetry.jsonl"
     echo "$$" > "$NOTES/at-work"
     read line < "$NOTES/gate" ;;
 *)
@@ -66,6 +70,10 @@ def test_a_second_coder_takes_over_a_lapsed_task_of_a_dead_session_and_finds_all
         assert crew.git("show", f"{saved}:unfinished.txt") == "unfinished"
         assert crew.git("show", f"{saved}:committed.txt") == "committed"
         assert crew.git("rev-parse", f"{saved}^") == head
+        (first,) = [entry for entry in ledger.read_entries(crew.paths) if entry.run == "coder-1.1"]
+        assert first.used == TokenUsage(input=1000, output=50), "its supervisor died before it could record it"
+        assert (first.task, first.outcome) == ("task-1", "stopped")
+
         there = worktree_of(crew.root, "task-1")
         old = {"LIZA_RUN": "coder-1.1", "LIZA_TASK": "task-1", "LIZA_ROOT": str(crew.root)}
         told = crew.liza("submit", code=1, cwd=there, **old)

@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any, Literal
 
-INPUT, CACHED, OUTPUT = 1000, 100, 50
-"""Tokens that each answer says it took: cached ones are part of the input."""
+INPUT, CACHED, OUTPUT, THOUGHT = 1000, 100, 50, 10
+"""Tokens that each answer says it took: cached ones are part of the input, and thoughts part of the output."""
+ANSWERS = count()
+"""Numbers for the ids of answers: two requests never have the same."""
 
 SHELL = re.compile(
     r"^(bash|shell|shell_command|exec_command|run_shell_command|local_shell|terminal|run_terminal_cmd)$", re.I
@@ -41,7 +44,15 @@ class Say:
     text: str
 
 
-Turn = Shell | Say
+@dataclass(frozen=True)
+class Call:
+    """The model calls this tool, if it is offered; else it says that it has none."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+Turn = Shell | Say | Call
 
 
 Breaks = Literal["silent", "closed", "cut", "malformed"]
@@ -269,6 +280,8 @@ def _arguments(asked: Asked, name: str, command: str) -> dict[str, Any]:
 def _call(turn: Turn, asked: Asked) -> tuple[str, dict[str, Any]] | None:
     if isinstance(turn, Say):
         return None
+    if isinstance(turn, Call):
+        return (turn.tool, dict(turn.arguments)) if turn.tool in asked.tools else None
     if asked.shell is None:
         raise LookupError(f"no shell among {list(asked.tools)}")
     return asked.shell, _arguments(asked, asked.shell, turn.command)
@@ -292,7 +305,8 @@ class _Responses:
     def read(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Asked:
         items = body.get("input") or []
         done = sum(1 for one in items if isinstance(one, dict) and str(one.get("type")).endswith("_call_output"))
-        tools = {str(one["name"]): one.get("parameters") or {} for one in body.get("tools") or () if "name" in one}
+        offered = [tool for one in body.get("tools") or () for tool in one.get("tools") or (one,)]
+        tools = {str(one["name"]): one.get("parameters") or {} for one in offered if "name" in one}
         return Asked(path, headers, body, done, tools, _text(body, "instructions", "input"))
 
     @staticmethod
@@ -301,19 +315,23 @@ class _Responses:
             "input_tokens": INPUT,
             "input_tokens_details": {"cached_tokens": CACHED},
             "output_tokens": OUTPUT,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": THOUGHT},
             "total_tokens": INPUT + OUTPUT,
         }
         number = asked.done
-        call = _call(turn, asked) if asked.shell else None
+        call = _call(turn, asked) if asked.shell or isinstance(turn, Call) else None
         if call is None:
             content = [{"type": "output_text", "text": _said(turn, asked), "annotations": []}]
             item: dict[str, Any] = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}
         else:
             item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": call[0]}
             item["arguments"] = json.dumps(call[1])
+            offered = (one for one in asked.body["tools"] if "tools" in one)
+            spaces = (one for one in offered if any(tool["name"] == call[0] for tool in one["tools"]))
+            if (space := next(spaces, None)) is not None:
+                item["namespace"] = space["name"]
         item["status"] = "completed"
-        begun = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": asked.body.get("model")}
+        begun = {"id": f"resp_{next(ANSWERS)}", "object": "response", "created_at": 1, "model": asked.body.get("model")}
         whole = {**begun, "status": "completed", "output": [item], "usage": usage}
         if not stream:
             return "application/json", json.dumps(whole)
@@ -352,16 +370,17 @@ class _Chat:
             "prompt_tokens": INPUT,
             "prompt_tokens_details": {"cached_tokens": CACHED},
             "completion_tokens": OUTPUT,
+            "completion_tokens_details": {"reasoning_tokens": THOUGHT},
             "total_tokens": INPUT + OUTPUT,
         }
-        call = _call(turn, asked) if asked.shell else None
+        call = _call(turn, asked) if asked.shell or isinstance(turn, Call) else None
         message: dict[str, Any] = {"role": "assistant", "content": _said(turn, asked)}
         if call is not None:
             function = {"name": call[0], "arguments": json.dumps(call[1])}
             wanted = {"index": 0, "id": f"call{asked.done:05}", "type": "function", "function": function}
             message = {"role": "assistant", "content": None, "tool_calls": [wanted]}
         why = "stop" if call is None else "tool_calls"
-        begun = {"id": f"chat-{asked.done}", "created": 1, "model": asked.body.get("model") or "scripted-model"}
+        begun = {"id": f"chat-{next(ANSWERS)}", "created": 1, "model": asked.body.get("model") or "scripted-model"}
         if not stream:
             choice = {"index": 0, "message": message, "finish_reason": why}
             whole = {**begun, "object": "chat.completion", "choices": [choice], "usage": usage}
@@ -396,12 +415,12 @@ class _Messages:
     @staticmethod
     def write(turn: Turn, asked: Asked, stream: bool) -> tuple[str, str]:
         read = {"input_tokens": INPUT - CACHED, "cache_read_input_tokens": CACHED, "cache_creation_input_tokens": 0}
-        call = _call(turn, asked) if asked.shell else None
+        call = _call(turn, asked) if asked.shell or isinstance(turn, Call) else None
         block: dict[str, Any] = {"type": "text", "text": _said(turn, asked)}
         if call is not None:
             block = {"type": "tool_use", "id": f"toolu_{asked.done}", "name": call[0], "input": call[1]}
         why = "end_turn" if call is None else "tool_use"
-        begun = {"id": f"msg_{asked.done}", "type": "message", "role": "assistant", "model": asked.body.get("model")}
+        begun = {"id": f"msg_{next(ANSWERS)}", "type": "message", "role": "assistant", "model": asked.body.get("model")}
         if not stream:
             usage = {**read, "output_tokens": OUTPUT}
             whole = {**begun, "content": [block], "stop_reason": why, "stop_sequence": None, "usage": usage}
@@ -443,14 +462,15 @@ class _Gemini:
 
     @staticmethod
     def write(turn: Turn, asked: Asked, stream: bool) -> tuple[str, str]:
-        call = _call(turn, asked) if asked.shell else None
+        call = _call(turn, asked) if asked.shell or isinstance(turn, Call) else None
         part: dict[str, Any] = {"text": _said(turn, asked)}
         if call is not None:
             part = {"functionCall": {"name": call[0], "args": call[1]}}
         usage = {
             "promptTokenCount": INPUT,
             "cachedContentTokenCount": CACHED,
-            "candidatesTokenCount": OUTPUT,
+            "candidatesTokenCount": OUTPUT - THOUGHT,
+            "thoughtsTokenCount": THOUGHT,
             "totalTokenCount": INPUT + OUTPUT,
         }
         content = {"role": "model", "parts": [part]}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.journeys.crews import BIN
 from tests.real.conftest import Begin, Scene
-from tests.real.model import Asked, Say, Shell, Turn
+from tests.real.model import INPUT, OUTPUT, Asked, Say, Shell, Turn
 from tests.real.test_acp import of
 
 pytestmark = pytest.mark.real
@@ -95,3 +95,27 @@ def test_the_session_after_a_rejection_has_the_conversation_and_the_new_brief(
     assert (shown["iteration"], shown["failed_by"]) == (2, []), "a lost conversation is no try and no crash"
     seconds = [round(spent.seconds, 1) for spent in scene.spent()]
     print(json.dumps({"program": program, "lost": loss, **figures(first, second), "seconds": seconds}))
+
+
+COUNTED = ["codex", "claude", "gemini", "qwen", "copilot", "pi", "vibe", "opencode"]
+OVER_ACP = ["claude:acp", "codex:acp", "copilot:acp", "vibe:acp", "qwen:acp"]
+
+
+@pytest.mark.parametrize("program", [*COUNTED, *OVER_ACP])
+def test_each_request_of_a_resumed_conversation_counts_once(begin: Begin, program: str) -> None:
+    scene = begin(of(program.partition(":")[0]) if ":" in program else [program], working, restart_after_crash=1)
+    crew = scene.crew
+    crew.add("one")
+    supervisor = scene.start(program)
+    scene.wait(lambda: crew.heard("one").count("submit") == 1 and scene.spent(), "work in review", supervisor)
+    answered = [sum(1 for asked in scene.model.asked if asked.tools)]
+    crew.liza("verdict", "reject", REASON, "--task", "one")
+    scene.wait(lambda: len(scene.spent()) == 2, "the second session", supervisor)
+    answered.append(sum(1 for asked in scene.model.asked if asked.tools) - answered[0])
+    assert supervisor.stop() == 0
+    used = [entry.used for entry in scene.spent()]
+    print(json.dumps({"program": program, "answered": answered, "output": [each and each.output for each in used]}))
+    assert crew.json("task", "show", "one")["conversation"]["continues"] == "coder-1.1"
+    assert [each and (each.input, each.output) for each in used] == [
+        (number * INPUT, number * OUTPUT) for number in answered
+    ]

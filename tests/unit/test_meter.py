@@ -5,6 +5,8 @@ Each recording is of one conversation: three commands, of which the last two are
 
 from __future__ import annotations
 
+import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,14 +15,14 @@ from msgspec.structs import replace
 
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat, UsageFormat
-from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
+from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn
 from liza.programs.usage import meter
 from liza.programs.usage.meter import ConversationUsage, FinishedCall, Meter, ToolCallReader, find_log_files
 from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.paths import Paths
 from liza.rules.sessions import spending
 from liza.rules.sessions.spending import TokenUsage
-from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TurnUsage
+from liza.rules.worker_api.telemetry_rules import MAX_NAMES, TelemetryEvent, TurnUsage
 from liza.system.file_growth import Tail
 from tests.conftest import FakeClock
 
@@ -121,6 +123,98 @@ def test_what_an_earlier_session_wrote_into_the_journal_of_a_resumed_conversatio
     silent = replace(told, usage=UsageFormat(session=told.usage.session))
     measured = Meter(silent, run_dir, later, HOME, clock.monotonic)
     assert measured.measure(10.0).used is None
+
+
+FORM = ConversationLogFormat(
+    file="{config}/{id}.jsonl",
+    config="logs",
+    subagents="{dir}/{id}/*.jsonl",
+    subagent_ids=("started.*",),
+    time="at",
+    key="name",
+    model="model",
+    windows={"m-*": 2000},
+    input=("in",),
+)
+FOLLOWED = Preset(name="x", usage=UsageFormat(session=("session",)), journal=FORM)
+
+
+def log_line(path: Path, **values: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(values) + "\n")
+
+
+def test_a_subagent_counts_a_second_after_its_own_log_appears(
+    tmp_path: Path, run_dir: RunDir, clock: FakeClock
+) -> None:
+    home, logs = {"HOME": str(tmp_path)}, tmp_path / "logs"
+    run_dir.output_path.write_text('{"session":"s-1"}\n')
+    log_line(logs / "s-1.jsonl", name="1", model="m-1", **{"in": 1000})
+    measured = metering(FOLLOWED, run_dir, clock, home)
+    assert measured.measure(10.0).used == TokenUsage(input=1000)
+    log_line(logs / "s-1" / "agent.jsonl", name="2", model="m-2", **{"in": 40})
+    # One is in a file that the conversation's directory names, one in that of a conversation that a line names.
+    log_line(logs / "s-1.jsonl", started=["s-2"])
+    log_line(logs / "s-2.jsonl", name="3", model="m-2", **{"in": 500})
+    log_line(logs / "s-2.jsonl", started=["s-3", "../s-1", None, "s-1"])
+    log_line(logs / "s-3.jsonl", name="4", model="m-3", **{"in": 7})
+    # The same request in a second file.
+    log_line(logs / "s-3.jsonl", name="1", model="m-1", **{"in": 1000})
+    clock.advance(1.0)
+    found = measured.measure(10.0)
+    assert found.used == TokenUsage(input=1547)
+    assert {model: used.input for model, used in found.models.items()} == {"m-1": 1000, "m-2": 540, "m-3": 7}
+    assert found.context_usage == 0.5, "a sub-agent has a context of its own"
+    final = metering(FOLLOWED, run_dir, clock, home).final_usage()
+    assert final is not None
+    assert final.used == found.used
+
+
+def test_a_session_counts_no_request_of_the_sessions_before_and_after_it(
+    tmp_path: Path, run_dir: RunDir, clock: FakeClock
+) -> None:
+    started, log = datetime(2026, 5, 1, 12, tzinfo=UTC), tmp_path / "logs" / "s-1.jsonl"
+    run_dir.output_path.write_text('{"session":"s-1"}\n')
+    log_line(log, name="1", at="2026-05-01T12:00:00.400Z", **{"in": 1})
+    log_line(log, name="2", at="2026-05-01T12:00:00.600Z", **{"in": 20})
+    log_line(log, name="3", at="2026-05-01T12:00:08.900Z", **{"in": 300})
+    log_line(log, name="4", at="2026-05-01T12:00:09.100Z", **{"in": 4000})
+    # The times on record have whole seconds; that of the record's file is exact.
+    run_dir.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=started))
+    exact = started.timestamp() + 0.5
+    os.utime(run_dir.path / "run.json", (exact, exact))
+    ended = datetime(2026, 5, 1, 12, 0, 8, tzinfo=UTC)
+    final = Meter(FOLLOWED, run_dir, started, {"HOME": str(tmp_path)}, clock.monotonic, ended).final_usage()
+    assert final is not None
+    assert final.used == TokenUsage(input=320)
+
+
+def test_a_running_total_counts_what_it_grew_by_model_and_begins_anew() -> None:
+    form = ConversationLogFormat(input=("in",), time="at", model="model", counts="conversation")
+    log = ConversationUsage(form, datetime(2026, 5, 1, tzinfo=UTC))
+    now = "2026-05-02T00:00:00Z"
+    lines = [{"model": "m-1"}, {"in": 900, "at": "2026-04-01T00:00:00Z"}]
+    lines += [{"in": total, "at": now} for total in (1000, 1000, 1200)]
+    lines += [{"model": "m-2"}, {"in": 1250, "at": now}, {"in": 30, "at": now}]
+    for line in lines:
+        log.add(line, "thread-1")
+    log.add({"in": 5, "at": now}, "thread-2")
+    assert log.report is not None
+    assert log.report.used == TokenUsage(input=300 + 80 + 5)
+    assert {model: used.input for model, used in log.report.models.items()} == {"m-1": 300, "m-2": 80}
+
+
+def test_an_agent_cannot_make_the_names_of_models_and_subagents_grow_without_end() -> None:
+    log = ConversationUsage(FORM, BEFORE)
+    for number in range(3 * MAX_NAMES):
+        log.add({"name": str(number), "model": f"m-{number}" + "x" * 5000, "in": 1, "started": [f"s-{number}"] * 9})
+    log.add({"started": [f"t-{number}" for number in range(5 * meter.MAX_SUBAGENTS)]})
+    assert log.report is not None
+    assert log.report.used == TokenUsage(input=3 * MAX_NAMES)
+    assert len(log.report.models) <= MAX_NAMES + 1
+    assert max(map(len, log.report.models)) <= meter.MAX_MODEL_LENGTH
+    assert len(log.new_subagents) <= meter.MAX_SUBAGENTS
 
 
 def test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else(tmp_path: Path) -> None:
@@ -295,4 +389,6 @@ def test_the_turns_that_a_runtime_reports_are_the_figures_and_the_output_is_not_
     reported = following.measure(10.0)
     assert reported.used == TokenUsage(input=50_003, cached=2, output=2, cost=0.51)
     assert (reported.context_usage, reported.progress.calls) == (0.25, printed.progress.calls)
-    assert metering(row("claude", tmp_path), run_dir, clock).final_usage() == reported.used
+    final = metering(row("claude", tmp_path), run_dir, clock).final_usage()
+    assert final is not None
+    assert final.used == reported.used

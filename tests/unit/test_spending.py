@@ -14,6 +14,7 @@ from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import StopNote
 from liza.programs.session.session_process import EndedSession, VanishedSession
 from liza.programs.usage import usage_report
+from liza.programs.usage.usage_report import ReportedUsage
 from liza.rules.model import Budget, ProcessIdentity
 from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
@@ -53,15 +54,15 @@ def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_larges
         output=("usage.output_tokens",),
         session=("thread_id",),
     )
-    assert usage_report.read_usage(form, printed(tmp_path, TURNS)) == wanted
+    assert usage_report.read_usage(form, printed(tmp_path, TURNS)) == ReportedUsage(wanted)
     assert usage_report.read_session_id(form, tmp_path / "output.log") == "t-1"
 
 
 def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path) -> None:
     form = UsageFormat(form="json", input=("stats.models.*.tokens.prompt",), output=("stats.models.*.tokens.out",))
     document = '{"stats": {"models": {"a": {"tokens": {"prompt": 5, "out": 1}}, "b": {"tokens": {"prompt": 7}}}}}'
-    assert usage_report.read_usage(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == TokenUsage(
-        input=12, output=1
+    assert usage_report.read_usage(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == ReportedUsage(
+        TokenUsage(input=12, output=1)
     )
     text = UsageFormat(
         form="text",
@@ -70,13 +71,15 @@ def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path
     said = "Tokens: 1.2k sent, 300 received. Cost: $0.01\nTokens: 2k sent, 1,000 received. Cost: $0.02\n"
     found = usage_report.read_usage(text, printed(tmp_path, said))
     assert found is not None
-    assert (found.input, found.output, round(found.cost or 0, 2)) == (3200, 1300, 0.03)
+    assert (found.used.input, found.used.output, round(found.used.cost or 0, 2)) == (3200, 1300, 0.03)
 
 
 def test_what_stands_inside_of_a_document_is_no_document_of_its_own(tmp_path: Path) -> None:
     form = UsageFormat(form="json", input=("used",), combine="sum")
     whole = '{"used": 5, "last":\n{"used": 3}\n}\n'
-    assert usage_report.read_usage(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == TokenUsage(input=10)
+    assert usage_report.read_usage(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == ReportedUsage(
+        TokenUsage(input=10)
+    )
 
 
 def test_what_was_not_told_is_none_and_no_zero(tmp_path: Path) -> None:
@@ -92,7 +95,7 @@ def test_a_program_that_tells_it_in_a_file_of_the_run_is_read_there(tmp_path: Pa
     assert usage_report.read_usage(form, output) is None
     (output.parent / "export").mkdir()
     (output.parent / "export" / "export.json").write_text('{\n "usage": {"in": 7, "out": 2}, "cost": 0.5\n}\n')
-    assert usage_report.read_usage(form, output) == TokenUsage(input=7, output=2, cost=0.5)
+    assert usage_report.read_usage(form, output) == ReportedUsage(TokenUsage(input=7, output=2, cost=0.5))
     silent = LedgerEntry(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=3)
     assert (sum_usage([silent]).silent, sum_usage([silent]).unpriced) == (1, 1)
     found = sum_usage(
@@ -329,4 +332,6 @@ def test_nothing_that_a_program_prints_keeps_its_end_from_being_settled(tmp_path
 
 def test_a_figure_that_is_none_is_none_in_text_as_well(tmp_path: Path) -> None:
     form = UsageFormat(form="text", pattern=r"(?P<input>\S+) in, (?P<output>\S+) out, \$(?P<cost>\S+)")
-    assert usage_report.read_usage(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == TokenUsage(output=5)
+    assert usage_report.read_usage(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == ReportedUsage(
+        TokenUsage(output=5)
+    )

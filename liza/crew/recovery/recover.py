@@ -62,6 +62,10 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
         *_repair_review_refs(crew),
         *_recover_merges(crew, by),
         *_remove_leftovers(crew),
+        *(
+            Repair(f"{run}: its usage is in the ledger; its supervisor died")
+            for run in run_cleanup.record_left_usage(crew, by)
+        ),
         *_archive_runs(crew, by),
         *_remove_checkout_briefs(crew),
     ]

@@ -18,6 +18,7 @@ from liza.programs.session.run_directory import RunDir, read_struct
 from liza.rules.errors import LizaError, Missing
 from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.paths import state_directory
+from liza.rules.sessions.spending import TokenUsage, usage_since
 from liza.rules.worker_api.account_rules import Lifetime
 from liza.system import atomic
 
@@ -28,7 +29,8 @@ class RunAccount(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``account`` is an id, ``PROGRAM/NAME``. ``config_dir`` is the account's own directory: conversations in it cannot
     be continued with another one. ``read`` and ``expires``: when the secret was read, and when it ends, if known.
     ``changes`` counts how often a living worker was given another credential; ``reason``: why it was, the last time, as
-    long as the worker has not acknowledged it."""
+    long as the worker has not acknowledged it. ``used``: what the run had used with each account when it got the next
+    one."""
 
     account: str
     read: AwareDatetime
@@ -36,6 +38,7 @@ class RunAccount(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     config_dir: str = ""
     changes: int = 0
     reason: str | None = None
+    used: dict[str, TokenUsage] = msgspec.field(default_factory=dict)
 
     @property
     def program(self) -> str:
@@ -100,6 +103,22 @@ def account_of(directory: RunDir) -> str | None:
     except (LizaError, OSError):
         return None
     return account.account if account is not None else None
+
+
+def account_parts(directory: RunDir, used: TokenUsage | None) -> dict[str, TokenUsage]:
+    """Return the parts of the run's usage by account; none if the account never changed or is unknown."""
+    try:
+        account = read_run_account(directory)
+    except (LizaError, OSError):
+        return {}
+    return {} if account is None or used is None or not account.used else parts_by_account(account, used)
+
+
+def parts_by_account(account: RunAccount, used: TokenUsage) -> dict[str, TokenUsage]:
+    """Return what the run used with each account; what no earlier account used is of the present one."""
+    own = account.used.get(account.account, TokenUsage())
+    new = usage_since(used, sum(account.used.values(), TokenUsage()))
+    return {**account.used, account.account: own + new}
 
 
 def config_dir_of(directory: RunDir) -> str:

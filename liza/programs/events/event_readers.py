@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from liza.programs.presets.preset import ConversationLogFormat, Preset, UsageFormat
 from liza.programs.session.log_file import parse_object
-from liza.programs.usage.usage_report import time_of, usage_of_object, value_at
+from liza.programs.usage.usage_report import time_of, usage_of_object, usage_of_request, value_at
 from liza.rules.sessions.session_events import (
     CallsRefused,
     Failed,
@@ -102,8 +102,10 @@ def _complete(preset: Preset, usage: UsageFormat, parsed: Object, event: Session
     """Return the event with what the row tells of its program: usage, exit codes and refusals in texts."""
     match event:
         case TurnEnded():
-            key = value_at(parsed, usage.key) if isinstance(usage, ConversationLogFormat) and usage.key else ""
-            return TurnEnded(usage_of_object(usage, parsed), str(key or ""))
+            if not isinstance(usage, ConversationLogFormat):
+                return TurnEnded(usage_of_object(usage, parsed))
+            key = value_at(parsed, usage.key) if usage.key else ""
+            return TurnEnded(usage_of_request(usage, parsed), str(key or ""))
         case ToolReturned():
             refusal = re.search(preset.refusal, event.text) if preset.refusal else None
             if refusal is not None:

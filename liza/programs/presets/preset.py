@@ -75,6 +75,24 @@ class Dialog(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     match: str
 
 
+class TokenPaths(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Paths of numbers of tokens, which are added. ``cached`` is part of ``input``."""
+
+    input: tuple[str, ...] = ()
+    cached: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()
+
+
+class ModelUsageFormat(TokenPaths, frozen=True, kw_only=True, omit_defaults=True):
+    """A table in a report of usage with one entry for each model that the session used, those of sub-agents included.
+
+    ``table`` is its path; the others are paths in an entry. The key of an entry is the model.
+    """
+
+    table: str = ""
+    cost: str = ""
+
+
 class UsageFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a program's output reports the usage of a session. A path names keys from the outermost, with dots.
 
@@ -84,9 +102,14 @@ class UsageFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     US dollars. ``session`` is the path of the conversation's id, in any object. ``file`` is a file in the run's
     directory that is read instead of the output. ``free`` false: a price of 0 means that the program does not know the
     price of its model.
+
+    ``counts``: the figures are those of the session, or running totals of the conversation, which continue when it is
+    resumed. ``models``: where the same object tells the usage by model; tokens are then the sum over its models.
     """
 
     file: str = ""
+    counts: Literal["session", "conversation"] = "session"
+    models: ModelUsageFormat = ModelUsageFormat()
     free: bool = True
     form: Literal["json-lines", "json", "text"] = "json-lines"
     when: dict[str, str] = msgspec.field(default_factory=dict)
@@ -107,14 +130,23 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
     characters. ``time`` is the path of a line's time, in ISO 8601 or in milliseconds: lines older than the session
     belong to an earlier one. ``key`` is the path of the request's name: of several lines with one key the last counts.
 
-    ``model`` is the path of the request's model. ``window`` is the path of the model's context window in tokens, if the
-    program logs it; ``windows`` gives it by the model, whose name may end with ``*``. ``nested`` is the path of what is
-    true in a request of a sub-agent, which has a context of its own.
+    Sub-agents may have files of their own. ``subagents`` is a glob pattern for them with ``{dir}``, the directory of
+    the conversation's file, and ``{id}``. ``subagent_ids`` are paths, in any line, of the ids of their conversations,
+    whose file is ``file``.
+
+    ``model`` is the path of the model, in the line of a request or in an earlier line of the file. ``window`` is the
+    path of the model's context window in tokens, if the program logs it; ``windows`` gives it by the model, whose name
+    may end with ``*``. ``nested`` is the path of what is true in a request of a sub-agent, which has a context of its
+    own. ``request`` are the figures of one request, if the usage is a running total or in other lines: they fill the
+    window, and `liza logs` shows them.
 
     ``events`` names the format of the lines in `programs/events`, ``subagent`` the path of a sub-agent's id.
     """
 
     config: str = ""
+    subagents: str = ""
+    subagent_ids: tuple[str, ...] = ()
+    request: TokenPaths = TokenPaths()
     time: str = ""
     key: str = ""
     model: str = ""

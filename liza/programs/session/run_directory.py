@@ -111,6 +111,10 @@ class RunDir:
         """Return whether the run has read its brief."""
         return self.read_sentinel() is not None
 
+    def record_time(self) -> float | None:
+        """Return when the record was written, in seconds since the epoch; None without one. An agent can change it."""
+        return _written_at(self.path / "run.json")
+
     def ready_time(self) -> float | None:
         """Return when the ready record was written, in seconds since the epoch; None without one.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import msgspec
+
 from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of_text
 from liza.rules.sessions.spending import TokenUsage
@@ -129,12 +131,14 @@ class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Gauge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``gauge.json``: the supervisor's last measurements of a running session. ``stuck``: why it makes no progress;
+    """``gauge.json``: the supervisor's last measurements of a running session. ``models``: the parts of the usage by
+    model; ``stuck``: why it makes no progress;
     ``unmeasured``: why its calls and tokens cannot be measured; ``context_usage``: the used part of the context window,
     0 to 1."""
 
     calls: int = 0
     used: TokenUsage | None = None
+    models: dict[str, TokenUsage] = msgspec.field(default_factory=dict)
     stuck: str | None = None
     unmeasured: str | None = None
     context_usage: float | None = None

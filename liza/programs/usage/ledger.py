@@ -10,7 +10,7 @@ import msgspec
 from liza.rules.errors import LizaError
 from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.paths import Paths
-from liza.rules.sessions.spending import LedgerEntry
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.value_classes import decodable
 from liza.system import untrusted_files
 from liza.system.locks import lock_path
@@ -36,6 +36,13 @@ def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
             raise LizaError(f"{path}:{number} cannot be read: {reason}", f"sed -i {number}d {path}") from error
         entries[entry.run] = entry
     return tuple(entries.values())
+
+
+def conversation_usage(paths: Paths, conversation: str, run: str) -> TokenUsage:
+    """Return what the sessions of a conversation before ``run`` reported. Raises LizaError, NotRegularFile."""
+    entries = (entry for entry in read_entries(paths) if entry.conversation == conversation and entry.run != run)
+    used = (entry.used for entry in entries if entry.used is not None and not entry.used.estimated)
+    return sum(used, TokenUsage())
 
 
 def append_entry(paths: Paths, spent: LedgerEntry) -> None:

@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,17 @@ from liza.programs.session.reported_health import read_reported_health
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
 from liza.programs.usage.call_digest import digest, summarize_call
+from liza.programs.usage.ledger import conversation_usage
 from liza.programs.usage.telemetry_log import TelemetryLog, find_context_usage
-from liza.programs.usage.usage_report import combine_usage, is_id, time_of, usage_of_object, value_at
+from liza.programs.usage.usage_report import (
+    ReportedUsage,
+    add_to_model,
+    is_id,
+    time_of,
+    usage_of_object,
+    usage_of_request,
+    value_at,
+)
 from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.sessions.loop_detection import (
     Progress,
@@ -30,30 +39,33 @@ from liza.rules.sessions.loop_detection import (
     forget_untimed_calls,
     record_worktree_change,
 )
-from liza.rules.sessions.spending import TokenUsage, estimate_usage
-from liza.rules.value_classes import Value
+from liza.rules.sessions.spending import TokenUsage, estimate_usage, usage_since
+from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.telemetry_rules import TelemetrySums, is_at_least
 from liza.system.file_growth import Tail
 
 FIRST_SEARCH_INTERVAL, LATER_SEARCH_INTERVAL = 1.0, 30.0
 """Seconds between two searches for a conversation log: before one is found, and afterwards, because it may continue
 in another file."""
+MAX_MODEL_LENGTH = 200  # characters
 CALLS_BEFORE_ESTIMATE = 5
 """Tool calls after which a program that has reported no usage counts as one that reports none."""
 
 
 class Measurement(Value):
     """Progress and usage of a session so far. ``used`` is None while nothing is reported and nothing can be
-    estimated. ``context_usage`` is the used part of the context window, 0 to 1, as its runtime reports it or by its
-    program's log; None if it is unknown."""
+    estimated; ``models`` are its parts by model, if they are known. ``context_usage`` is the used part of the context
+    window, 0 to 1, as its runtime reports it or by its program's log; None if it is unknown."""
 
     progress: Progress
     used: TokenUsage | None = None
+    models: Mapping[str, TokenUsage] = {}
     context_usage: float | None = None
 
 
 class Meter:
-    """Follows one session. ``steady`` is a monotonic clock, for the time between calls. Thread-safe."""
+    """Follows one session. ``steady`` is a monotonic clock, for the time between calls. ``started`` and ``ended``, if
+    the session is over, have whole seconds. Thread-safe."""
 
     def __init__(
         self,
@@ -62,19 +74,23 @@ class Meter:
         started: datetime,
         environ: Mapping[str, str],
         steady: Callable[[], float],
+        ended: datetime | None = None,
     ) -> None:
         self._preset, self._directory, self._environ, self._steady = preset, directory, environ, steady
         self._lock = threading.Lock()
         self._output = Tail(directory.output_path)
         self._hooks = Tail(directory.path / HOOK_CALLS_FILE)
         self._reader = ToolCallReader(preset.calls)
-        self._reported: list[TokenUsage] = []
+        self._reported: list[ReportedUsage] = []
         self._conversation: str | None = None
+        self._earlier: TokenUsage | None = None
         self._telemetry_log = TelemetryLog(directory.path)
         self._telemetry: TelemetrySums | None = None
-        self._log_usage = ConversationUsage(preset.journal, started)
+        self._log_usage = ConversationUsage(preset.journal, _exact_start(directory, started), ended)
         self._log_tails: dict[Path, Tail] = {}
+        self._subagent_tails: dict[Path, Tail] = {}
         self._searched_at: float | None = None
+        self._subagents_searched_at = float("-inf")
         self._measured_at: float | None = None
         self._output_progress = Progress()
         self._hook_progress = Progress()
@@ -110,13 +126,18 @@ class Meter:
                 record_worktree_change(self._hook_progress, now),
             )
 
-    def final_usage(self) -> TokenUsage | None:
+    def final_usage(self) -> ReportedUsage | None:
         """Return the usage of a session that is over. Raises NotRegularFile, LockTimeout, OSError."""
-        self._searched_at = None
+        self._searched_at, self._subagents_searched_at = None, float("-inf")
         self.measure(0.0)
         with self._lock:
             reported = usage_report.read_usage(self._preset.usage, self._directory.output_path)
             return self._best_usage(reported)
+
+    @property
+    def conversation(self) -> str | None:
+        """The program's id of the conversation; None if it is unknown."""
+        return self._conversation or self._reported_id()
 
     @property
     def telemetry(self) -> TelemetrySums | None:
@@ -126,7 +147,9 @@ class Meter:
     def _metered(self) -> Measurement:
         form = self._preset.usage
         reported = usage_report.combine_usage(form, self._reported) if self._reported and not form.file else None
-        return Measurement(self._progress, self._best_usage(reported), self._context_usage())
+        best = self._best_usage(reported)
+        used, models = (None, {}) if best is None else (best.used, best.models)
+        return Measurement(self._progress, used, models, self._context_usage())
 
     def _context_usage(self) -> float | None:
         try:
@@ -142,29 +165,50 @@ class Meter:
         """Progress by the program's output; by its hooks if the output reports no tool calls, as in a terminal."""
         return self._output_progress if self._output_progress.calls else self._hook_progress
 
-    def _best_usage(self, reported: TokenUsage | None) -> TokenUsage | None:
+    def _best_usage(self, reported: ReportedUsage | None) -> ReportedUsage | None:
         """Return the largest of the reports: of the runtime, of the output, of the conversation log.
 
-        Each is of the whole session, and each may be early or lack a price. A runtime may report turns without usage.
+        Each is of the whole session and counts a request once, so the smaller one lacks something: the log has no
+        models beside the conversation, the output has no request of a session that was killed. Each may lack a price. A
+        runtime may report turns without usage. A running total of the conversation is used only without a log: what of
+        it is of earlier sessions may be unknown.
         """
-        telemetry = self._telemetry.used if self._telemetry is not None and self._telemetry.used.tokens > 0 else None
-        reports = [usage for usage in (telemetry, reported, self._log_usage.used) if usage is not None]
+        log = self._log_usage.report
+        if reported is not None and self._preset.usage.counts == "conversation":
+            reported = self._since_start(reported) if log is None else None
+        sums = self._telemetry
+        telemetry = ReportedUsage(sums.used, sums.models) if sums is not None and sums.used.tokens > 0 else None
+        reports = [report for report in (telemetry, reported, log) if report is not None]
         calls = self._progress.calls
         if not reports:
-            return estimate_usage(calls, self._output.size) if calls >= CALLS_BEFORE_ESTIMATE else None
-        most = max(reports, key=lambda usage: usage.tokens)
-        cost = next((usage.cost for usage in (most, *reports) if usage.cost is not None), None)
-        return TokenUsage(input=most.input, cached=most.cached, output=most.output, cost=cost)
+            is_estimated = calls >= CALLS_BEFORE_ESTIMATE
+            return ReportedUsage(estimate_usage(calls, self._output.size)) if is_estimated else None
+        reports.sort(key=lambda report: (report.used.tokens, bool(report.models)), reverse=True)
+        cost = next((report.used.cost for report in reports if report.used.cost is not None), None)
+        models = next((report.models for report in reports if report.models), {})
+        return ReportedUsage(replace(reports[0].used, cost=cost), models)
+
+    def _since_start(self, total: ReportedUsage) -> ReportedUsage:
+        """Return what of a running total of the conversation its earlier sessions did not use."""
+        conversation = self.conversation
+        if conversation is None:
+            return total
+        if self._earlier is None:
+            try:
+                self._earlier = conversation_usage(self._directory.paths, conversation, self._directory.run)
+            except (LizaError, NotRegularFile, OSError):
+                return total
+        return ReportedUsage(usage_since(total.used, self._earlier))
 
     def _output_calls(self) -> Iterator[FinishedCall]:
         form = self._preset.usage
         for line in self._output.lines():
             if form.form == "text" and form.pattern:
-                self._reported += usage_report.usages_of_text(form, line)
+                self._reported += map(ReportedUsage, usage_report.usages_of_text(form, line))
             event = parse_object(line)
             if event is None:
                 continue
-            if form.form == "json-lines" and (used := usage_report.usage_of_object(form, event)) is not None:
+            if form.form == "json-lines" and (used := usage_report.report_of_object(form, event)) is not None:
                 self._reported.append(used)
             self._conversation = self._conversation or usage_report.find_session_id(form, event)
             yield from self._reader.read(event)
@@ -176,18 +220,38 @@ class Meter:
                 yield FinishedCall(str(event.get("call")), "", str(event.get("words")))
 
     def _read_logs(self, now: float) -> None:
-        if self._searched_at is None or now - self._searched_at >= (
-            LATER_SEARCH_INTERVAL if self._log_tails else FIRST_SEARCH_INTERVAL
-        ):
+        """Read the new lines of the conversation's log and of those of its sub-agents, which the lines may name."""
+        interval = LATER_SEARCH_INTERVAL if self._log_tails else FIRST_SEARCH_INTERVAL
+        if self._searched_at is None or now - self._searched_at >= interval:
             self._searched_at = now
-            for path in find_log_files(self._preset, self._conversation or self._reported_id(), self._environ):
+            for path in find_log_files(self._preset, self.conversation, self._environ):
                 self._log_tails.setdefault(path, Tail(path))
-        for tail in self._log_tails.values():
-            # The log is in the program's own directory. An unreadable one must not prevent the other measurements.
-            with suppress(OSError, NotRegularFile):
-                for line in tail.lines():
-                    if (event := parse_object(line)) is not None:
-                        self._log_usage.add(event)
+        for path, tail in {**self._log_tails, **self._subagent_tails}.items():
+            self._read_log(path, tail)
+        if now - self._subagents_searched_at >= FIRST_SEARCH_INTERVAL:
+            self._subagents_searched_at = now
+            while new := self._new_subagent_files():
+                for path in new:
+                    self._subagent_tails[path] = Tail(path)
+                    self._read_log(path, self._subagent_tails[path])
+
+    def _read_log(self, path: Path, tail: Tail) -> None:
+        # The log is in the program's own directory. An unreadable one must not prevent the other measurements.
+        with suppress(OSError, NotRegularFile):
+            for line in tail.lines():
+                if (event := parse_object(line)) is not None:
+                    self._log_usage.add(event, str(path), is_subagent=path in self._subagent_tails)
+
+    def _new_subagent_files(self) -> set[Path]:
+        """Return the files of sub-agents that are not read yet. Of each sub-agent that a line names there is one."""
+        files: set[Path] = set()
+        for path in self._log_tails:
+            files.update(find_subagent_files(self._preset, path, self.conversation))
+        for name in tuple(self._log_usage.new_subagents):
+            if logs := find_log_files(self._preset, name, self._environ):
+                self._log_usage.new_subagents.discard(name)
+                files.update(logs)
+        return files - self._log_tails.keys() - self._subagent_tails.keys()
 
     def _reported_id(self) -> str | None:
         """Return the id of the conversation, as a hook or a command of the session reported it."""
@@ -196,6 +260,13 @@ class Meter:
             return (turn.session if turn else None) or self._directory.read_conversation()
         except (LizaError, OSError):
             return None
+
+
+def _exact_start(directory: RunDir, started: datetime) -> datetime:
+    """Return the start with its fraction of a second: the conversation's last session may have ended in that second."""
+    written = directory.record_time()
+    exact = started if written is None else datetime.fromtimestamp(written, UTC)
+    return exact if started <= exact < started + timedelta(seconds=1) else started
 
 
 def _larger(before: TelemetrySums | None, now: TelemetrySums | None) -> TelemetrySums | None:
@@ -236,50 +307,114 @@ def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[st
     return tuple(Path(path) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
 
 
-class ConversationUsage:
-    """Adds up the usage in the lines of a log, without those of an earlier session."""
+def find_subagent_files(preset: Preset, log: Path, conversation: str | None) -> tuple[Path, ...]:
+    """Return the files of the sub-agents of a conversation with this log; none if the id is invalid."""
+    form = preset.journal
+    if not form.subagents or conversation is None or not is_id(conversation):
+        return ()
+    pattern = form.subagents.replace("{dir}", glob.escape(str(log.parent))).replace("{id}", glob.escape(conversation))
+    return tuple(Path(path) for path in glob.glob(pattern))  # noqa: PTH207
 
-    def __init__(self, form: ConversationLogFormat, started: datetime) -> None:
+
+MAX_SUBAGENTS = 1000
+"""Maximum number of sub-agents whose logs are waited for: an agent can write their names."""
+
+
+class ConversationUsage:
+    """Adds up the usage in the lines of a conversation's logs, without those of earlier and later sessions."""
+
+    def __init__(self, form: ConversationLogFormat, started: datetime, ended: datetime | None = None) -> None:
         self._form = form
         self._started = started
-        self._requests: dict[str, TokenUsage] = {}
+        self._end = None if ended is None else ended + timedelta(seconds=1)
+        self._requests: dict[str, tuple[str, TokenUsage]] = {}
+        """Model and usage, by the name of the request, or by file and model for running totals."""
+        self._totals: dict[str, TokenUsage] = {}
+        """The newest running total, by file."""
+        self._models: dict[str, str] = {}
+        """The model that a line has named last, by file."""
+        self._report: ReportedUsage | None = None
+        self.new_subagents: set[str] = set()
+        """Ids of the conversations of sub-agents that were named, and whose logs are not found yet."""
         self._context_usage: float | None = None
 
-    def add(self, event: Any) -> None:
-        """Add one object of the log."""
-        used = usage_of_object(self._form, event)
-        if used is None or self._is_older(event):
+    def add(self, event: Any, file: str = "", *, is_subagent: bool = False) -> None:
+        """Add one object of a log."""
+        form = self._form
+        if form.model and isinstance(model := value_at(event, form.model), str):
+            self._models[file] = model[:MAX_MODEL_LENGTH]
+        when = time_of(value_at(event, form.time)) if form.time else None
+        if when is not None and self._end is not None and when >= self._end:
             return
-        key = value_at(event, self._form.key) if self._form.key else None
-        self._requests[str(key) if key is not None else f" {len(self._requests)}"] = used
-        if used.tokens and not (self._form.nested and value_at(event, self._form.nested)):
+        is_older = when is not None and when < self._started
+        if form.subagent_ids and not is_older:
+            names = [
+                name for path in form.subagent_ids for name in _list(value_at(event, path)) if isinstance(name, str)
+            ]
+            self.new_subagents.update(names[: MAX_SUBAGENTS - len(self.new_subagents)])
+        used = usage_of_object(form, event)
+        if used is None:
+            return
+        if form.counts == "conversation":
+            used = self._count_on(used, file)
+        if is_older:
+            return
+        self._put(event, used, file)
+        nested = is_subagent or (form.nested and value_at(event, form.nested))
+        request = usage_of_request(form, event) if form.request.input else None
+        tokens = used.tokens if request is None else request.tokens
+        if tokens and not nested:
             # A message that the program writes itself has no tokens.
-            self._context_usage = self._used_part(event, used.tokens)
+            self._context_usage = self._used_part(event, tokens, self._models.get(file, ""))
+
+    def _count_on(self, total: TokenUsage, file: str) -> TokenUsage:
+        """Return what a running total adds to the one before."""
+        before = self._totals.get(file, TokenUsage())
+        self._totals[file] = total
+        return usage_since(total, before)
+
+    def _put(self, event: Any, used: TokenUsage, file: str) -> None:
+        model = self._models.get(file, "")
+        if self._form.counts == "conversation":
+            key = f"{file} {model}"
+            before = self._requests.get(key)
+            used = used if before is None else before[1] + used
+        else:
+            name = value_at(event, self._form.key) if self._form.key else None
+            key = str(name) if name is not None else f" {len(self._requests)}"
+        self._requests[key] = model, used
+        self._report = None
 
     @property
-    def used(self) -> TokenUsage | None:
+    def report(self) -> ReportedUsage | None:
         """The usage of all requests; None before the first."""
-        return combine_usage(self._form, list(self._requests.values())) if self._requests else None
+        if self._report is None and self._requests:
+            models: dict[str, TokenUsage] = {}
+            for model, used in self._requests.values():
+                if model and used.tokens:
+                    add_to_model(models, model, used)
+            whole = sum((used for _, used in self._requests.values()), TokenUsage())
+            self._report = ReportedUsage(whole, models)
+        return self._report
 
     @property
     def context_usage(self) -> float | None:
         """The part of the context window that the newest request used, 0 to 1; None if the window is unknown."""
         return self._context_usage
 
-    def _used_part(self, event: Any, tokens: int) -> float | None:
+    def _used_part(self, event: Any, tokens: int, model: str) -> float | None:
         """Return the used part of the window; None if it is unknown, or cannot be the model's: more is in it."""
         window = value_at(event, self._form.window) if self._form.window else None
-        if window is None and self._form.model:
-            model = str(value_at(event, self._form.model))
+        if window is None and model:
             sizes = (size for name, size in self._form.windows.items() if fnmatch.fnmatchcase(model, name))
             window = next(sizes, None)
         if not isinstance(window, int | float) or isinstance(window, bool) or not tokens <= window:
             return None
         return tokens / window
 
-    def _is_older(self, event: Any) -> bool:
-        when = time_of(value_at(event, self._form.time)) if self._form.time else None
-        return when is not None and when < self._started
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 MAX_OPEN_CALLS = 256

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from liza.programs.presets.preset import UsageFormat
+from liza.programs.presets.preset import ConversationLogFormat, TokenPaths, UsageFormat
 from liza.rules.errors import NotRegularFile
 from liza.rules.sessions.spending import TokenUsage
+from liza.rules.value_classes import Value, replace
+from liza.rules.worker_api.telemetry_rules import limited_name
 from liza.system import untrusted_files
 
 _ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
@@ -22,16 +24,37 @@ _DEEP_NESTING_COST = 1 << 20
 """Cost of a too deeply nested document against the limit _MAX_BYTES, in characters."""
 
 
-def read_usage(form: UsageFormat, output: Path) -> TokenUsage | None:
+class ReportedUsage(Value):
+    """The usage of a session, and its parts by model as far as they are known."""
+
+    used: TokenUsage
+    models: Mapping[str, TokenUsage] = {}
+
+    def __add__(self, other: ReportedUsage) -> ReportedUsage:
+        models = dict(self.models)
+        for model, used in other.models.items():
+            add_to_model(models, model, used)
+        return ReportedUsage(self.used + other.used, models)
+
+
+def add_to_model(models: dict[str, TokenUsage], model: str, used: TokenUsage) -> None:
+    """Add the usage of a model; of too many models, to OTHER: an agent can write the names."""
+    key = limited_name(models, model)
+    models[key] = models[key] + used if key in models else used
+
+
+def read_usage(form: UsageFormat, output: Path) -> ReportedUsage | None:
     """Return the usage that the program reported; None if there is no report, or it cannot be read."""
     if not (form.input or form.output or form.cost or form.pattern):
         return None
     text = _read_output(output.parent / form.file if form.file else output)
     if text is None:
         return None
-    figures = list(
-        usages_of_text(form, text) if form.form == "text" else _from_objects(form, _parse_objects(form, text))
-    )
+    if form.form == "text":
+        figures = [ReportedUsage(used) for used in usages_of_text(form, text)]
+    else:
+        objects = _parse_objects(form, text)
+        figures = [used for event in objects if (used := report_of_object(form, event)) is not None]
     return combine_usage(form, figures) if figures else None
 
 
@@ -104,8 +127,23 @@ def _parse_documents(text: str) -> Iterator[Any]:
         yield from document if isinstance(document, list) else (document,)
 
 
-def _from_objects(form: UsageFormat, objects: Iterable[Any]) -> Iterator[TokenUsage]:
-    return (used for event in objects if (used := usage_of_object(form, event)) is not None)
+def report_of_object(form: UsageFormat, event: Any) -> ReportedUsage | None:
+    """Return the figures in one object, by model if it tells them; None if the object does not count, or has none."""
+    used = usage_of_object(form, event)
+    table = value_at(event, form.models.table) if used is not None and form.models.table else None
+    if used is None or not isinstance(table, dict):
+        return None if used is None else ReportedUsage(used)
+    models: dict[str, TokenUsage] = {}
+    for model, entry in table.items():
+        part = _figures(form.models, entry) if isinstance(entry, dict) else None
+        if part is not None and part.tokens:
+            cost = _valid_number(value_at(entry, form.models.cost)) if form.models.cost else None
+            add_to_model(models, model, _without_unknown_price(replace(part, cost=cost), form))
+    if not models:
+        return ReportedUsage(used)
+    whole = sum(models.values(), TokenUsage())
+    # A price of the whole has what is in no model, such as searches.
+    return ReportedUsage(whole if used.cost is None else replace(whole, cost=used.cost), models)
 
 
 def usage_of_object(form: UsageFormat, event: Any) -> TokenUsage | None:
@@ -114,15 +152,29 @@ def usage_of_object(form: UsageFormat, event: Any) -> TokenUsage | None:
         str(value_at(event, path)) != expected for path, expected in form.when.items()
     ):
         return None
+    used = _figures(form, event)
+    return None if used is None else _without_unknown_price(used, form)
+
+
+def usage_of_request(form: ConversationLogFormat, event: Any) -> TokenUsage | None:
+    """Return the figures of one request in an object of a conversation log; None without any."""
+    if not form.request.input or not isinstance(event, dict):
+        return usage_of_object(form, event)
+    return _figures(form.request, event)
+
+
+def _figures(form: UsageFormat | TokenPaths, event: dict[str, Any]) -> TokenUsage | None:
     read = [_sum(event, paths) for paths in (form.input, form.cached, form.output)]
-    cost = _valid_number(value_at(event, form.cost)) if form.cost else None
+    cost = _valid_number(value_at(event, form.cost)) if not isinstance(form, TokenPaths) and form.cost else None
     if cost is None and all(count is None for count in read):
         return None
     taken, cached, given = (int(count or 0) for count in read)
-    if not cost and not form.free and taken + given:
-        # The program does not know the price of its model, and reports 0.
-        cost = None
     return TokenUsage(input=taken, cached=cached, output=given, cost=cost)
+
+
+def _without_unknown_price(used: TokenUsage, form: UsageFormat) -> TokenUsage:
+    """Return the figures without a price of 0 that means that the program does not know the price of its model."""
+    return replace(used, cost=None) if not used.cost and not form.free and used.tokens else used
 
 
 def usages_of_text(form: UsageFormat, text: str) -> Iterator[TokenUsage]:
@@ -137,12 +189,12 @@ def usages_of_text(form: UsageFormat, text: str) -> Iterator[TokenUsage]:
         )
 
 
-def combine_usage(form: UsageFormat, figures: list[TokenUsage]) -> TokenUsage:
+def combine_usage(form: UsageFormat, figures: list[ReportedUsage]) -> ReportedUsage:
     """Combine the figures of one session."""
     if form.combine == "last":
         return figures[-1]
     if form.combine == "most":
-        return max(figures, key=lambda usage: (usage.cost or 0.0, usage.tokens))
+        return max(figures, key=lambda report: (report.used.cost or 0.0, report.used.tokens))
     return sum(figures[1:], figures[0])
 
 

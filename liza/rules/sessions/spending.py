@@ -39,6 +39,18 @@ class TokenUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+def usage_since(total: TokenUsage, earlier: TokenUsage) -> TokenUsage:
+    """Return what was used since a running total was ``earlier``. A total below that is a new count."""
+    if total.input < earlier.input or total.output < earlier.output:
+        return total
+    return TokenUsage(
+        input=total.input - earlier.input,
+        cached=max(0, total.cached - earlier.cached),
+        output=total.output - earlier.output,
+        cost=None if total.cost is None else max(0.0, total.cost - (earlier.cost or 0.0)),
+    )
+
+
 class ToolTotal(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Calls of one tool; ``failures`` of them failed. ``milliseconds`` is their whole duration."""
 
@@ -73,8 +85,9 @@ class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One session in the ledger.
 
     ``outcome`` is a SessionOutcome, or ``living``. ``used`` is None if its program reported nothing. ``seconds`` is
-    wall time. ``account``: the account of its program, if the person has listed some. ``models`` and ``tools``: the
-    parts of the usage by model, and the calls by tool, if its runtime reported them.
+    wall time. ``account``: the account of its program, if the person has listed some; ``accounts``: the parts of the
+    usage by account, if it changed. ``models`` and ``tools``: the parts by model, and the calls by tool, if they were
+    reported. ``conversation``: the program's id of its conversation, if that is known.
     """
 
     run: str
@@ -87,6 +100,8 @@ class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     sprint: str | None = None
     used: TokenUsage | None = None
     account: str | None = None
+    accounts: dict[str, TokenUsage] = msgspec.field(default_factory=dict)
+    conversation: str | None = None
     models: dict[str, TokenUsage] = msgspec.field(default_factory=dict)
     tools: dict[str, ToolTotal] = msgspec.field(default_factory=dict)
 

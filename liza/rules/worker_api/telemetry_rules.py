@@ -74,12 +74,12 @@ def add_event(sums: TelemetrySums, event: TelemetryEvent) -> TelemetrySums:
     """Return the sums with one more turn."""
     used, models, tools = event.usage.used, sums.models, sums.tools
     if event.usage.model is not None:
-        name = _key(models, event.usage.model)
+        name = limited_name(models, event.usage.model)
         models = {**models, name: models[name] + used if name in models else used}
     if event.tools_called:
         tools = dict(tools)
         for call in event.tools_called:
-            name = _key(tools, call.name)
+            name = limited_name(tools, call.name)
             total = ToolTotal(calls=1, failures=int(not call.success), milliseconds=call.duration_ms)
             tools[name] = tools[name] + total if name in tools else total
     is_newest = sums.last is None or event.timestamp >= sums.last
@@ -109,6 +109,6 @@ def is_at_least(used: TokenUsage, before: TokenUsage) -> bool:
     )
 
 
-def _key(totals: dict[str, TokenUsage] | dict[str, ToolTotal], name: str) -> str:
+def limited_name(totals: dict[str, TokenUsage] | dict[str, ToolTotal], name: str) -> str:
     """Return the key under which a name is summed. An agent chooses names, so their number is limited."""
     return name if name in totals or len(totals) < MAX_NAMES else OTHER
