@@ -101,14 +101,15 @@ def _wrap_line(line: str, most: int, hang: int | None) -> list[str]:
     columns = [gap.end() for gap in _COLUMN_GAP.finditer(plain) if gap.end() <= most // 2]
     default_indent = columns[-1] if columns else len(plain) - len(plain.lstrip()) + 2
     indent = " " * min(default_indent if hang is None else hang, most // 2)
-    command = _TRAILING_COMMAND.search(line)
-    lines, row = [], ""
+    command = _TRAILING_COMMAND.match(line)
+    lines, row, cells = [], "", 0
     for word in re.findall(r" *[^ ]+", line[: command.start(1)] if command else line):
-        if row and cell_width(row + word) > most and _ESCAPES.sub("", row).strip():
+        width = cell_width(word)
+        if row and cells + width > most and _ESCAPES.sub("", row).strip():
             lines.append(row)
-            row = indent + word.lstrip()
+            row, cells = indent + word.lstrip(), len(indent) + width - (len(word) - len(word.lstrip()))
         else:
-            row += word
+            row, cells = row + word, cells + width
     return [*lines, row.rstrip() if command else row, *([indent + command[1]] if command else [])]
 
 
