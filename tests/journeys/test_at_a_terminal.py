@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git, worktree_of
-from tests.journeys.crews import BIN, Crew
+from tests.journeys.crews import BIN, LIMIT, Crew
 from tests.journeys.test_up_and_down import AT_A_TERMINAL
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -185,3 +188,53 @@ def test_purge_says_which_sessions_it_ended(crew: Crew) -> None:
     crew.wait_note("at")
     told = crew.liza("down", "--purge")
     assert told.startswith("ended first: coder-1, coder-1.1\n")
+
+
+@pytest.mark.parametrize("rows", [24, 5])
+def test_a_watched_status_is_repainted_within_the_rows_of_the_terminal_and_stays(crew: Crew, rows: int) -> None:
+    crew.add(*(f"task-{number}" for number in range(8)))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(crew.root)
+        os.execve(BIN / "liza", ["liza", "status", "--watch"], {**os.environ, "TERM": "xterm", "LINES": str(rows)})
+    shown = ""
+
+    def read_until(end: str) -> None:
+        nonlocal shown
+        while end not in shown.rpartition("\x1b[H")[2]:
+            assert select.select([terminal], [], [], LIMIT)[0], shown
+            shown += os.read(terminal, 1 << 16).decode()
+
+    try:
+        read_until("task-7" if rows == 24 else "more lines: liza status\x1b[K")
+        crew.liza("task", "drop", "task-0", "not needed")
+        read_until("1 given up")
+        read_until("\x1b[J" if rows == 24 else "more lines: liza status\x1b[K")
+        os.kill(pid, signal.SIGINT)
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 130
+    start, *frames = shown.split("\x1b[H")
+    assert start == "\r\n" * (rows - 1), "what the terminal showed is scrolled away"
+    assert len(frames) >= 2
+    assert "\x1b[2J" not in shown, "nothing is cleared"
+    for frame in frames:
+        assert len(ESCAPE.sub("", frame.removesuffix("\r\n\x1b[J")).split("\r\n")) <= rows
+
+
+def test_a_short_status_says_in_its_line_what_a_directory_lacks(crew: Crew, tmp_path: Path) -> None:
+    crew.add("one", "two")
+    crew.liza("task", "drop", "two", "not needed")
+    assert crew.liza("status", "--short") == "0 wait · 0/1\n"
+    other = tmp_path / "other"
+    other.mkdir()
+    done = crew.run("status", "--short", str(crew.root), str(other))
+    first, second = done.stdout.splitlines()
+    assert (first, done.returncode) == (f"{crew.root.name}  0 wait · 0/1", 5)
+    assert second.startswith("other  ")
+    assert "not in a git repository" in second
+    crew.paths.state.write_text("tasks: [")
+    broken = crew.run("status", "--short", str(crew.root))
+    assert (broken.returncode, len(broken.stdout.splitlines())) == (4, 1)
+    assert crew.run("status", str(crew.root)).returncode == 2

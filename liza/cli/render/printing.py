@@ -159,8 +159,8 @@ class Repainting:
         columns, rows = shutil.get_terminal_size()
         lines = fit_rows(_strip_for_terminal(wrapped).split("\n"), columns, rows)
         # A line that ends in the last column needs no erasing, which would take its last character.
-        frame = "\r\n".join(line if line and cell_width(line) % columns == 0 else f"{line}\x1b[K" for line in lines)
+        frame = "\n".join(line if line and cell_width(line) % columns == 0 else f"{line}\x1b[K" for line in lines)
         is_full = sum(count_rows(line, columns) for line in lines) >= rows
         scroll = "\n" * (rows - 1) if self._end is None else ""
-        self._end = "\r\n" if is_full else ""
-        _write_unbuffered(f"{scroll}\x1b[H{frame}" + ("" if is_full else "\r\n\x1b[J"), sys.stdout)
+        self._end = "\n" if is_full else ""
+        _write_unbuffered(f"{scroll}\x1b[H{frame}" + ("" if is_full else "\n\x1b[J"), sys.stdout)
