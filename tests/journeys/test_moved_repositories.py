@@ -249,7 +249,7 @@ def test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in
     assert now.living() == []
     assert not crew.root.exists(), sorted(crew.root.rglob("*"))
     told = now.liza("status")
-    assert "working" not in told, told
+    assert "first  working  coder-1  try 1  coder-1 is off" in told, told
     assert "it was moved" in told, told
     now.agent("coder-1", program)
     now.agent("code-reviewer-1", program)

@@ -7,8 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.pictures.drawing import draw
-from tests.pictures.example_crew import DIRECTORY, PICTURES, TITLES, WIDTH, open_example
+from tests.pictures.example_crew import DIRECTORY, draw_all, open_example
 
 
 def main() -> None:
@@ -16,11 +15,9 @@ def main() -> None:
     os.environ["TZ"] = "UTC"
     time.tzset()
     with tempfile.TemporaryDirectory() as directory, open_example(Path(directory) / "shop") as crew:
-        for name, print_output in PICTURES.items():
-            DIRECTORY.mkdir(exist_ok=True)
-            (DIRECTORY / f"{name}.svg").write_text(
-                draw(name, TITLES[name], print_output(crew), WIDTH), encoding="utf-8"
-            )
+        DIRECTORY.mkdir(exist_ok=True)
+        for name, svg, _, _ in draw_all(crew):
+            (DIRECTORY / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
-BLACK, RED, GREEN, YELLOW = (24, 27, 33), (242, 120, 120), (133, 200, 138), (230, 192, 106)
-BLUE, MAGENTA, CYAN, WHITE = (122, 172, 245), (200, 150, 220), (102, 200, 205), (214, 219, 227)
-THEME = TerminalTheme(BLACK, WHITE, [BLACK, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN, WHITE])
-"""Dark, with colours that are read on it; the frame separates it from a light and from a dark page."""
+BLACK, WHITE = (13, 17, 23), (214, 219, 227)
+_UNUSED = [BLACK] * 8
+"""The first colours of a terminal: Liza uses none of them."""
+THEMES = {"dark": TerminalTheme(BLACK, WHITE, _UNUSED), "light": TerminalTheme((255, 255, 255), BLACK, _UNUSED)}
 SVG_FORM = f"""\
 <svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{{unique_id}}-matrix {{{{ font: {{char_height}}px {FONT}; line-height: {{line_height}}px; white-space: pre; }}}}
-.{{unique_id}}-title {{{{ font: bold 18px {FONT}; fill: #9aa3b0; }}}}
+.{{unique_id}}-title {{{{ font: bold 18px {FONT}; fill: #767676; }}}}
 {{styles}}
 </style>
 {{chrome}}
@@ -35,14 +35,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 Runs = list[tuple[str, str]]
 
 
-def draw(name: str, title: str, output: str, width: int) -> str:
-    """Return a picture of a terminal with the output. ``output`` has the escape sequences of colours."""
-    console = Console(record=True, file=io.StringIO(), width=width, color_system="standard")
+def draw(name: str, title: str, output: str, width: int, theme: str) -> str:
+    """Return a picture of a dark or light terminal with the output, which has the escape sequences of colours."""
+    console = Console(record=True, file=io.StringIO(), width=width, color_system="256")
     for line in Text.from_ansi(output).split("\n", allow_blank=True):
         # A terminal breaks a line that is too long at its edge.
         for start in range(0, max(len(line), 1), width):
             console.print(line[start : start + width], no_wrap=True, highlight=False)
-    svg = console.export_svg(title=title, theme=THEME, code_format=SVG_FORM, unique_id=f"liza-{name}")
+    svg = console.export_svg(title=title, theme=THEMES[theme], code_format=SVG_FORM, unique_id=f"liza-{name}")
     # Rich clips each line of text: no line is longer than the terminal here. A copied command needs real blanks.
     return re.sub(r' clip-path="url\(#[\w-]+-line-\d+\)"', "", svg).replace("&#160;", " ").rstrip() + "\n"
 

@@ -13,6 +13,9 @@ import msgspec
 from liza.board.text import document
 from liza.cli.render import render_crew, render_task
 from liza.cli.render.columns import cell_width, wrap_text
+from liza.cli.render.render_metrics import format_summary
+from liza.cli.render.render_patch import EventList
+from liza.cli.render.render_session import SessionStyle, format_session
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
 from liza.crew.usage_summary import task_cost_text
@@ -25,24 +28,37 @@ from liza.rules.model import State, Status, Task
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import Paths
 from liza.rules.reports.narration import LIZA, find_news
-from liza.rules.sessions.spending import LedgerEntry
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.value_classes import replace
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
+from liza.verbs.history import recall_events
 from liza.verbs.init import InitOptions, init
+from liza.verbs.logs import find_newest_run
+from liza.verbs.metrics import metrics
+from liza.verbs.session_log import read_recent
 from liza.verbs.show_task import show_task
 from liza.verbs.status import look
+from tests.pictures.drawing import THEMES, draw
+from tests.pictures.example_session import write_session
 
 ROOT = Path(__file__).parent.parent.parent
 DIRECTORY = ROOT / "specs" / "pictures"
 BOARD = ROOT / ".liza.example" / "state.yaml"
-WIDTH = 118
-"""Columns of the terminal."""
-SESSIONS = {"coder-1.1": 942.0, "code-reviewer-1.1": 347.0, "coder-1.2": 459.0, "code-reviewer-1.2": 261.0}
-"""Seconds of the sessions of the task that is merged first."""
+WIDTHS = (80, 120)
+"""Columns of the terminals."""
+SESSIONS = {
+    "coder-1.1": (942.0, TokenUsage(input=410_000, cached=360_000, output=21_300, cost=1.84)),
+    "code-reviewer-1.1": (347.0, TokenUsage(input=120_000, cached=88_000, output=6_400, cost=0.62)),
+    "coder-1.2": (459.0, TokenUsage(input=198_000, cached=171_000, output=9_800, cost=0.91)),
+    "code-reviewer-1.2": (261.0, TokenUsage(input=96_000, cached=70_000, output=4_100, cost=0.47)),
+}
+"""Seconds and usage of the sessions of the task that is merged first."""
 PROVED = 'proof: {outcome: proved, command: "pytest -q", setup: "pip install -e ."}'
 LAST_LINE = datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
 """The picture of `liza up` ends here: it fits on a screen."""
+LOGGED = "coder-1"
+"""The agent whose session has output."""
 TRIES = (HistoryEvent.CLAIM, HistoryEvent.RESUME)
 
 
@@ -77,12 +93,12 @@ def open_example(root: Path) -> Iterator[Crew]:
             if agent.status != "OFFLINE":
                 locks.enter_context(Lock(crew.paths.supervisor_lock(name)))
                 _start_session(crew, state, name)
-        for run, seconds in SESSIONS.items():
-            ledger.append_entry(crew.paths, _spent(run, seconds))
+        for run, (seconds, used) in SESSIONS.items():
+            ledger.append_entry(crew.paths, _spent(run, seconds, used, state.sprint.id))
         yield crew
 
 
-def _spent(run: str, seconds: float) -> LedgerEntry:
+def _spent(run: str, seconds: float, used: TokenUsage, sprint: str) -> LedgerEntry:
     """The ledger's entry of a session of the task that is merged first."""
     return LedgerEntry(
         run=run,
@@ -92,6 +108,8 @@ def _spent(run: str, seconds: float) -> LedgerEntry:
         outcome="submit",
         seconds=seconds,
         task="invoice-model",
+        sprint=sprint,
+        used=used,
     )
 
 
@@ -104,22 +122,45 @@ def _start_session(crew: Crew, state: State, agent: str) -> None:
     since = next((event.time for event in task.history if event.run == work.run), None) if task else None
     started = since or datetime(2026, 11, 20, 9, 59, 50, tzinfo=UTC)
     directory = crew.run_dir(work.run)
-    directory.create(RunRecord(agent=agent, run=work.run, kind=work.kind, started=started, task=work.task))
+    program = state.agents[agent].program
+    directory.create(
+        RunRecord(agent=agent, run=work.run, kind=work.kind, started=started, task=work.task, program=program)
+    )
+    directory.mark_ready(started, "x")
+    if agent == LOGGED:
+        write_session(crew, work.run, started)
     running = RunningSession(shim=identify_self(), child=identify_self(), time=started)
     (directory.path / "session.json").write_bytes(msgspec.json.encode(running))
 
 
-def print_status(crew: Crew) -> str:
+def print_status(crew: Crew, width: int) -> str:
     """What `liza status` prints."""
-    return wrap_text(render_crew.format_status(look(crew), True), WIDTH)
+    return wrap_text(render_crew.format_status(look(crew), True), width)
 
 
-def print_task(crew: Crew) -> str:
+def print_task(crew: Crew, width: int) -> str:
     """What `liza task show` prints about the task that was rejected, fixed and merged."""
-    return wrap_text(render_task.format_task(show_task(crew, "invoice-model"), True), WIDTH)
+    return wrap_text(render_task.format_task(show_task(crew, "invoice-model"), True), width)
 
 
-def print_up(crew: Crew) -> str:
+def print_logs(crew: Crew, width: int) -> str:
+    """What `liza logs` prints of the session at work."""
+    events, _ = read_recent(crew, [find_newest_run(crew, LOGGED)], 200, None)
+    return "\n".join(format_session(events, SessionStyle(width, with_colours=True)))
+
+
+def print_history(crew: Crew, width: int) -> str:
+    """What `liza history -n 16` prints."""
+    past = recall_events(crew, None, 16)
+    return EventList(crew.clock.now(), width, True).format(reversed(past.items))
+
+
+def print_metrics(crew: Crew, width: int) -> str:
+    """What `liza metrics` prints."""
+    return wrap_text(format_summary(metrics(crew)), width)
+
+
+def print_up(crew: Crew, width: int) -> str:
     """What `liza up` printed while the history of the example board happened."""
     final = crew.board.read()
     times = sorted({event.time for task in final.tasks for event in task.history if event.time <= LAST_LINE})
@@ -130,7 +171,7 @@ def print_up(crew: Crew) -> str:
             if news.who in final.agents and not news.is_detail:
                 cost = f"; {task_cost_text(crew, after, news.merged)}" if news.merged else ""
                 start = render_crew.format_feed_start(LIZA if news.liza else news.who, when, True)
-                lines.append(wrap_text(start + news.text + cost, WIDTH, cell_width(start)))
+                lines.append(wrap_text(start + news.text + cost, width, cell_width(start)))
         before = after
     return "\n".join(lines)
 
@@ -149,5 +190,29 @@ def _tasks_at(final: State, when: datetime) -> tuple[Task, ...]:
     return tuple(tasks)
 
 
-PICTURES = {"status": print_status, "up": print_up, "task-show": print_task}
-TITLES = {"status": "liza status", "up": "liza up", "task-show": "liza task show invoice-model"}
+PICTURES = {
+    "status": print_status,
+    "up": print_up,
+    "task-show": print_task,
+    "logs": print_logs,
+    "history": print_history,
+    "metrics": print_metrics,
+}
+TITLES = {
+    "status": "liza status",
+    "up": "liza up",
+    "task-show": "liza task show invoice-model",
+    "logs": f"liza logs {LOGGED}",
+    "history": "liza history -n 16",
+    "metrics": "liza metrics",
+}
+
+
+def draw_all(crew: Crew) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each picture: its name, its SVG, its title and the output that it shows."""
+    for name, print_output in PICTURES.items():
+        for width in WIDTHS:
+            output = print_output(crew, width)
+            for theme in THEMES:
+                picture = f"{name}-{width}-{theme}"
+                yield picture, draw(picture, TITLES[name], output, width, theme), TITLES[name], output

@@ -38,6 +38,7 @@ from liza.rules.model import AlignmentNote, Answer, Config, Event, Goal, Handoff
 from liza.rules.tasks.drafts import MissingParts
 from liza.view.picture import agent_line, alarm_rows, build_picture
 from liza.view.structs import AgentRow, Costs, CrewFacts
+from tests.unit.contrast import contrast, terminal_colour
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 PAINTED = re.compile(rf"\x1b\[(0|1|38;5;({'|'.join(map(str, COLOURS.values()))}))m")
@@ -429,19 +430,11 @@ def test_colours_come_only_when_asked_for_and_do_not_move_the_columns() -> None:
 
 
 def test_every_colour_is_read_on_white_and_on_black() -> None:
-    def luminance(number: int) -> float:
-        levels = (0, 95, 135, 175, 215, 255)
-        cube = number - 16
-        grey = 8 + 10 * (number - 232)
-        rgb = (grey,) * 3 if number >= 232 else [levels[cube // part % 6] for part in (36, 6, 1)]
-        linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb]
-        return sum(part * weight for part, weight in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
-
     assert set(COLOURS) == {"dim", "red", "green", "yellow", "blue", "cyan"}
     for name, number in COLOURS.items():
         assert 16 <= number <= 255, f"{name}: a terminal chooses the first 16 colours"
-        on_white, on_black = 1.05 / (luminance(number) + 0.05), (luminance(number) + 0.05) / 0.05
-        assert min(on_white, on_black) >= 4, (name, on_white, on_black)
+        colour = terminal_colour(number)
+        assert min(contrast(colour, (255, 255, 255)), contrast(colour, (0, 0, 0))) >= 4, name
 
 
 def test_a_repainted_screen_has_at_most_the_rows_of_the_terminal() -> None:
