@@ -49,10 +49,13 @@ File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks a
 
 
 @declare_command(
-    app, "list", "liza task list --status 'to fix,asks'\nliza task list --archived", position=Position(Heading.LOOK, 2)
+    app, "list", "liza task list --status to-fix,asks\nliza task list --archived", position=Position(Heading.LOOK, 2)
 )
 def list_(
-    status: Annotated[str | None, typer.Option("--status", help="Only tasks with this status; several: A,B.")] = None,
+    status: Annotated[
+        str | None,
+        typer.Option("--status", help="Only tasks in this state: to-fix, or REJECTED; several: A,B."),
+    ] = None,
     archived: Annotated[bool, typer.Option("--archived", help="The closed tasks in the archive instead.")] = False,
     as_json: JsonOption = False,
 ) -> None:

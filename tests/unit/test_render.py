@@ -160,7 +160,7 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
     archived = format_metrics({**found, "archived": 67}).splitlines()
     assert [line for line in archived if line not in lines] == ["without 67 archived tasks: liza task list --archived"]
     assert lines == [
-        "sprint-1: 3 of 6 tasks merged (1 claimed · 3 merged · 2 ready for review)",
+        "sprint-1: 3 of 6 tasks merged (3 merged · 1 working · 2 in review)",
         "the goal has taken 2 h 5 min; something waited for you during 12 min of it",
         "reviews: 3 approved, 1 rejected",
         "1 merge without a test",
@@ -169,10 +169,10 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         "reported by agents: 2 spec gap",
         "warning: look",
         "",
-        "task           status     time   tries  waited for you",
-        "invoice-model  MERGED     4 min  2",
-        "x              BLOCKED    90 s   1      12 min",
-        "y              UNCLAIMED         0",
+        "task           state   time   tries  waited for you",
+        "invoice-model  merged  4 min  2",
+        "x              asks    90 s   1      12 min",
+        "y              to do          0",
         "",
         "task           sessions  time    tokens            money",
         "invoice-model  2         20 min  5,600 (estimate)  $0.76",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from liza.cli.render.columns import align_columns
 from liza.cli.render.text_formats import shorten_line
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_duration
+from liza.rules.state_words import TaskWord, task_word
 from liza.rules.statuses import GoalStatus
 
 Row = Mapping[str, Any]
@@ -101,7 +103,10 @@ def _usage_tables(metrics: Row) -> list[str]:
 
 
 def _sprint_line(metrics: Row) -> str:
-    states = " · ".join(f"{number} {name.lower().replace('_', ' ')}" for name, number in metrics["by_status"].items())
+    counts: Counter[str] = Counter()
+    for status, number in metrics["by_status"].items():
+        counts[task_word(status)] += number
+    states = " · ".join(f"{counts[word]} {word}" for word in TaskWord if counts[word])
     merged = f"{metrics['sprint']}: {metrics['merged']} of {count_noun(metrics['total'], 'task')} merged"
     return f"{merged} ({states})" if states else merged
 
@@ -156,11 +161,11 @@ def _retrospective(metrics: Row) -> list[str]:
 
 
 def _task_table(rows: Any) -> str:
-    cells = [["task", "status", "time", "tries", "waited for you"]]
+    cells = [["task", "state", "time", "tries", "waited for you"]]
     for row in rows:
         time = "" if row["seconds"] is None else format_duration(row["seconds"])
         waited = format_duration(row["waiting_seconds"]) if row["waiting_seconds"] else ""
-        cells.append([str(row["id"]), str(row["status"]), time, str(row["tries"]), waited])
+        cells.append([str(row["id"]), task_word(row["status"]), time, str(row["tries"]), waited])
     return align_columns(_without_empty(cells))
 
 

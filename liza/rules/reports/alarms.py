@@ -426,7 +426,7 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
         triggers = planning.find_triggers(state, seen.evidence)
         if isinstance(trigger, str) and triggers and triggers[0].name not in _OWN_ALARMS:
             is_failed = triggers[0].name is WakeTrigger.INTEGRATION_FAILED
-            step = "liza task list --status INTEGRATION_FAILED" if is_failed else "liza task list"
+            step = "liza task list --status to-fix" if is_failed else "liza task list"
             yield Alarm(AlarmKind.PLANNING_STALLED, "planning", trigger, step)
     for discovery in state.discovered:
         if discovery.is_urgent:
