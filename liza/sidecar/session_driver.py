@@ -12,7 +12,7 @@ from liza.programs.presets.acp_settings import AcpUsage
 from liza.programs.presets.preset import UsageFormat
 from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session.run_directory import RunDir
-from liza.programs.usage import usage_report
+from liza.programs.usage import ledger, usage_report
 from liza.rules.acp import session_steps, turn_results
 from liza.rules.acp.session_steps import AcpFacts, TurnFacts
 from liza.rules.acp.tool_requests import ToolBook, ToolPaths
@@ -21,6 +21,7 @@ from liza.rules.acp.usage_counts import UsageCounts, UsageScope, add_counts, sha
 from liza.rules.errors import LizaError
 from liza.rules.sessions.message_rules import Message
 from liza.rules.sessions.session_ends import SilenceKind
+from liza.rules.sessions.spending import TokenUsage
 from liza.rules.value_classes import Value
 from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.sidecar.agent_process import AgentProcess
@@ -122,6 +123,8 @@ class SessionDriver:
         opened = open_session(self._order, calls)
         self._session = opened.id
         self._lines.write("session", session_id=opened.id, loaded=opened.is_loaded, program=self._order.program)
+        if opened.is_loaded:
+            self._usage.count_from(_usage_of_earlier_sessions(self._run_dir, opened.id))
         self._surfaces.session_id = opened.id
         self._surfaces.report(LifecycleEvent.READY)
         self._queue.watch(self._events)
@@ -234,8 +237,10 @@ class SessionDriver:
             case AgentNotice(method="session/update", params=params):
                 update = params.get("update")
                 if isinstance(update, dict) and self._session:
-                    # Before: an earlier conversation is replayed while it is loaded.
                     self._update(update)
+                elif isinstance(update, dict):
+                    # An earlier conversation is replayed while it is loaded. Only its price means something.
+                    self._usage.read_update(None, update)
             case AgentRequest(method="session/request_permission", params=params):
                 answer = self._tools.answer(self._turn, params)
                 if self._turn is not None:
@@ -356,6 +361,14 @@ class SessionDriver:
                 self._handle(self._next_event(left))
 
 
+def _usage_of_earlier_sessions(run_dir: RunDir, conversation: str) -> TokenUsage:
+    try:
+        return ledger.conversation_usage(run_dir.paths, conversation, run_dir.run)
+    except (LizaError, OSError):
+        # An unreadable ledger has an alarm of its own.
+        return TokenUsage()
+
+
 IN_ANSWER, IN_UPDATES = "answer", "updates"
 
 
@@ -366,9 +379,15 @@ class UsageUpdates:
         self._settings = settings
         self._form = UsageFormat(input=settings.input, cached=settings.cached, output=settings.output)
         self._earlier = UsageCounts()
+        self._has_begun = False
         self._cost: float | None = None
         self._earlier_cost = 0.0
         self.context: float | None = None
+
+    def count_from(self, earlier: TokenUsage) -> None:
+        """Set what earlier sessions of a loaded conversation used, if the program's figures have it."""
+        if UsageScope(self._settings.counts) is UsageScope.CONVERSATION:
+            self._earlier = UsageCounts(earlier.input, earlier.cached, earlier.output)
 
     def read_update(self, turn: RunningTurn | None, update: dict[str, Any]) -> bool:
         """Take over what an update of the session reports. Return whether the context's usage has changed."""
@@ -377,6 +396,9 @@ class UsageUpdates:
         cost = usage_report.value_at(update, self._settings.cost) if self._settings.cost else None
         if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0:
             self._cost = float(cost)
+            if not self._has_begun and turn is None:
+                # A loaded conversation reports the price of its earlier sessions.
+                self._earlier_cost = self._cost
         used, size = update.get("used"), update.get("size")
         if not isinstance(used, int) or not isinstance(size, int) or size <= 0 or used < 0:
             return False
@@ -385,13 +407,14 @@ class UsageUpdates:
 
     def end_turn(self, turn: RunningTurn, answer: Any) -> UsageCounts:
         """Return what the turn used; ``answer`` is the program's answer to the prompt."""
+        self._has_begun = True
         reported = turn.used
         if self._settings.source == IN_ANSWER and isinstance(answer, dict):
             total = self._counts(answer)
             reported = share_of_turn(total, self._earlier, UsageScope(self._settings.counts))
             self._earlier = total if not total.is_empty else self._earlier
         if self._cost is not None:
-            cost = max(0.0, self._cost - self._earlier_cost)
+            cost = self._cost - self._earlier_cost if self._cost >= self._earlier_cost else self._cost
             self._earlier_cost = self._cost
             reported = UsageCounts(reported.input, reported.cached, reported.output, cost)
         return reported

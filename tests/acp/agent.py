@@ -8,7 +8,8 @@ after the last one it says "done". Actions: ``{"say": TEXT}``, ``{"think": TEXT}
 ``{"wait": FILE}``, ``{"error": OBJECT}``, ``{"stop": REASON}``, ``{"usage": OBJECT}``, ``{"update": OBJECT}``,
 ``{"line": TEXT}``, ``{"big": CHARACTERS}``, ``{"stderr": CHARACTERS}``, ``{"die": STATUS}``, ``{"request": METHOD}``.
 
-Switches: ``no_load``, ``load_errors`` (how many loads fail), ``cancel_is_error``, ``deaf_to_cancel``,
+Switches: ``no_load``, ``load_errors`` (how many loads fail), ``load_cost`` (what a load reports as the price so far),
+``cancel_is_error``, ``deaf_to_cancel``,
 ``asks_after_cancel`` (a cancelled turn asks for a permission), ``waits_for_permission`` (and ends only when it is
 answered), ``ignore_end`` (goes on after the end of stdin and after SIGTERM), ``no_announcement`` (no tool_call before a
 request, the command in the title), ``bare_request`` (a request with nothing but the id), ``reject_ends`` (a refused
@@ -143,6 +144,9 @@ class Agent:
         for text in self.kept():
             self.update({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}})
             self.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "REPLAYED"}})
+        if "load_cost" in SCRIPT:
+            cost = {"amount": SCRIPT["load_cost"]}
+            self.update({"sessionUpdate": "usage_update", "used": 5, "size": 50, "cost": cost})
         return {}
 
     def file(self, name: str) -> Path:

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from liza.programs.messages import inbox
+from liza.programs.usage import ledger
 from liza.rules.paths import Paths
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.rules.value_classes import replace
 from liza.sidecar.agent_process import AgentProcess
 from liza.sidecar.prompt_queue import AGAIN, PromptQueue
 from liza.sidecar.rpc_connection import MAX_LINE, parse_message
 from liza.system import proc_stat
-from tests.acp.rig import BRIEF, CLOSE, Rig
+from tests.acp.rig import BRIEF, CLOSE, Rig, now
 from tests.conftest import until, variant
 
 STEPS = [
@@ -422,6 +425,30 @@ def test_the_next_session_loads_the_conversation_and_ignores_its_replay(rig: Rig
     assert rig.lines("session")[0] == {"type": "session", "session_id": session, "loaded": True, "program": "scripted"}
     assert "REPLAYED" not in rig.told()
     assert json.loads((rig.home / "sessions" / f"{session}.json").read_text()) == [BRIEF, BRIEF]
+
+
+def test_a_loaded_conversation_is_counted_from_the_end_of_its_earlier_sessions(rig: Rig) -> None:
+    total = {"usage": {"inputTokens": 300, "outputTokens": 60}}
+    cost = {"update": {"sessionUpdate": "usage_update", "used": 5, "size": 50, "cost": {"amount": 5}}}
+    rig.script([{"say": "Hm."}], [cost, {"usage": total}, CLOSE], load_cost=3)
+    usage = {
+        "counts": "conversation",
+        "input": ("usage.inputTokens",),
+        "output": ("usage.outputTokens",),
+        "cost": "cost.amount",
+    }
+    rig.start(usage=usage)
+    until(lambda: rig.lines("turn"), "the first turn is over")
+    session, run = rig.lines("session")[0]["session_id"], rig.run_dir.run
+    rig.process.terminate()
+    assert rig.end() == -signal.SIGTERM
+    used = TokenUsage(input=100, output=20, cost=3)
+    entry = LedgerEntry(run=run, time=now(), kind="work", program="p", outcome="stopped", seconds=1, used=used)
+    ledger.append_entry(Paths(rig.root), replace(entry, conversation=session))
+    rig.start(conversation=session, usage=usage)
+    assert rig.end() == 0
+    lines = rig.lines("usage")
+    assert [(line["input_tokens"], line["output_tokens"], line["cost_usd"]) for line in lines] == [(200, 40, 2)]
 
 
 @pytest.mark.parametrize("switches", [{"load_errors": 1}, {"no_load": True}])

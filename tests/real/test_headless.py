@@ -10,7 +10,7 @@ from liza.programs.presets import preset_table
 from liza.rules.paths import Paths
 from tests.journeys.crews import BIN
 from tests.real.conftest import Begin, Scene
-from tests.real.model import INPUT, OUTPUT, Asked, Fault, Say, Script, Shell, Turn, turns
+from tests.real.model import INPUT, OUTPUT, Asked, Call, Fault, Say, Script, Shell, Turn, turns
 
 pytestmark = pytest.mark.real
 
@@ -79,6 +79,51 @@ def to_the_letter(asked: Asked) -> Turn:
     commit = "printf x > one.txt && git add one.txt && git commit -q -m one"
     said = (first[1], f"{submit[1]}; true", commit, submit[1])
     return Shell(said[asked.done]) if asked.done < len(said) else DONE
+
+
+SUBTASK = "look what is there"
+TASK = {"description": "look", "prompt": SUBTASK}
+SUBAGENTS = {
+    "claude": Call("Agent", {**TASK, "subagent_type": "general-purpose"}),
+    "codex": Call("spawn_agent", {"message": SUBTASK}),
+    "copilot": Call("task", {**TASK, "agent_type": "general-purpose", "name": "look", "mode": "sync"}),
+    "qwen": Call("agent", {**TASK, "subagent_type": "general-purpose"}),
+}
+
+
+def with_subagent(program: str) -> Script:
+    """A model that has a sub-agent run a command before it does its task."""
+
+    def answer(asked: Asked) -> Turn:
+        if not asked.tools:
+            return Say("a title")
+        if SUBTASK in asked.text and "is-there" in asked.text:
+            return Say("Something.")
+        if SUBTASK in asked.text and asked.done == 0:
+            return Shell("printf 'is%sthere' -")
+        if asked.done == 0:
+            return SUBAGENTS[program]
+        begun = re.search(r'"agent_id":"([^"]+)"', asked.text)
+        if begun is not None and "timed_out" not in asked.text:
+            return Call("wait_agent", {"targets": [begun[1]], "timeout_ms": 20000})
+        work = f"printf x > one.txt && git add one.txt && git commit -q -m one && {LIZA} submit && printf 'is%sdone' -"
+        return DONE if "is-done" in asked.text else Shell(work)
+
+    return answer
+
+
+@pytest.mark.parametrize("program", SUBAGENTS)
+def test_what_a_subagent_uses_is_counted_with_its_model(begin: Begin, program: str) -> None:
+    scene = begin([program], with_subagent(program))
+    scene.crew.add("one")
+    submitted(scene, program)
+    (spent,) = scene.spent()
+    answers = sum(1 for asked in scene.model.asked if asked.tools)
+    assert answers >= 5, "two of the sub-agent"
+    assert spent.used is not None
+    assert (spent.used.input, spent.used.output) == (answers * INPUT, answers * OUTPUT)
+    by_model = scene.crew.json("metrics", "--by", "model")["by_model"]
+    assert sum(row["tokens"] for row in by_model.values()) == spent.used.tokens
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -412,8 +412,9 @@ def test_counts_are_added_and_a_price_that_nobody_told_stays_unknown() -> None:
 )
 def test_the_share_of_a_turn_is_what_was_added(reported: UsageCounts, earlier: UsageCounts, share: UsageCounts) -> None:
     assert share_of_turn(reported, earlier, UsageScope.SESSION) == share
+    assert share_of_turn(reported, earlier, UsageScope.CONVERSATION) == share
     assert share_of_turn(reported, earlier, UsageScope.REQUEST) == reported
 
 
 def test_rows_of_programs_name_the_scope_of_their_figures_with_these_words() -> None:
-    assert list(UsageScope) == ["turn", "session", "request"]
+    assert list(UsageScope) == ["turn", "session", "conversation", "request"]

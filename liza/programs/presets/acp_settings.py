@@ -24,13 +24,13 @@ class Transport(StrEnum):
 class AcpUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the program reports its usage. A path names keys from the outermost, with dots.
 
-    ``source``: in the answer to a prompt, or in the updates of the turn. ``counts``: one turn, the whole session, or
-    one request. ``cached`` is part of ``input``; ``cost`` is a path in the update ``usage_update``, summed over the
-    session.
+    ``source``: in the answer to a prompt, or in the updates of the turn. ``counts``: one turn, the whole session, the
+    conversation with its earlier sessions, or one request. ``cached`` is part of ``input``; ``cost`` is a path in the
+    update ``usage_update``, summed over the session.
     """
 
     source: Literal["answer", "updates"] = "answer"
-    counts: Literal["turn", "session", "request"] = "turn"
+    counts: Literal["turn", "session", "conversation", "request"] = "turn"
     input: tuple[str, ...] = ()
     cached: tuple[str, ...] = ()
     output: tuple[str, ...] = ()

@@ -12,7 +12,9 @@ class UsageScope(StrEnum):
 
     TURN = "turn"
     SESSION = "session"
-    """All turns of the conversation: the turn's share is the difference."""
+    """All turns since the program has begun or loaded the conversation: the turn's share is the difference."""
+    CONVERSATION = "conversation"
+    """All turns of the conversation, those of earlier sessions included."""
     REQUEST = "request"
     """One request: all that are reported in a turn are added up."""
 
@@ -47,7 +49,7 @@ def share_of_turn(reported: UsageCounts, earlier: UsageCounts, scope: UsageScope
 
     A figure below the earlier one belongs to a new count: the program started counting again.
     """
-    if scope is not UsageScope.SESSION:
+    if scope not in (UsageScope.SESSION, UsageScope.CONVERSATION):
         return reported
     if reported.input < earlier.input or reported.output < earlier.output:
         return reported
