@@ -75,14 +75,20 @@ def list_(
         printing.print_wrapped(render_crew.format_archive_note(sum(listed.archived.values())))
 
 
-@declare_command(app, "show", "liza task show invoice-model", position=Position(Heading.LOOK, 3))
-def show(task_id: TaskIdArgument, as_json: JsonOption = False) -> None:
+@declare_command(
+    app, "show", "liza task show invoice-model\nliza task show invoice-model --all", position=Position(Heading.LOOK, 3)
+)
+def show(
+    task_id: TaskIdArgument,
+    all_: Annotated[bool, typer.Option("--all", help="With its run, its conversation and whole commit ids.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show a task: its fields, its history, and where its work is."""
     task = show_task(find_crew(), task_id)
     if as_json:
         printing.print_json(task)
     else:
-        printing.print_wrapped(render_task.format_task(task, printing.wants_colours()))
+        printing.print_wrapped(render_task.format_task(task, printing.wants_colours(), with_all=all_))
 
 
 @declare_command(

@@ -121,6 +121,15 @@ def test_config_get_shows_what_was_changed_and_the_usual_settings(crew: Crew) ->
     assert all(f"{name}  " in every for name in setting_names())
 
 
+def test_task_show_has_short_commits_and_no_evidence(crew: Crew) -> None:
+    shown = print_command(crew, "task", "show", "invoice-model")
+    assert "merged as        907a169ced\n" in shown
+    every = print_command(crew, "task", "show", "invoice-model", "--all")
+    assert "merged as        907a169ced6fdf9a37a84e539c2dac90716ebb78\n" in every
+    for text, is_there in ((shown, False), (every, True)):
+        assert bool(re.search(r"^run +coder-1\.2$", text, re.MULTILINE)) is is_there
+
+
 def test_all_revisions_of_the_board_are_there_if_wanted(crew: Crew) -> None:
     for words, is_there in (([], False), (["--all"], True), (["-p"], True), (["--json"], True)):
         assert ("init (human)" in print_command(crew, "history", *words)) is is_there

@@ -41,7 +41,7 @@ def test_after_a_rejection_the_conversation_goes_on_and_a_refused_one_is_followe
 
     crew.liza("verdict", "reject", "commas are missing", "--task", "task-1")
     crew.wait(lambda _: crew.heard("task-1").count("submit") == 2, "the work after the rejection")
-    assert "coder-1.2 continues coder-1.1" in crew.liza("task", "show", "task-1")
+    assert "coder-1.2 continues coder-1.1" in crew.liza("task", "show", "task-1", "--all")
     assert "commas are missing" in (crew.notes / "brief-of-coder-1.2").read_text()
 
     crew.liza("verdict", "reject", "and full stops", "--task", "task-1")

@@ -491,8 +491,10 @@ def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
 )
 def test_only_a_task_that_waits_for_review_has_a_commit_in_review(status: Status, label: str) -> None:
     task = {**row("t", status, review_commit="a" * 40), "handoff": None, "notes": []}
-    [line] = [line for line in render_task.format_task(task, False).splitlines() if "a" * 40 in line]
-    assert line.startswith(label)
+    for wanted, commit in ((False, "a" * 10), (True, "a" * 40)):
+        text = render_task.format_task(task, False, with_all=wanted)
+        [line] = [line for line in text.splitlines() if line.endswith(f" {commit}")]
+        assert line.startswith(label)
 
 
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=6))

@@ -49,8 +49,15 @@ def _work_cells(line: Row) -> list[str]:
     return [format_local_time(line["time"]), *names, shorten_line(line["detail"], 60)]
 
 
-def format_task(task: Row, colour: bool) -> str:
-    """Return one task: its text, its fields, its notes, its history."""
+_COMMITS: Final = ("review_commit", "merge_commit", "landed")
+_EVIDENCE: Final = ("run", "conversation")
+
+
+def format_task(task: Row, colour: bool, *, with_all: bool = False) -> str:
+    """Return one task: its text, its fields, its notes, its history.
+
+    ``with_all``: with its run and its conversation, and with all digits of commits.
+    """
     lines = [f"{paint(str(task['id']), 'bold', colour)}  {paint_task_word(task['status'], colour)}", ""]
     lines += _indent_text("", task["description"] or "(no description)")
     for name, label in _TEXT_LABELS:
@@ -61,6 +68,9 @@ def format_task(task: Row, colour: bool) -> str:
     if task.get("tested") is not None:
         texts["tested"] = describe_tested(task["tested"], task.get("remarks", ()))
     texts["review"] = "a person" if task.get("review") == "human" else ""
+    if not with_all:
+        texts.update((name, (task.get(name) or "")[:10]) for name in _COMMITS)
+        texts.update(dict.fromkeys(_EVIDENCE, ""))
     lines += ["", _labelled_fields({**task, "now": format_activity(task), **texts}, labels)]
     if task["handoff"] is not None:
         lines += _handoff_lines(task["handoff"])
