@@ -139,7 +139,7 @@ def test_the_demo_ends_well_with_every_task_merged_and_the_goal_reached(shown: F
 
 def test_it_ends_with_the_board_what_was_merged_and_three_commands(shown: Facts) -> None:
     board, _, rest = shown["out"].partition("\nMerged (")
-    assert all(re.search(rf"^{task} +MERGED", board, re.MULTILINE) for task in shown["tasks"])
+    assert all(re.search(rf"^{task} +merged", board, re.MULTILINE) for task in shown["tasks"])
     assert all(subject in rest for subject in shown["merges"])
     assert len(re.findall(r"^  (?:\S*liza|git) ", rest.partition("Look around")[2], re.MULTILINE)) == 3
 
@@ -258,7 +258,7 @@ def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Callabl
         start_new_session=True,
     )
     assert child.stdout is not None
-    told = next((line for line in child.stdout if "claimed as" in line), None)
+    told = next((line for line in child.stdout if "working as" in line), None)
     assert told is not None, child.communicate()[1]
     yield child, root, lambda: "".join(child.communicate(timeout=LIMIT))
     if child.poll() is None:

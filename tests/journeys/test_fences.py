@@ -74,7 +74,7 @@ def test_a_coder_approves_nothing_whatever_it_puts_on_or_takes_off_its_environme
         try again liza submit
         """,
     )
-    crew.agent("coder-1", program).wait_said("submitted")
+    crew.agent("coder-1", program).wait_said("in review")
     crew.wait(lambda _: "again: " in (crew.notes / "tries").read_text(), "the last try")
     found = tries(crew)
     assert {name: code for name, (code, _) in found.items() if code != 1} == {"clean": 0, "again": 0}, found
@@ -157,7 +157,7 @@ def test_the_commit_that_was_rejected_is_not_submitted_again(crew: Crew) -> None
 def test_what_cannot_be_claimed_is_refused_with_the_reason_and_registers_nobody(crew: Crew) -> None:
     crew.add("task-1")
     told = crew.liza("claim", "task-1", "--agent", "code-reviewer-1", code=1)
-    assert "UNCLAIMED" in told
+    assert "it is to do" in told
     assert crew.liza("claim", "--agent", "coder-x", code=2)
     assert crew.liza("claim", "../x", "--agent", "coder-1", code=2)
     assert "there is no task" in crew.liza("claim", "task-9", "--agent", "coder-1", code=1)

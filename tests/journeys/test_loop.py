@@ -102,9 +102,9 @@ def test_that_a_session_is_ready_is_never_told_after_what_it_did(crew: Crew) -> 
     assert supervisor.stop() == 0
     said = supervisor.said()
     for run in ("coder-1.1", "coder-1.2"):
-        told = said.partition(f"claimed as {run}")[2].partition("claimed as")[0]
-        assert "submitted" in told
-        assert f"{run} ready after" not in told.partition("submitted")[2]
+        told = said.partition(f"working as {run}")[2].partition("working as")[0]
+        assert "in review" in told
+        assert f"{run} ready after" not in told.partition("in review")[2]
 
 
 def test_a_sentinel_of_a_hook_is_reported_at_once_and_with_its_own_time(crew: Crew) -> None:

@@ -49,7 +49,10 @@ def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) 
     assert "conflict with integration in shared.txt" in (failure.detail or "")
     assert (task.assigned_to, task.run, task.iteration) == ("coder-1", "coder-1.2", 2)
     assert crew.git("show", "integration:shared.txt") == "task-2\ntask-1"
-    assert "task-1 does not merge: conflict" in coder.said() + (crew.notes / "code-reviewer-1.1.log").read_text()
+    assert (
+        "task-1 to fix after a failed merge: conflict"
+        in coder.said() + (crew.notes / "code-reviewer-1.1.log").read_text()
+    )
 
 
 def test_an_idle_coder_resolves_the_conflict_of_a_busy_one(crew: Crew) -> None:

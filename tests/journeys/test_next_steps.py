@@ -300,8 +300,8 @@ INIT_SITUATIONS = {
 }
 SUBMIT_SITUATIONS = {
     "outside of a worktree": Situation(worked(), "liza submit"),
-    "without a claim": Situation(crew(ADD.format("a")), "liza submit", by_hand=write_file, shows="a blocked"),
-    "without a commit": Situation(crew(ADD.format("a"), CLAIM), "liza submit", True, write_file, "a blocked"),
+    "without a claim": Situation(crew(ADD.format("a")), "liza submit", by_hand=write_file, shows="a asks"),
+    "without a commit": Situation(crew(ADD.format("a"), CLAIM), "liza submit", True, write_file, "a asks"),
     "with a changed file": Situation(worked("echo more >> a.txt"), "liza submit", True),
     "with an untracked file": Situation(worked("echo more > b.txt"), "liza submit", True),
     "with a detached head": Situation(worked("git switch -q --detach"), "liza submit", True),

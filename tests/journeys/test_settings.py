@@ -47,7 +47,7 @@ def test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_co
     assert (told.returncode, told.stdout.splitlines()) == (
         1,
         [
-            f"task-1 does not merge: exit 7: exit 7 on the merge with integration (log: {log})",
+            f"task-1 to fix after a failed merge: exit 7: exit 7 on the merge with integration (log: {log})",
             f"next: less {log}",
         ],
     )

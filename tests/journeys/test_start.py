@@ -46,7 +46,7 @@ def test_one_sentence_becomes_a_merged_commit_and_the_reviewer_is_told_where_it_
         assert """liza config set sandbox_copy '[".env", ".env.test"]'""" in refused
         assert crew.state().task("show-the-tax") is None
         news = [line.split()[1:4] for line in shown.splitlines() if "show-the-due-date" in line.split()[2:3]]
-        assert [words[-1] for words in news] == ["claimed", "submitted", "approved:", "merged"]
+        assert [words[-1] for words in news] == ["working", "in", "approved:", "merged"]
         assert "ready after" not in shown
         assert "comes from one sentence of a person" in (crew.notes / "review").read_text()
         assert (crew.paths.specs / "show-the-due-date.md").is_file()

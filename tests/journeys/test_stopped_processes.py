@@ -78,7 +78,7 @@ def test_ctrl_z_stops_only_the_display_and_says_what_goes_on(crew: Crew) -> None
     assert "the crew goes on, and spends" in found["up_stopped"]["message"]
     subprocess.run(found["up_stopped"]["next"], shell=True, check=True)
     log = crew.notes / "up.log"
-    crew.wait(lambda _: "t1 submitted" in log.read_text(), "the lines that waited")
+    crew.wait(lambda _: "t1 in review" in log.read_text(), "the lines that waited")
     # A second time, too.
     process.send_signal(signal.SIGTSTP)
     crew.wait(lambda _: log.read_text().count("stopped by Ctrl+Z") == 2 and is_stopped(process.pid), "the second stop")

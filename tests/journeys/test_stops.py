@@ -37,7 +37,7 @@ def test_a_task_whose_sessions_crash_is_blocked_and_stops_no_other(crew: Crew) -
     assert [crew.status("task-1"), crew.status("task-2")] == ["READY_FOR_REVIEW"] * 2
     assert [claims[0], *runs, claims[1]] == [f"coder-1.{number}" for number in (1, 2, 3, 4)]
     assert supervisor.process.poll() is None
-    assert supervisor.wait_said("poison blocked").count("poison crashed") == 5
+    assert supervisor.wait_said("poison asks").count("poison crashed") == 5
     assert "coder-1.1 crashed" not in supervisor.said()
     assert supervisor.stop() == 0
 

@@ -74,7 +74,7 @@ def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_
     pane = tmux.find_pane(crew.root, "coder-1.1")
     assert pane is not None
     os.kill(pane.address.server, signal.SIGKILL)
-    supervisor.wait_said("task-1 goes on as coder-1.2, try 1")
+    supervisor.wait_said("task-1 working again as coder-1.2, try 1")
     crew.wait(lambda _: (crew.notes / "up").read_text().count("up") == 2, "the second session")
     crew.open_gate("gate")
     task = crew.wait_status("task-1", "READY_FOR_REVIEW")

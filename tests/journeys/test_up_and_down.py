@@ -76,16 +76,16 @@ def test_up_tells_what_happens_and_ctrl_c_leaves_nothing_running_and_the_next_up
     program = crew.script("agent", PLAN + APPROVE + ";; esac\n")
     up = Terminal(crew, "up", "-v", "--program", program)
     crew.wait_note("at-coder-1.2")
-    up.wait_shown(r"  coder-1 +second claimed as coder-1\.2")
+    up.wait_shown(r"  coder-1 +second working as coder-1\.2")
     code = up.press_ctrl_c()
 
     said = up.shown()
     for line in (
         r"planner-1 {7}2 tasks: first, second \(needs first\)",
-        r"coder-1 {9}first claimed as coder-1\.1, try 1",
+        r"coder-1 {9}first working as coder-1\.1, try 1",
         r"coder-1 {9}coder-1\.1 ready after [\d.]+ s \(liza ready\)",
-        r"coder-1 {9}first submitted at [0-9a-f]{10}",
-        r"code-reviewer-1 first under review",
+        r"coder-1 {9}first in review at [0-9a-f]{10}",
+        r"code-reviewer-1 first review begins",
         r"code-reviewer-1 first approved: read it, ran it",
         r"liza {12}first merged as [0-9a-f]{10}, untested; \d sessions?",
     ):

@@ -44,7 +44,7 @@ def test_a_claim_a_submission_a_verdict_and_a_merge_are_told_by_whom_they_were_d
     state, _, review = under_review(start)
     assert [who for who, _ in told(start, state)] == ["coder-1", "coder-1", "code-reviewer-1"]
     rejected = reviews.reject(state, "task-1", review, HEAD, NOW, "rounding\nis untested")
-    assert told(state, rejected) == [("code-reviewer-1", "task-1 rejected: rounding is untested (liza diff task-1)")]
+    assert told(state, rejected) == [("code-reviewer-1", "task-1 to fix: rounding is untested (liza diff task-1)")]
     approved = reviews.approve(state, "task-1", review, HEAD, NOW, "ran it")
     begun = merge_rules.begin_merge(approved, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
     done = merge_rules.record_merge(
@@ -61,7 +61,7 @@ def test_a_question_comes_with_the_command_that_answers_it() -> None:
     blocked = coding.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
     ((who, text),) = told(state, blocked)
     assert who == "coder-1"
-    assert 'It asks: "Which address?" Answer: liza answer task-1 "…"' in text
+    assert 'asks: unclear. "Which address?" Answer: liza answer task-1 "…"' in text
 
 
 def test_nothing_is_told_twice_and_nothing_of_a_heartbeat() -> None:
@@ -167,11 +167,11 @@ SHOWN = HEAD[:10]
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (E.CLAIM, "claimed as coder-1.2, try 3"),
-        (E.RESUME, "goes on as coder-1.2, try 3"),
+        (E.CLAIM, "working as coder-1.2, try 3"),
+        (E.RESUME, "working again as coder-1.2, try 3"),
         (E.EXTEND, "keeps its lease two lines"),
-        (E.SUBMIT, f"submitted at {SHOWN}"),
-        (E.SUBMIT_AGAIN, f"submitted again at {SHOWN}"),
+        (E.SUBMIT, f"in review at {SHOWN}"),
+        (E.SUBMIT_AGAIN, f"in review again at {SHOWN}"),
         (E.CRASH, "crashed: two lines"),
         (E.QUOTA, "waits, and stays claimed: two lines"),
         (E.UNANSWERED, "got no answer, and is tried again: two lines"),
@@ -180,12 +180,12 @@ SHOWN = HEAD[:10]
         (E.UNUSABLE, "cannot go on until a person acts: two lines"),
         (E.RELEASE_REVIEW, "review given back: two lines"),
         (E.APPROVE, "approved: two lines"),
-        (E.MERGE_FAILED, "does not merge: two"),
+        (E.MERGE_FAILED, "to fix after a failed merge: two"),
         (E.MERGE_CLEARED, "is not to blame for its failed merge: two"),
         (E.LAND, f"landed with its epic invoices as {SHOWN}"),
         (E.TESTS_MOVED_REFS, "refs moved while its tests ran: two lines"),
-        (E.SUPERSEDE, "superseded by x, y"),
-        (E.DROP, "dropped: two lines"),
+        (E.SUPERSEDE, "given up for x, y"),
+        (E.DROP, "given up: two lines"),
     ],
 )
 def test_a_sentence_has_the_run_the_commit_and_the_reason(event: HistoryEvent, text: str) -> None:
@@ -195,7 +195,7 @@ def test_a_sentence_has_the_run_the_commit_and_the_reason(event: HistoryEvent, t
 
 
 def test_a_task_that_was_dropped_without_a_reason_and_a_merge_without_tests_say_no_more() -> None:
-    assert news_of(task("t"), happened(E.DROP, None))[0][1] == "t dropped"
+    assert news_of(task("t"), happened(E.DROP, None))[0][1] == "t given up"
     assert news_of(task("t"), happened(E.MERGE))[0][1] == f"t merged as {SHOWN}, untested"
 
 
@@ -217,7 +217,7 @@ def test_a_submission_that_a_person_reviews_has_the_command_for_the_verdict(even
 def test_a_question_that_was_answered_since_has_no_command() -> None:
     asked = {"blocked_questions": ("Which\none?", "When?")}
     ((_, text, _, _),) = news_of(task("t"), happened(E.BLOCK, "no spec."), **asked)
-    assert text == 't blocked: no spec. It asks: "Which one?" "When?"'
+    assert text == 't asks: no spec. "Which one?" "When?"'
 
 
 def test_a_long_reason_is_cut_to_one_line() -> None:
@@ -231,8 +231,8 @@ def test_news_are_in_the_order_of_time_and_at_the_same_time_in_that_of_the_tasks
     after = before.with_task(replace(before.tasks[0], history=(happened(E.ADD), early, late)))
     after = after.with_task(replace(after.tasks[1], history=(early,)))
     assert [text for _, text in told(before, after)] == [
-        "a unblocked",
-        "b unblocked",
+        "a answered",
+        "b answered",
         "b stopped; it is kept for the same coder",
     ]
 

@@ -12,13 +12,14 @@ from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
 from liza.rules.paths import is_person
 from liza.rules.reports.review_alarms import verdict_command
+from liza.rules.state_words import TaskWord
 from liza.rules.statuses import GoalStatus
 from liza.rules.tasks.task_groups import changed_tasks
 from liza.rules.value_classes import Value, replace
 
 LIZA = "liza"
 """Author of what a supervisor does for the whole crew. Which supervisor did it does not matter."""
-E = HistoryEvent
+E, W = HistoryEvent, TaskWord
 _DETAIL_EVENTS = (E.EXTEND, E.CLAIM_REVIEW)
 
 
@@ -168,10 +169,9 @@ def _try(task: Task) -> str:
 
 
 def _blocked(event: Event, task: Task) -> str:
-    asks = " ".join(f'"{_short(question)}"' for question in task.blocked_questions)
-    asks = f". It asks: {asks}" if asks else ""
-    answer = f' Answer: liza answer {task.id} "…"' if task.status is Status.BLOCKED else ""
-    return f"blocked: {_short(event.detail).rstrip('.')}{asks}{answer}"
+    questions = [f'"{_short(question)}"' for question in task.blocked_questions]
+    answer = [f'Answer: liza answer {task.id} "…"'] if task.status is Status.BLOCKED else []
+    return " ".join([f"{W.ASKS}: {_short(event.detail).rstrip('.')}.", *questions, *answer])
 
 
 def _over(event: Event, task: Task) -> str:
@@ -194,16 +194,16 @@ def _verdict_hint(task: Task) -> str:
 
 
 def _merged(event: Event, task: Task) -> str:
-    return f"merged as {(event.commit or '')[:10]}, {describe_tested(task.tested, task.remarks)}"
+    return f"{W.MERGED} as {(event.commit or '')[:10]}, {describe_tested(task.tested, task.remarks)}"
 
 
 _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.EDIT: _edited,
-    E.CLAIM: lambda event, task: f"claimed as {event.run}{_try(task)}",
-    E.RESUME: lambda event, task: f"goes on as {event.run}{_try(task)}",
+    E.CLAIM: lambda event, task: f"{W.WORKING} as {event.run}{_try(task)}",
+    E.RESUME: lambda event, task: f"{W.WORKING} again as {event.run}{_try(task)}",
     E.EXTEND: lambda event, task: f"keeps its lease {_short(event.detail)}",
-    E.SUBMIT: lambda event, task: f"submitted at {(event.commit or '')[:10]}{_verdict_hint(task)}",
-    E.SUBMIT_AGAIN: lambda event, task: f"submitted again at {(event.commit or '')[:10]}{_verdict_hint(task)}",
+    E.SUBMIT: lambda event, task: f"{W.IN_REVIEW} at {(event.commit or '')[:10]}{_verdict_hint(task)}",
+    E.SUBMIT_AGAIN: lambda event, task: f"{W.IN_REVIEW} again at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.HANDOFF: lambda event, task: "handed over to a fresh session",
     E.STOP: lambda event, task: "stopped; it is kept for the same coder",
     E.CRASH: lambda event, task: f"crashed: {_short(event.detail)}",
@@ -215,19 +215,19 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.UNUSABLE: lambda event, task: f"cannot go on until a person acts: {_short(event.detail)}",
     E.ENDED: _over,
     E.BLOCK: _blocked,
-    E.CLAIM_REVIEW: lambda event, task: "under review",
+    E.CLAIM_REVIEW: lambda event, task: "review begins",
     E.RELEASE_REVIEW: lambda event, task: f"review given back: {_short(event.detail)}",
     E.GIVE_UP_REVIEW: _blocked,
     E.APPROVE: lambda event, task: f"approved: {_short(event.detail)}",
-    E.REJECT: lambda event, task: f"rejected: {_short(event.detail)} (liza diff {task.id})",
+    E.REJECT: lambda event, task: f"{W.TO_FIX}: {_short(event.detail)} (liza diff {task.id})",
     E.DEADLOCK: _blocked,
     E.MERGE: _merged,
-    E.MERGE_FAILED: lambda event, task: f"does not merge: {_short(first_line(event.detail))}",
+    E.MERGE_FAILED: lambda event, task: f"{W.TO_FIX} after a failed merge: {_short(first_line(event.detail))}",
     E.MERGE_CLEARED: lambda event, task: f"is not to blame for its failed merge: {_short(first_line(event.detail))}",
     E.LAND: lambda event, task: f"landed with its epic {task.epic} as {(event.commit or '')[:10]}",
     E.TESTS_MOVED_REFS: lambda event, task: f"refs moved while its tests ran: {_short(event.detail)}",
-    E.UNBLOCK: lambda event, task: "unblocked",
-    E.SUPERSEDE: lambda event, task: f"superseded by {', '.join(task.superseded_by)}",
-    E.DROP: lambda event, task: f"dropped{': ' + _short(event.detail) if event.detail else ''}",
-    E.RELEASE: lambda event, task: f"released{': ' + _short(event.detail) if event.detail else ''}",
+    E.UNBLOCK: lambda event, task: "answered",
+    E.SUPERSEDE: lambda event, task: f"{W.GIVEN_UP} for {', '.join(task.superseded_by)}",
+    E.DROP: lambda event, task: f"{W.GIVEN_UP}{': ' + _short(event.detail) if event.detail else ''}",
+    E.RELEASE: lambda event, task: f"{W.TO_DO} again{': ' + _short(event.detail) if event.detail else ''}",
 }
