@@ -71,7 +71,7 @@ def _find_followed(crew: Crew, run: str) -> Path | None:
     preset, directory = find_row(crew, run), crew.run_dir(run)
     if preset is None or not preset.journal.events or not (directory.path / tmux.ADDRESS_FILE).exists():
         return directory.output_path
-    return next(iter(conversation_log.find_logs(directory, preset, os.environ)), None)
+    return conversation_log.find_log(directory, preset, os.environ)
 
 
 def _decode(data: bytes) -> str:
@@ -113,8 +113,7 @@ def _read_log(crew: Crew, run: str, most: int) -> list[LoggedEvent]:
     record = directory.read_record() if preset is not None else None
     if preset is None or record is None:
         return []
-    logs = conversation_log.find_logs(directory, preset, os.environ)
-    read = (list(conversation_log.read_events(path, record, directory, preset, most)) for path in logs)
+    read = conversation_log.read_conversation(directory, record, preset, os.environ, most)
     return session_events.merge_sessions(read)
 
 

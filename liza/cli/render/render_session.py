@@ -31,7 +31,7 @@ from liza.rules.sessions.session_events import (
     find_results,
 )
 from liza.rules.sessions.spending import TokenUsage
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, replace
 
 _MAX_BRIEF = 160
 """Characters of a prompt, a thought, an unknown object or a tool's arguments that are shown."""
@@ -47,7 +47,18 @@ _COLOURS: Final[Mapping[str, str]] = {
     "tokens": "dim",
     "prints": "dim",
 }
-_MAIN_ARGUMENTS = ("file_path", "filePath", "path", "pattern", "query", "url", "description", "title")
+_MAIN_ARGUMENTS = (
+    "file_path",
+    "filePath",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "title",
+    "prompt",
+    "message",
+)
 """The arguments of tools that say most; the first that is given is shown."""
 
 
@@ -92,8 +103,20 @@ def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterat
     logged = list(events)
     session = _Session(find_results(logged), {} if style.with_subagents else _fold_subagents(logged))
     called = {(entry.parent, entry.event.call) for entry in logged if isinstance(entry.event, ToolCalled)}
-    for entry in logged:
+    shown = {call for parent, call in called if not parent} | {
+        entry.event.subagent for entry in logged if isinstance(entry.event, SubagentEnded)
+    }
+    for before, entry in zip([None, *logged], logged, strict=False):
         if isinstance(entry.event, ToolReturned) and (entry.parent, entry.event.call) in called:
+            continue
+        if isinstance(entry.event, Failed) and before is not None and before.event == entry.event:
+            # Some programs report one failure as that of the request and as that of the turn.
+            continue
+        if entry.parent and entry.parent not in shown and not style.with_subagents:
+            # No call of the session names this sub-agent.
+            shown.add(entry.parent)
+            folded = session.subagents.get(entry.parent, "").removeprefix(" · ") or "a sub-agent: --subagents"
+            yield from _format_event(replace(entry, event=Noticed(folded), parent=""), session, style)
             continue
         yield from _format_event(entry, session, style)
 

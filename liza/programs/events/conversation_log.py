@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from liza.programs.accounts.run_account import session_environ
@@ -14,7 +14,8 @@ from liza.programs.session import session_process
 from liza.programs.session.log_file import parse_object
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.usage import usage_report
-from liza.programs.usage.meter import find_log_files
+from liza.programs.usage.meter import find_log_files, find_subagent_files
+from liza.programs.usage.usage_report import value_at
 from liza.rules.errors import LizaError
 from liza.rules.sessions.session_events import LoggedEvent, TimeSource, Unknown
 from liza.system import untrusted_files
@@ -29,29 +30,68 @@ _MAX_HEAD = 64 << 10
 """Bytes of the output in which the id of the conversation is searched."""
 
 
-def find_logs(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the files of the run's conversation, those of its sub-agents included; none if they cannot be read."""
-    if not preset.journal.events:
-        return ()
-    try:
-        turn = directory.read_turn()
-        conversation = (turn.session if turn else None) or _printed_id(directory, preset)
-        return find_log_files(
-            preset, conversation or directory.read_conversation(), session_environ(directory, preset, environ)
-        )
-    except (LizaError, OSError):
-        return ()
+def find_log(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> Path | None:
+    """Return the file of the run's conversation; None if it is not known, or its lines cannot be read."""
+    logs = _find_logs(preset, _find_conversation(directory, preset), session_environ(directory, preset, environ))
+    return next(iter(logs), None)
 
 
-def read_events(path: Path, record: RunRecord, directory: RunDir, preset: Preset, most: int) -> Iterator[LoggedEvent]:
-    """Yield the events in the last ``most`` lines of a log that are of this run: a conversation can have several.
+def read_conversation(
+    directory: RunDir, record: RunRecord, preset: Preset, environ: Mapping[str, str], most: int
+) -> list[list[LoggedEvent]]:
+    """Return the events in the last ``most`` lines of the run's conversation, and those of each of its sub-agents.
 
-    Nothing is yielded of a file that cannot be read. If no line has an event, the last one is
-    unknown: the form has changed.
+    Only those of this run: a conversation can have several. A file that cannot be read has none. If no line has an
+    event, the last one is unknown: the form has changed.
     """
+    conversation = _find_conversation(directory, preset)
+    own = session_environ(directory, preset, environ)
     end = session_process.read_end(directory.path)
     latest = None if end is None else end.time + _ROUNDING
-    lines, has_events = _read_end(path)[-most:], False
+    read: list[list[LoggedEvent]] = []
+    for log in _find_logs(preset, conversation, own):
+        lines = _read_end(log)[-most:]
+        read.append(list(_read_events(log, lines, record, preset, latest, "")))
+        subagents = {path: path.stem for path in find_subagent_files(preset, log, conversation)}
+        for name in _find_subagents(lines, preset):
+            subagents.update(dict.fromkeys(_find_logs(preset, name, own), name))
+        for path, name in subagents.items():
+            read.append(list(_read_events(path, _read_end(path)[-most:], record, preset, latest, name)))
+    return read
+
+
+def _find_logs(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    return find_log_files(preset, conversation, environ) if preset.journal.events else ()
+
+
+def _find_conversation(directory: RunDir, preset: Preset) -> str | None:
+    """Return the id of the conversation, as a hook, the output or a command of the session told it; None if unknown."""
+    try:
+        turn = directory.read_turn()
+        return (turn.session if turn else None) or _printed_id(directory, preset) or directory.read_conversation()
+    except (LizaError, OSError):
+        return None
+
+
+def _find_subagents(lines: Sequence[tuple[int, str]], preset: Preset) -> list[str]:
+    """Return the ids of the conversations of sub-agents that lines name."""
+    if not preset.journal.subagent_ids:
+        return []
+    objects = [parsed for _, line in lines if (parsed := parse_object(line)) is not None]
+    values = (value_at(parsed, path) for parsed in objects for path in preset.journal.subagent_ids)
+    names = [name for value in values for name in (value if isinstance(value, list) else [value])]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _read_events(
+    path: Path,
+    lines: Sequence[tuple[int, str]],
+    record: RunRecord,
+    preset: Preset,
+    latest: datetime | None,
+    subagent: str,
+) -> Iterator[LoggedEvent]:
+    has_events = False
     for number, (offset, line) in enumerate(lines, 1):
         read = event_readers.read_record(preset, line)
         if read.time is not None and (read.time < record.started or (latest is not None and read.time > latest)):
@@ -61,9 +101,8 @@ def read_events(path: Path, record: RunRecord, directory: RunDir, preset: Preset
             events = (Unknown(line),)
         for event in events:
             has_events = True
-            yield LoggedEvent(
-                record.agent, record.run, read.time, event, read.parent, TimeSource.RECORD, str(path), offset
-            )
+            parent = read.parent or subagent
+            yield LoggedEvent(record.agent, record.run, read.time, event, parent, TimeSource.RECORD, str(path), offset)
 
 
 def _printed_id(directory: RunDir, preset: Preset) -> str | None:

@@ -381,6 +381,8 @@ def _read_rollout_item(item: Object) -> Iterator[SessionEvent]:
         case "CommandExecution":
             outcome = _outcome(failed=item["status"] == "failed")
             yield ToolReturned(item["id"], item.get("aggregated_output") or "", outcome, item.get("exit_code"))
+        case "CollabAgentToolCall" if item.get("prompt") and len(item["receiver_thread_ids"]) == 1:
+            yield SubagentEnded(item["id"], item["receiver_thread_ids"][0])
         case "FileChange":
             yield ToolReturned(item["id"], "", _outcome(failed=item["status"] == "failed"))
 
