@@ -11,9 +11,11 @@ import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.cli.render import printing
+from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import HINT_LABEL, UsageError
 from liza.verbs.init import InitOptions
 from liza.verbs.init import init as verb
+from liza.verbs.program_findings import find_crew_faults
 
 app = create_app()
 ProgramOption = Annotated[
@@ -101,6 +103,7 @@ def init(
     if as_json:
         printing.print_json(result.to_dict())
     else:
+        print_program_faults(find_crew())
         printing.print_text(f"{HINT_LABEL}{result.next}")
         printing.print_remarks(result)
 
@@ -114,6 +117,12 @@ def _ask_permissions(program: str) -> str:
     """Ask whether the program may skip its permission prompts. No answer means no."""
     question = _PERMISSIONS_QUESTION.format(program=program)
     return "bypass" if typer.confirm(question, default=False) else "confined"
+
+
+def print_program_faults(crew: Crew) -> None:
+    """Print why a program of the crew could not work, with what mends it."""
+    for finding in find_crew_faults(crew):
+        print_fact(finding.about, f"{finding.text} → {finding.hint}")
 
 
 def print_fact(name: str, text: str) -> None:

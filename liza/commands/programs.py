@@ -37,8 +37,9 @@ def check(
     limit: Annotated[float, typer.Option("--limit", min=1, help="Time limit of the task, in seconds.")] = 300,
     as_json: JsonOption = False,
 ) -> int:
-    """Check that programs are installed and work. Exit 1 if one does not.
+    """Check that programs are installed, logged in and work. Exit 1 if one does not.
 
+    A missing login, a sandbox that cannot start and an old version are found without a call of a model.
     With NAME or --run, a program does a small task in a temporary project, from the brief to the submission, with the
     permissions of this crew. This shows whether its login, its permissions and its output patterns work. The program
     calls its model a few times.

@@ -9,7 +9,7 @@ import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.cli.render import printing
-from liza.commands.init import find_permissions_question, print_fact, print_nothing
+from liza.commands.init import find_permissions_question, print_fact, print_nothing, print_program_faults
 from liza.commands.up import Steps, VerboseOption
 from liza.crew.caller import require_person
 from liza.crew.crew import find_crew, find_crew_or_none
@@ -69,6 +69,8 @@ def start(
         say = print_nothing if as_json else print_fact
         init_crew(Path.cwd(), new_crew, say, find_permissions_question(as_json))
         crew = find_crew()
+        if not as_json:
+            print_program_faults(crew)
     else:
         refuse_new_copies(crew, copy or ())
     options = crews.UpOptions(

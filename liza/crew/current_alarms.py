@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -225,6 +225,12 @@ def _repository(crew: Crew, state: State) -> RepositoryDrift:
         return drift.current_drift(crew, state)
     except (LizaError, OSError):
         return drift_cache.read_cache(crew.paths).seen
+
+
+def find_missing_login(crew: Crew, agents: Iterable[str]) -> str:
+    """Return which program of these agents is not logged in, and how a person logs in; empty if none is known."""
+    exits = (read_supervisor_exit(crew, agent) for agent in agents)
+    return next((left.login for left in exits if left is not None and left.login), "")
 
 
 def read_supervisor_exit(crew: Crew, agent: str) -> SupervisorExit | None:

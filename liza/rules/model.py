@@ -757,13 +757,15 @@ class SupervisorExit(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
     """Why a supervisor exited without being asked to. Stored in the directory of its runs, not on the board.
 
     ``by_hand`` is the command by which a person starts the program, if the program waits for an answer or a login.
-    ``next`` is the command that shows or resolves another cause, if no log of a session has it.
+    ``next`` is the command that shows or resolves another cause, if no log of a session has it. ``login`` says that the
+    program is not logged in, and how a person logs in.
     """
 
     time: datetime
     reason: str
     by_hand: str = ""
     next: str = ""
+    login: str = ""
 
 
 class Violation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

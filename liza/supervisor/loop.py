@@ -132,6 +132,13 @@ class Supervisor:
         words = shlex.join((self.preset.command, *self.preset.args))
         return redact(f"cd {shlex.quote(str(self.crew.paths.root))} && {words}")
 
+    def login_step(self) -> str:
+        """Return how a person logs in to the program whose login was refused; empty if that is not the cause."""
+        step = self.preset.login.next
+        if self.memory.unusable is None or not self.memory.unusable.login_refused or not step:
+            return ""
+        return f"{self.preset.name} is not logged in: {step}"
+
     def cause_command(self) -> str:
         """Return the command that shows or resolves why the set-up failed; empty if it did not."""
         failed = self.memory.failed_set_up

@@ -153,14 +153,14 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str, *, terminal: 
         raise
     if exit_action.code != 0:
         by_hand, cause = supervisor.manual_start_command(), supervisor.cause_command()
-        _write_exit_note(crew, agent, exit_action.why, by_hand, cause)
+        _write_exit_note(crew, agent, exit_action.why, by_hand, cause, supervisor.login_step())
     return exit_action
 
 
-def _write_exit_note(crew: Crew, agent: str, why: str, by_hand: str = "", cause: str = "") -> None:
+def _write_exit_note(crew: Crew, agent: str, why: str, by_hand: str = "", cause: str = "", login: str = "") -> None:
     """Record for `status` why the supervisor exited. Write errors are ignored: the caller prints the reason too."""
     with suppress(OSError, LizaError):
-        exit_note = SupervisorExit(time=crew.clock.now(), reason=redact(why), by_hand=by_hand, next=cause)
+        exit_note = SupervisorExit(time=crew.clock.now(), reason=redact(why), by_hand=by_hand, next=cause, login=login)
         run_directory.write_supervisor_exit(crew.paths, agent, exit_note)
 
 

@@ -51,11 +51,13 @@ class SessionMemory(Mutable):
 class UnusableProgram(Value):
     """Why no session of the program can work until a person acts.
 
-    ``needs_person``: a person has to start the program once, to answer it or to log in.
+    ``needs_person``: a person has to start the program once, to answer it or to log in. ``login_refused``: its model
+    refused its login.
     """
 
     reason: str
     needs_person: bool = False
+    login_refused: bool = False
 
 
 class FailedSetUp(Value):

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from liza.crew import draft_specs
 from liza.crew.crew import Crew
+from liza.crew.current_alarms import find_missing_login
 from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.errors import LizaError
 from liza.rules.model import State
@@ -119,4 +120,7 @@ class WaitingLines:
             for alarm in waiting_alarms(state, self._crew.clock.now(), lacks, roles)
             if not (alarm.kind == AlarmKind.NEEDS_ANOTHER_CODER and _has_able_coder(state, alarm.about, agents))
         ]
+        if find_missing_login(self._crew, state.agents.keys() - agents):
+            # The supervisor that left has said why, and so does the last line of `up`.
+            alarms = [alarm for alarm in alarms if alarm.kind not in (AlarmKind.NO_TASKS, AlarmKind.NO_AGENT)]
         return tuple(f"the crew waits for you: {alarm.message}; next: {alarm.next}" for alarm in alarms)

@@ -170,6 +170,9 @@ def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     step = _landing_step(crew, options)
     if step is not None:
         return f"all stopped. Accept the result: {step}"
+    login = current_alarms.find_missing_login(crew, options.agents()) if EXIT_UNUSABLE in codes else ""
+    if login:
+        return f"all stopped. {login}; then: {options.restart_command()}"
     return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
 
 

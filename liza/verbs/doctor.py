@@ -29,6 +29,7 @@ from liza.rules.paths import ROLES, Paths
 from liza.rules.reports.drift_alarms import ALL_SETTINGS
 from liza.rules.value_classes import Value, replace
 from liza.system.clock import SystemClock
+from liza.verbs import program_findings
 from liza.verbs.init import InitOptions, check_repository, find_obstacles
 from liza.verbs.program_accounts import find_account_findings
 
@@ -237,11 +238,13 @@ def _programs(
         return [Finding("programs", error.message, False, error.hint)]
     findings = [Finding("programs", notice) for notice in table.notices]
     at_work = {name: program for name, (program, lives) in used_programs.items() if lives}
+    rows, versions = [], {}
     if at_work:
         findings += [Finding(name, f"runs {program}") for name, program in at_work.items()]
     else:
-        rows = (row for row in table.rows.values() if row.command)
-        findings += [Finding(row.name, version) for row in rows if (version := preset_table.read_version(row))]
+        rows = [row for row in table.rows.values() if row.command]
+        versions = program_findings.read_versions(rows)
+        findings += [Finding(name, version) for name, version in versions.items()]
     used = {program: f"is what {name} runs" for name, (program, _) in used_programs.items()}
     findings += find_account_findings(table)
     defaults: set[str] = set()
@@ -249,6 +252,11 @@ def _programs(
         chosen = [preset_table.choose_program(None, {}, role, config, table) for role in ROLES]
         used = {choice.spec: "is what the crew would run" for choice in chosen}
         defaults = {choice.spec for choice in chosen if before and choice.source == table.built_in.source}
+    names = {spec.partition(":")[0] for spec in used}
+    # Before there is a crew, another program can be chosen; then the answers of all are worth their time.
+    tried = [row for row in rows if row.name in names] if names & versions.keys() or not before else rows
+    faults = program_findings.find_all_faults(tried, versions, config)
+    findings += program_findings.list_findings(faults, () if before else names, before=before)
     missing = {spec: finding for spec in sorted(used) if (finding := _find_missing_program(table, spec, used[spec]))}
     return findings + [
         _suggest_another(finding, findings) if spec in defaults else finding for spec, finding in missing.items()

@@ -36,7 +36,7 @@ TRIAL_LIMIT = 300.0
 """Seconds for a program to do a task that takes a person ten seconds."""
 LEAVE_TIMEOUT = 30.0
 """Seconds for its supervisor to exit."""
-TRIAL_AGENT, TRIAL_TASK, TRIAL_PROGRAM = "coder-1", "proof", "tried"
+TRIAL_AGENT, TRIAL_TASK, TRIAL_PROGRAM = "coder-1", "proof", "program-on-trial"
 _TASK_FIELDS = {
     "id": TRIAL_TASK,
     "description": "Put the one word done into a new file proof.txt",
@@ -83,7 +83,7 @@ def trial(preset: Preset, permissions: str, limit: float = TRIAL_LIMIT) -> Trial
             crew = _crew(root, preset, permissions)
             with _run_supervisor(crew) as (child, log):
                 in_time = _wait(crew, child, started + limit)
-            return _judge_trial(crew, log.read_text(errors="replace"), in_time, time.monotonic() - started)
+            return _judge_trial(crew, preset.name, log.read_text(errors="replace"), in_time, time.monotonic() - started)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -195,7 +195,7 @@ def _task(crew: Crew) -> Task:
     return task_entry
 
 
-def _judge_trial(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
+def _judge_trial(crew: Crew, program: str, log: str, in_time: bool, seconds: float) -> Trial:
     task_entry = _task(crew)
     evidence = [
         sentinel.evidence
@@ -212,7 +212,10 @@ def _judge_trial(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
         TrialCheck("commit", committed, "made one" if committed else "made none"),
         TrialCheck("submit", submitted, "did" if submitted else f"the task is {task_entry.status.value}"),
     )
-    return Trial(checks, seconds, None if submitted else _failure_reason(crew, task_entry, log, in_time, seconds))
+    if submitted:
+        return Trial(checks, seconds)
+    reason = _failure_reason(crew, task_entry, log, in_time, seconds)
+    return Trial(checks, seconds, reason.replace(TRIAL_PROGRAM, program))
 
 
 def _failure_reason(crew: Crew, task_entry: Task, log: str, in_time: bool, seconds: float) -> str:

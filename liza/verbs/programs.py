@@ -17,41 +17,48 @@ from liza.programs.presets.preset import UNCONFINED_WARNING, LaunchMode, Preset
 from liza.programs.presets.preset_table import Presets
 from liza.rules.errors import NoCrew
 from liza.rules.guards.guard_paths import GUARDS_TOML
+from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
+from liza.verbs import program_findings
 from liza.verbs.init import DEFAULT_PERMISSIONS
+from liza.verbs.program_findings import MAX_PARALLEL
 from liza.verbs.program_trial import TRIAL_LIMIT, trial
-
-_MAX_PARALLEL = 8  # version commands at once; each is a process that mostly waits
 
 
 def list_programs() -> dict[str, Any]:
     """Return every preset: ``name``, ``installed``, ``version``, ``command``, how to install it, in ``logs`` whether
     `liza logs` knows its output, and in ``way`` how its sessions are driven and why."""
     table = _table()
-    with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
+    with ThreadPoolExecutor(MAX_PARALLEL) as pool:
         rows = list(pool.map(_row, table.rows.values()))
     return {"programs": rows, "notices": list(table.notices)}
 
 
 def check_programs(name: str | None = None, *, run: bool = False, limit: float = TRIAL_LIMIT) -> dict[str, Any]:
-    """As ``list_programs``, for the installed programs or the named one, with ``ok`` and ``problems``.
+    """As ``list_programs``, for the installed programs or the named one, with ``ok``, ``problems`` and ``remarks``.
 
-    No program at all is not ok. With ``run``, each program does a small task in a throw-away project within ``limit``
-    seconds, and ``proofs`` has the results. Raises UsageError for an unknown name.
+    No program at all is not ok. With ``run``, each program without a problem, such as a missing login, does a small
+    task in a throw-away project within ``limit`` seconds, and ``proofs`` has the results.
+    Raises UsageError for an unknown name.
     """
     table = _table()
     presets = (
         [table.resolve(name, "liza programs check")] if name else [row for row in table.rows.values() if row.command]
     )
-    with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
+    with ThreadPoolExecutor(MAX_PARALLEL) as pool:
         rows_by_preset = zip(presets, pool.map(_row, presets), strict=True)
         checked = [(preset, row) for preset, row in rows_by_preset if row["installed"] or name]
-    permissions = _permissions()
+    config = _config()
+    versions = {row["name"]: row["version"] or "" for _, row in checked if row["installed"]}
+    faults = program_findings.find_all_faults([preset for preset, _ in checked], versions, config)
     for preset, row in checked:
+        present = faults.get(preset.name, ())
         row["problems"] = [] if row["installed"] else [preset_table.describe_missing(preset)]
-        if run and row["installed"]:
-            _try(preset, row, permissions, limit)
+        row["problems"] += [f"{fault.text}: {fault.next}" for fault in present if fault.certain]
+        row["remarks"] = [f"{fault.text}: {fault.next}" for fault in present if not fault.certain]
+        if run and not row["problems"]:
+            _try(preset, row, config.permissions, limit)
         row["ok"] = not row["problems"]
     rows = [row for _, row in checked]
     return {"programs": rows, "ok": bool(rows) and all(row["ok"] for row in rows), "notices": list(table.notices)}
@@ -65,12 +72,12 @@ def _try(preset: Preset, row: dict[str, Any], permissions: str, limit: float) ->
     row["problems"] = [] if result.ok else [result.failure or "it did not do its task"]
 
 
-def _permissions() -> str:
-    """Permissions of the crew of the current directory; without a crew, the default of `init`."""
+def _config() -> Config:
+    """Settings of the crew of the current directory; without a crew, the defaults of `init`."""
     try:
-        return find_crew().board.read().config.permissions
+        return find_crew().board.read().config
     except NoCrew:
-        return DEFAULT_PERMISSIONS
+        return Config(permissions=DEFAULT_PERMISSIONS)
 
 
 def show_program(name: str) -> dict[str, Any]:

@@ -70,6 +70,43 @@ def test_a_login_that_is_refused_stops_the_whole_crew_at_once_with_the_reason_an
     assert steps[0] == f"{by_hand}; liza up --planners 0 --program modelled"
 
 
+LOGIN = """\
+[programs.modelled.login]
+status = ["auth"]
+missing = "not logged in"
+next = "run modelled, /login"
+"""
+
+
+def test_a_missing_login_is_found_before_a_session_and_is_the_last_word_after_one(crew: Crew) -> None:
+    program = modelled(
+        crew,
+        '[ "${1:-}" != auth ] || { echo "you are not logged in"; exit 1; }\n'
+        'echo \'{"type":"failed","m":"401 Unauthorized"}\'\n',
+        ready=False,
+    )
+    rows = crew.paths.liza / "programs.toml"
+    rows.write_text(f'program = "{program}"\n{rows.read_text()}{LOGIN}')
+    doctor = crew.run("doctor")
+    assert doctor.returncode == 5
+    assert [line.split(maxsplit=1)[1] for line in doctor.stdout.splitlines() if "modelled  " in line] == [
+        "present",
+        "not logged in → run modelled, /login",
+    ]
+    check = crew.run("programs", "check", program)
+    assert (check.returncode, "not logged in: run modelled, /login" in check.stdout) == (1, True)
+    assert "brief" not in check.stdout, "no session is spent on it"
+    crew.add("task-1")
+    up = crew.run("up", "--planners", "0", "--program", program)
+    last = up.stdout.splitlines()[-1]
+    step = f"liza up --planners 0 --program {program}"
+    assert (up.returncode, last.partition(" all stopped. ")[2]) == (
+        5,
+        f"modelled is not logged in: run modelled, /login; then: {step}",
+    )
+    assert "the crew waits for you" not in up.stdout
+
+
 def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(

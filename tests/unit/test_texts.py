@@ -113,6 +113,7 @@ def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_othe
         "dialogs": preset.Dialog,
         "failures": preset.FailurePattern,
         "acp": acp_settings.AcpSettings,
+        "login": preset.LoginSigns,
     }
     plain = {field.encode_name for field in msgspec.structs.fields(preset.Preset)} - {"name", *inner}
     nested = {f"{name}.{field.encode_name}" for name, kind in inner.items() for field in msgspec.structs.fields(kind)}

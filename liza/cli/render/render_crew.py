@@ -315,8 +315,8 @@ def _version(row: Row) -> str:
 
 
 def _program_hint(row: Row) -> str:
-    if row.get("problems"):
-        return "; ".join(row["problems"])
+    if row.get("problems") or (row.get("remarks") and "seconds" not in row):
+        return "; ".join((*row["problems"], *row["remarks"]))
     if "seconds" in row:
         permissions = (
             "nothing confines it" if row["permissions"] == "confined" and not row["confines"] else row["permissions"]

@@ -192,6 +192,21 @@ class FailurePattern(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
     retried: bool = False
 
 
+class LoginSigns(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """How to find out before a session whether the program has a login. ``next`` is what a person does to log in.
+
+    One set variable of ``env`` is a login. ``status`` are arguments with which the program prints whether it has one;
+    ``missing`` is a regular expression for an output that says no. Without ``status``, one of ``files`` is a sign of a
+    login: a regular expression for the contents, by path (as ``log`` of the row).
+    """
+
+    env: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+    missing: str = ""
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+    next: str = ""
+
+
 class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One agent program. Times are seconds. ``exit_codes`` maps an own exit code to a closing code.
 
@@ -211,6 +226,8 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     is. ``refusal`` is a regular expression for a line of text beside it that reports a refused command, with the groups
     ``command`` and ``reason``.``exit_line`` is one for the part of a command's output in which the program reports the
     exit code, as the group ``code``. ``reports_failure`` is false if a failed command has the same result as another.
+
+    ``sandbox`` are arguments with which it runs a command that does nothing in the sandbox of its confined sessions.
 
     ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
     one. ``config_dir_env`` is the variable that names its configuration directory.
@@ -246,6 +263,8 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     input_empty: str = ""
     ready_timeout: int = 60
     login_signs: tuple[str, ...] = ()
+    login: LoginSigns = LoginSigns()
+    sandbox: tuple[str, ...] = ()
     interactive: LaunchMode = LaunchMode()
     headless: LaunchMode = LaunchMode()
     permissions: Permissions = Permissions()

@@ -263,7 +263,7 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"answers {reason}" for reason in _expression_errors(row.get("answers") or None))
     for table in _as_tables(row.get("calls")):
         when = table.get("when")
-        for value in (*(when.values() if isinstance(when, dict) else ()), table.get("noise") or None):
+        for value in (*_as_values(when), table.get("noise") or None):
             yield from (f"calls: {reason}" for reason in _expression_errors(value))
     line = row.get("input_line")
     if line:
@@ -271,6 +271,10 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(line, str) and "(?P<typed>" not in line:
             yield "input_line needs a group (?P<typed>…) for the text in the line"
     yield from (f"input_empty {reason}" for reason in _expression_errors(row.get("input_empty"), may_match_empty=True))
+    login = row.get("login")
+    signs = [login.get("missing") or None, *_as_values(login.get("files"))] if isinstance(login, dict) else []
+    for value in signs:
+        yield from (f"login: {reason}" for reason in _expression_errors(value))
     usage = row.get("usage")
     if isinstance(usage, dict) and usage.get("pattern"):
         yield from (f"usage: pattern {reason}" for reason in _expression_errors(usage["pattern"]))
@@ -299,6 +303,10 @@ def _expression_errors(value: object, flags: int = 0, *, may_match_empty: bool =
 
 def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _as_values(value: object) -> list[Any]:
+    return [*value.values()] if isinstance(value, dict) else []
 
 
 def _as_tables(value: object) -> list[dict[str, Any]]:

@@ -55,15 +55,20 @@ def compose_environment(
     tools; variables that the person has set take precedence. Variables of ``outside`` that point into the person's
     checkout are removed; ``keep`` names an environment that is allowed nevertheless (``config.environment``).
     """
-    patterns = (*ALLOWED_VARIABLES, *preset.env_allow, *allowed)
     clean = clean_environment.clean_variables(outside, str(root), keep, os.path.realpath).variables
-    env = {**identity, **{name: value for name, value in clean.items() if _is_allowed(name, patterns)}}
+    env = {**identity, **inherit_variables(preset, clean, allowed)}
     env.update(UNATTENDED_VARIABLES)
     env.update(preset.env)
     env["PATH"] = f"{liza.parent}:{env['PATH']}" if env.get("PATH") else f"{liza.parent}:/usr/local/bin:/usr/bin:/bin"
     env.update(LIZA_AGENT_ID=agent_of(run), LIZA_RUN=run, LIZA_ROOT=str(root))
     env.pop("LIZA_TASK", None)
     return env if task is None else {**env, "LIZA_TASK": task}
+
+
+def inherit_variables(preset: Preset, outside: Mapping[str, str], allowed: Sequence[str] = ()) -> dict[str, str]:
+    """Return the variables of ``outside`` that a session inherits."""
+    patterns = (*ALLOWED_VARIABLES, *preset.env_allow, *allowed)
+    return {name: value for name, value in outside.items() if _is_allowed(name, patterns)}
 
 
 def _is_allowed(name: str, patterns: tuple[str, ...]) -> bool:

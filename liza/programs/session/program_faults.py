@@ -1,0 +1,130 @@
+"""Why a program could not work, before a session is spent on it: no login, a sandbox that cannot start, its age."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from liza.programs.presets import preset_table
+from liza.programs.presets.preset import Preset
+from liza.programs.presets.session_environment import inherit_variables
+from liza.programs.session.failure_watch import resolve_log_path
+from liza.rules.value_classes import Value
+
+PROBE_TIMEOUT = 20.0
+"""Seconds for a probe; without an answer, nothing is known."""
+_MAX_FILE = 1 << 20
+_MAX_CAUSE = 300  # characters
+_VERSION = re.compile(r"(?<![\w.])\d+(?:\.\d+)+")
+
+
+class FaultKind(StrEnum):
+    """What is wrong with a program."""
+
+    LOGIN = "login"
+    SANDBOX = "sandbox"
+    OUTDATED = "outdated"
+
+
+class ProgramFault(Value):
+    """``text`` for a person, and ``next``, what mends it. ``certain``: the program itself says so, and no session can
+    work."""
+
+    kind: FaultKind
+    text: str
+    next: str
+    certain: bool = False
+
+
+def find_faults(
+    preset: Preset, version: str, outside: Mapping[str, str], *, allowed: Sequence[str] = (), confined: bool = True
+) -> tuple[ProgramFault, ...]:
+    """Return the faults of an installed program, in the environment that its sessions get from ``outside``.
+
+    ``allowed``: ``config.env_allow``. ``confined``: whether its sessions are. No probe asks a model.
+    """
+    environ = inherit_variables(preset, outside, allowed)
+    faults = (
+        find_missing_login(preset, environ),
+        _find_broken_sandbox(preset, environ) if confined else None,
+        _find_age(preset, version),
+    )
+    return tuple(fault for fault in faults if fault is not None)
+
+
+def find_missing_login(preset: Preset, environ: Mapping[str, str]) -> ProgramFault | None:
+    """Return the fault of a program without a login; None if it has one, or if that is unknown."""
+    login = preset.login
+    if not login.next or any(environ.get(name) for name in login.env):
+        return None
+    if login.status:
+        output = _run(preset, login.status, environ)
+        if output is None or re.search(login.missing, output[1]) is None:
+            return None
+        return ProgramFault(FaultKind.LOGIN, "not logged in", login.next, certain=True)
+    home = environ.get("HOME", "/")
+    if not login.files or any(_matches(path, sign, environ, home) for path, sign in login.files.items()):
+        return None
+    return ProgramFault(FaultKind.LOGIN, "no sign of a login", login.next)
+
+
+def _find_broken_sandbox(preset: Preset, environ: Mapping[str, str]) -> ProgramFault | None:
+    if not preset.sandbox:
+        return None
+    output = _run(preset, preset.sandbox, environ)
+    if output is None or output[0] == 0:
+        return None
+    lines = [line.strip() for line in output[1].splitlines() if line.strip()]
+    cause = (lines[-1] if lines else f"exit code {output[0]}")[:_MAX_CAUSE]
+    return ProgramFault(
+        FaultKind.SANDBOX, f"its sandbox cannot start: {cause}", "liza config set permissions bypass", certain=True
+    )
+
+
+def _find_age(preset: Preset, version: str) -> ProgramFault | None:
+    tested, installed = _VERSION.match(preset.verified), _VERSION.search(version)
+    if tested is None or installed is None or _numbers(installed) >= _numbers(tested):
+        return None
+    text = f"{installed.group()} is older than {tested.group()}, with which Liza was tested"
+    return ProgramFault(FaultKind.OUTDATED, text, preset.install)
+
+
+def _numbers(version: re.Match[str]) -> tuple[int, ...]:
+    return tuple(map(int, version.group().split(".")))
+
+
+def _run(preset: Preset, words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str] | None:
+    """Return exit code and output of the program's own command; None if there is no answer.
+
+    It runs in the person's home: a project's settings may name commands.
+    """
+    executable = preset_table.find_executable(preset, environ.get("PATH"))
+    if executable is None:
+        return None
+    try:
+        result = subprocess.run(
+            [executable, *words],
+            cwd=environ.get("HOME") or "/",
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=PROBE_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return result.returncode, result.stdout
+
+
+def _matches(path: str, sign: str, environ: Mapping[str, str], home: str) -> bool:
+    file = resolve_log_path(path.replace("~", home), environ, "")
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return re.search(sign, opened.read(_MAX_FILE)) is not None
+    except OSError:
+        return False
