@@ -79,10 +79,11 @@ class SessionStyle(Value):
 
 
 class _Row(Value):
-    """What is printed of an event: a word for its kind, and its text."""
+    """What is printed of an event: a word for its kind, its text, and how a call failed; empty if it did not."""
 
     word: str
     text: str
+    failure: str = ""
 
 
 class _Session(Value):
@@ -91,11 +92,14 @@ class _Session(Value):
     results: CallResults
     subagents: Mapping[str, str]
 
-    def describe(self, entry: LoggedEvent, call: ToolCalled) -> str:
-        """Return how a call ended, to be put behind it; empty if that is not known."""
+    def describe(self, entry: LoggedEvent, call: ToolCalled) -> _Row:
+        """Return the row of a call, with its end if that is known."""
+        row = _describe_call(call)
         result = self.results.find(call.call, entry.parent)
+        end = "" if result is None else f" · {describe_end(result)}"
+        is_failure = result is not None and result.is_failure
         folded = "" if entry.parent else self.subagents.get(call.call, "")
-        return folded + (f" · {describe_end(result)}" if result is not None else "")
+        return _Row(row.word, row.text + folded + ("" if is_failure else end), end if is_failure else "")
 
 
 def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterator[str]:
@@ -168,7 +172,8 @@ def _format_event(entry: LoggedEvent, session: _Session, style: SessionStyle) ->
     hang = cell_width(f"{time_text}{name}{word}")
     lines = [line for line in clean(row.text).splitlines() if line.strip()] or [""]
     text = paint(f"\n{' ' * hang}".join(lines), _COLOURS.get(row.word, ""), style.with_colours)
-    shown = f"{time_text}{name}{word}{text}"
+    failure = paint(clean(row.failure), _COLOURS["failed"], style.with_colours) if row.failure else ""
+    shown = f"{time_text}{name}{word}{text}{failure}"
     yield shown if style.width is None else wrap_text(shown, style.width, hang)
 
 
@@ -183,10 +188,10 @@ def _describe_event(entry: LoggedEvent, session: _Session) -> _Row | None:
         case ModelThought():
             return _Row("thinks", _first_line(event.text, _MAX_BRIEF)) if event.text.strip() else None
         case ToolCalled():
-            row = _describe_call(event)
-            return _Row(row.word, row.text + session.describe(entry, event))
+            return session.describe(entry, event)
         case ToolReturned():
-            return _Row("result", describe_end(event))
+            end = describe_end(event)
+            return _Row("result", "", end) if event.is_failure else _Row("result", end)
         case TurnEnded() if event.usage is not None:
             return _Row("tokens", describe_usage(event.usage))
         case Failed():
