@@ -14,6 +14,7 @@ from liza.programs.events import conversation_log, event_readers
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_archive
+from liza.programs.session.run_directory import RunRecord
 from liza.programs.terminal import tmux
 from liza.rules.errors import LizaError
 from liza.rules.sessions import session_events
@@ -52,7 +53,7 @@ def read_trajectories(crew: Crew, names: Sequence[str], most: int, since: dateti
     events, runs = read_recent(crew, names, most, since)
     built = []
     for run in runs:
-        record = crew.run_dir(run).read_record()
+        record = _read_record(crew, run)
         program = record.program if record is not None and record.program else "unknown"
         built.append(build_trajectory([entry for entry in events if entry.run == run], program))
     return [trajectory for trajectory in built if trajectory is not None]
@@ -103,7 +104,7 @@ def read_events(crew: Crew, lines: Iterable[OutputLine]) -> Iterator[LoggedEvent
 
 
 def _find_start(crew: Crew, run: str) -> datetime:
-    record = crew.run_dir(run).read_record()
+    record = _read_record(crew, run)
     return datetime.min.replace(tzinfo=UTC) if record is None else record.started
 
 
@@ -120,7 +121,7 @@ def _read_log(crew: Crew, run: str, most: int) -> list[LoggedEvent]:
 def find_row(crew: Crew, run: str) -> Preset | None:
     """Return the row of the run's program; None if its output has no known format, or the row is gone."""
     try:
-        record = crew.run_dir(run).read_record()
+        record = _read_record(crew, run)
         if record is None:
             return None
         preset = preset_table.load_presets(crew.paths).resolve(record.spec or record.program)
@@ -128,6 +129,12 @@ def find_row(crew: Crew, run: str) -> Preset | None:
         return None
     preset = acp_session.shape_preset(preset, terminal=False)
     return preset if preset.events else None
+
+
+def _read_record(crew: Crew, run: str) -> RunRecord | None:
+    """Return the record of a run, also of an archived one; None if there is none. Raises LizaError."""
+    archive = run_archive.archive_path(crew.paths, run)
+    return crew.run_dir(run).read_record() or (run_archive.read_record(archive, run) if archive.exists() else None)
 
 
 def find_runs_of_task(crew: Crew, name: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,10 +18,11 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import RunningSession
 from liza.rules.errors import LizaError, Refused
 from liza.rules.sessions import retention
+from liza.rules.sessions.session_events import ModelText
 from liza.system import processes
-from liza.verbs import all_logs
+from liza.verbs import all_logs, session_log
 from liza.verbs.doctor import doctor
-from liza.verbs.logs import follow_output, logs
+from liza.verbs.logs import read_notes
 from tests.edges.test_slots_place import begun, drafted
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -52,9 +54,8 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
     told = [what for what in doctor(repo, fix=True).repaired if "old run directories" in what]
     assert told == [f"coder-1: 4 old run directories went to {crew.paths.runs / 'coder-1' / 'archive'}"]
     assert numbers(crew) == [1, 3, 4, *range(8, last + 1)]
-    assert logs(crew, "coder-1.2", 10)["output"] == "said by coder-1.2\n"
-    following = follow_output(crew, logs(crew, "coder-1.2", 10, followed=True))
-    assert next(following) == f"\n── coder-1.{last} ──\n"
+    following = all_logs.follow_lines(crew, ["coder-1"], {"coder-1.2": len("said by coder-1.2\n")})
+    assert next(following).run == f"coder-1.{last}"
     following.close()
     [line], _ = all_logs.read_recent_lines(crew, ["coder-1.2"], 10, None)
     assert (line.run, line.text) == ("coder-1.2", "said by coder-1.2")
@@ -75,13 +76,13 @@ def test_an_archived_run_without_output_and_an_unknown_agent_are_told_from_a_log
     run_archive.archive_run(directory)
     archive = run_archive.archive_path(crew.paths, "coder-1.1")
     with pytest.raises(Refused, match=r"coder-1\.1 printed nothing; its archive is") as silent:
-        logs(crew, "coder-1.1", 10)
+        read_notes(crew, "coder-1.1")
     assert str(archive) in silent.value.message
     archive.unlink()
     with pytest.raises(Refused, match=r"the log of coder-1\.1 is gone"):
-        logs(crew, "coder-1.1", 10)
+        read_notes(crew, "coder-1.1")
     with pytest.raises(Refused, match="there is no agent coder-99 on the board") as unknown:
-        logs(crew, "coder-99.1", 10)
+        read_notes(crew, "coder-99.1")
     assert unknown.value.hint == "liza agents"
 
 
@@ -91,13 +92,25 @@ def test_of_an_archived_run_only_the_last_lines_are_shown_and_a_broken_archive_i
     directory = ran(crew, 1)
     directory.output_path.write_text("".join(f"line {number}\n" for number in range(300)))
     run_archive.archive_run(directory)
-    shown = logs(crew, "coder-1.1", 2)
-    assert shown["output"] == "line 298\nline 299\n"
-    assert shown["note"] is None
+    shown, _ = all_logs.read_recent_lines(crew, ["coder-1.1"], 2, None)
+    assert [line.text for line in shown] == ["line 298", "line 299"]
+    assert read_notes(crew, "coder-1.1").silence == ""
     path = run_archive.archive_path(crew.paths, "coder-1.1")
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(LizaError, match="cannot be read"):
-        logs(crew, "coder-1.1", 2)
+        read_notes(crew, "coder-1.1")
+
+
+def test_an_archived_session_is_read_in_the_form_of_its_program(repo: Path) -> None:
+    crew = begun(repo)
+    drafted(crew)
+    directory = crew.run_dir("coder-1.1")
+    directory.create(RunRecord(agent="coder-1", run=directory.run, kind="work", started=NOW, program="claude"))
+    said = {"type": "assistant", "message": {"content": [{"type": "text", "text": "Done."}]}}
+    directory.output_path.write_text(json.dumps(said) + "\n")
+    run_archive.archive_run(directory)
+    events, _ = session_log.read_recent(crew, ["coder-1.1"], 10, None)
+    assert [entry.event for entry in events] == [ModelText("Done.")]
 
 
 def test_an_archive_that_is_whole_is_not_made_again_from_a_directory_that_is_half_removed(repo: Path) -> None:

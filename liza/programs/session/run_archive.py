@@ -6,15 +6,21 @@ import shlex
 import shutil
 import tarfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from liza.programs.session.run_directory import RunDir
+import msgspec
+
+from liza.programs.session.run_directory import RUN_FILE, RunDir, RunRecord
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths, agent_of
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, decodable
 from liza.system import atomic, untrusted_files
 
 ARCHIVE_DIRECTORY = "archive"
+_MAX_RECORD = 64 << 10  # bytes
 
 
 class OutputTail(Value):
@@ -51,15 +57,30 @@ def read_output(archive: Path, run: str, most: int) -> OutputTail | None:
 
     Raises LizaError if the archive cannot be read.
     """
+    with _open_member(archive, f"{run}/output.log") as member:
+        if member is None:
+            return None
+        info, file = member
+        file.seek(max(0, info.size - most))
+        return OutputTail(file.read(most), info.size, float(info.mtime))
+
+
+def read_record(archive: Path, run: str) -> RunRecord | None:
+    """Return the record of an archived run; None if there is none. Raises LizaError if it cannot be read."""
+    with _open_member(archive, f"{run}/{RUN_FILE}") as member:
+        if member is None:
+            return None
+        return msgspec.json.decode(member[1].read(_MAX_RECORD), type=decodable(RunRecord))
+
+
+@contextmanager
+def _open_member(archive: Path, name: str) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]] | None]:
     try:
         with untrusted_files.open_to_read(archive) as packed, tarfile.open(fileobj=packed, mode="r:gz") as tar:
-            member = next((member for member in tar if member.name == f"{run}/output.log" and member.isreg()), None)
-            file = tar.extractfile(member) if member is not None else None
-            if member is None or file is None:
-                return None
-            file.seek(max(0, member.size - most))
-            return OutputTail(file.read(most), member.size, float(member.mtime))
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+            info = next((member for member in tar if member.name == name and member.isreg()), None)
+            file = tar.extractfile(info) if info is not None else None
+            yield None if info is None or file is None else (info, file)
+    except (tarfile.TarError, zlib.error, EOFError, OSError, msgspec.DecodeError) as error:
         raise LizaError(f"{archive} cannot be read: {error}", f"ls -l {shlex.quote(str(archive))}") from error
 
 

@@ -34,6 +34,7 @@ from liza.system import atomic, untrusted_files
 
 CLOSING_CODES = ("0", "1", "42")
 POSTPONED_LIMIT = timedelta(minutes=1)
+RUN_FILE = "run.json"
 CLOSING_FILE = "word"
 PANE_FILE = "pane.json"
 """File in a run's directory that names its tmux pane, if it has one."""
@@ -60,7 +61,7 @@ class RunDir:
     def create(self, record: RunRecord) -> None:
         """Create the directory with its record, accessible to this user only. Idempotent."""
         _make_directories(self.paths.root, self.path.parent.parent, self.path.parent, self.path)
-        self._put("run.json", record)
+        self._put(RUN_FILE, record)
 
     def exists(self) -> bool:
         """Whether the run has a directory."""
@@ -68,7 +69,7 @@ class RunDir:
 
     def read_record(self) -> RunRecord | None:
         """Return what the run is for; None if there is no record or it belongs to another run."""
-        record = self._get("run.json", RunRecord)
+        record = self._get(RUN_FILE, RunRecord)
         return record if record is not None and (record.run, record.agent) == (self.run, self.agent) else None
 
     def mark_concluded(self, outcome: str) -> None:
@@ -113,7 +114,7 @@ class RunDir:
 
     def record_time(self) -> float | None:
         """Return when the record was written, in seconds since the epoch; None without one. An agent can change it."""
-        return _written_at(self.path / "run.json")
+        return _written_at(self.path / RUN_FILE)
 
     def ready_time(self) -> float | None:
         """Return when the ready record was written, in seconds since the epoch; None without one.
@@ -298,7 +299,7 @@ class RunDir:
     def other_runs(self) -> Iterator[RunDir]:
         """Yield the other runs of this crew that have a directory, of any agent."""
         for directory in sorted(self.path.parent.parent.glob("*/*")):
-            if directory != self.path and (directory / "run.json").is_file():
+            if directory != self.path and (directory / RUN_FILE).is_file():
                 yield RunDir(self.paths, directory.name)
 
     @property
