@@ -66,7 +66,7 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
     try:
         for freed in draft_specs.release_drafts(crew):
             feed(LIZA, freed)
-        _start_server(crew, feed)
+        _start_server(crew, feed, verbose=options.verbose)
         _warn_unconfined(crew.board.read().config.permissions, free, feed)
         if options.detached:
             return _start_detached(crew, wanted, options, feed)
@@ -75,9 +75,9 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         feed.close(PRINT_LIMIT)
 
 
-def _start_server(crew: Crew, say: PrintLine) -> None:
-    """Start the server of the worker API, and wait until it listens: the first session may need it. Say why it does
-    not; all else works without it."""
+def _start_server(crew: Crew, say: PrintLine, *, verbose: bool) -> None:
+    """Start the server of the worker API, and wait until it listens: the first session may need it. Say where
+    it listens if ``verbose``, and why it does not; all else works without it."""
     missing = api_server.missing_packages()
     if missing:
         say("", f"the worker API is not served: {', '.join(missing)} is not installed; all else works")
@@ -85,6 +85,8 @@ def _start_server(crew: Crew, say: PrintLine) -> None:
     reason = server_start.start_for_crew(crew)
     if reason is not None:
         say("", f"! the worker API cannot be served, work continues: {reason}")
+    elif verbose:
+        say("", f"worker API: .liza/run/api.sock and 127.0.0.1:{api_server.read_port(crew)}")
 
 
 def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:

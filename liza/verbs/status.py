@@ -185,6 +185,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
     wait = _read_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
     if wait is not None:
         shown, why = AgentStatus.WAITING, _describe_wait(wait, agent, holds)
+    doing = activity.activity_row(crew, state, name if shown not in _AT_REST else "")
     return AgentRow(
         id=name,
         role=role_of(name),
@@ -195,13 +196,13 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         program=agent.program,
         why=why,
         **_state_row(crew, state, name, signal_names),
-        **activity.activity_row(crew, state, name if shown not in _AT_REST else ""),
+        **doing,
         **activity.reported_row(crew, state, name if shown not in _AT_REST else ""),
         calls=gauge.calls if gauge else None,
         denials=current_alarms.count_denials(crew, state, name),
         tokens=gauge.used.tokens if gauge and gauge.used else None,
         unmeasured=usage_summary.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
-        context=agent.context_percent or None if gauge else None,
+        context=agent.context_percent or None if doing["doing"] else None,
         until=None if wait is None else wait.until,
     )
 

@@ -21,6 +21,7 @@ from liza.crew.evidence import gather_evidence
 from liza.programs.session import run_directory, setup_note
 from liza.programs.session.run_directory import AgentWait, RunRecord
 from liza.programs.session.session_process import RunningSession
+from liza.rules.alarm_kinds import alarm_class
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import TokenUsage
@@ -371,3 +372,27 @@ def test_status_names_a_disk_to_which_nothing_can_be_written(
     path = root / ".liza"
     assert f"! the disk of {path} {says}" in done.stdout, done
     assert f"\n    {command.format(path)}\n" in done.stdout
+
+
+def test_json_says_since_when_an_alarm_is_there_its_class_what_waits_and_the_context_in_use(
+    crew: Crew, clock: FakeClock
+) -> None:
+    claim(crew)
+    run = crew.run_dir("coder-1.1")
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
+    begun = clock.now()
+    (raised,) = log_new_alarms(crew, crew.board.read())
+    clock.advance(90)
+    found = status(crew)
+    (alarm,) = found["alerts"]
+    assert (alarm["kind"], alarm["since"], alarm["seconds"]) == (raised.kind, begun, 90)
+    assert alarm["class"] == alarm_class(raised.kind)
+    assert found["waits"] == len(found["waiting"]) == 1
+    agent = crew.board.read().agents["coder-1"]
+    change(crew, lambda state: state.with_agent("coder-1", replace(agent, context_percent=61)))
+    assert status(crew)["agents"][0]["context"] is None, "no session runs"
+    living = RunningSession(shim=identify_self(), child=identify_self(), time=clock.now())
+    (run.path / "session.json").write_bytes(msgspec.json.encode(living))
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        assert status(crew)["agents"][0]["context"] == 61
+        assert "working 0 s, context 61%" in render_crew.format_agents(list_agents(crew), colour=False)

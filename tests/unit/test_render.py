@@ -34,7 +34,8 @@ from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import UsageError
 from liza.rules.formatting.times import format_duration, format_time
 from liza.rules.landing.ahead_rules import CommitsAhead
-from liza.rules.model import AlignmentNote, Answer, Config, Event, Goal, Handoff, State, Status, Task
+from liza.rules.model import AlignmentNote, Answer, ArchiveSummary, Config, Event, Goal, Handoff, State, Status, Task
+from liza.rules.state_words import TaskWord
 from liza.rules.tasks.drafts import MissingParts
 from liza.view.picture import agent_line, alarm_rows, build_picture
 from liza.view.structs import AgentRow, Costs, CrewFacts
@@ -252,6 +253,22 @@ def test_every_status_is_counted_once_and_no_word_of_the_board_is_shown() -> Non
     counted = sum(int(number) for number in re.findall(r"(\d+) [a-z]", text.splitlines()[0].partition("   ")[2]))
     assert counted == len(Status)
     assert not [status for status in Status if status in text]
+
+
+@given(st.lists(st.sampled_from(Status), max_size=30), st.integers(0, 5), st.lists(st.booleans(), max_size=6))
+def test_a_picture_has_each_task_and_each_alarm_once(
+    statuses: list[Status], archived: int, waiting: list[bool]
+) -> None:
+    tasks = [task(f"t{number}", status, assigned_to="coder-1") for number, status in enumerate(statuses)]
+    alarms = [Alarm("stale_draft" if waits else "disk_full", f"t{n}", "m", "liza") for n, waits in enumerate(waiting)]
+    known = facts(*tasks, alarms=tuple(alarms), waiting=tuple(a for a in alarms if a.kind == "stale_draft"))
+    summary = ArchiveSummary(counts={"MERGED": archived})
+    picture = build_picture(replace(known, state=replace(known.state, archived=summary)))
+    assert [row.task for row in picture.tasks] == tasks
+    assert sum(picture.counts.values()) == len(tasks) + archived
+    assert picture.total == sum(picture.counts.values()) - picture.counts.get(TaskWord.GIVEN_UP, 0)
+    assert sorted(row.about for row in (*picture.waits, *picture.news)) == sorted(alarm.about for alarm in alarms)
+    assert len(picture.waits) == sum(waiting)
 
 
 def test_a_crew_that_is_off_is_one_line_with_its_command() -> None:
