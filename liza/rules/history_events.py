@@ -36,6 +36,8 @@ class HistoryEvent(StrEnum):
     MERGE_CLEARED = "merge cleared"
     """The last failed merge had another cause than the task: its branch is red without it."""
     UNBLOCK = "unblock"
+    UNBLOCK_REVIEW = "unblock review"
+    """The question of a review without a verdict is answered: the same commit is reviewed again."""
     SUPERSEDE = "supersede"
     DROP = "drop"
     RELEASE = "release"
@@ -106,6 +108,7 @@ EVENT_RULES: dict[HistoryEvent, EventRule] = dict.fromkeys(HistoryEvent, EventRu
     E.MERGE_CLEARED: EventRule(is_for_crew=True),
     E.LAND: EventRule(is_for_crew=True),
     E.UNBLOCK: EventRule(answers=True),
+    E.UNBLOCK_REVIEW: EventRule(answers=True),
     E.SUPERSEDE: EventRule(answers=True),
     E.DROP: EventRule(answers=True),
     E.CRASH: EventRule(frames_session=True, session_end="it crashed"),

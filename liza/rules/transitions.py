@@ -79,6 +79,13 @@ TRANSITIONS: tuple[Transition, ...] = (
     _transition(E.MERGE_CLEARED, {S.CLAIMED}, S.CLAIMED, "supervisor, human", "the same, after its coder began"),
     _transition(E.MERGE_CLEARED, {S.BLOCKED}, S.BLOCKED, "supervisor, human", "the same, after it was blocked"),
     _transition(E.UNBLOCK, {S.BLOCKED}, S.UNCLAIMED, "planner, human", "its questions are answered"),
+    _transition(
+        E.UNBLOCK_REVIEW,
+        {S.BLOCKED},
+        S.READY_FOR_REVIEW,
+        "planner, human",
+        "its review had no verdict, and its question is answered",
+    ),
     _transition(E.SUPERSEDE, OPEN_STATUSES, S.SUPERSEDED, "planner, human", "other tasks take its place"),
     _transition(E.DROP, OPEN_STATUSES, S.ABANDONED, "planner, human", "not wanted any more"),
     _transition(

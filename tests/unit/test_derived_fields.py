@@ -95,7 +95,7 @@ def test_which_events_end_a_run_ask_answer_and_judge() -> None:
     }  # fmt: skip
     assert set(FRAMING_EVENTS) == {*UNFINISHED_ENDS, E.CLAIM, E.STOP, E.HANDOFF, E.SUBMIT, E.REJECT}
     assert set(QUESTION_EVENTS) == {E.BLOCK, E.GIVE_UP_REVIEW, E.DEADLOCK}
-    assert set(ANSWER_EVENTS) == {E.READY, E.UNBLOCK, E.SUPERSEDE, E.DROP}
+    assert set(ANSWER_EVENTS) == {E.READY, E.UNBLOCK, E.UNBLOCK_REVIEW, E.SUPERSEDE, E.DROP}
     assert set(VERDICTS) == {E.APPROVE, E.REJECT, E.DEADLOCK}
     assert set(CREW_EVENTS) == {E.MERGE, E.MERGE_FAILED, E.MERGE_CLEARED, E.LAND}
     assert session_end("crash") == "it crashed"

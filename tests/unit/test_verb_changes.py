@@ -242,6 +242,16 @@ CASES: dict[str, tuple[State, Callable[[State], State], dict[str, Any], tuple[Ev
         },
         step("unblock", "human:ann", None, detail="because"),
     ),
+    "unblock a review": (
+        of_task(REVIEWED, status=S.BLOCKED, blocked_reason="silent", blocked_questions=("a?",), **FRESH, iteration=3,
+                review_cycles_current=2, reviews_without_verdict=2, failed_by=("coder-8", "coder-9")),
+        lambda state: backlog.unblock(state, "task-1", ["yes"], replace(ME, by="planner-1")),
+        {
+            "status": S.READY_FOR_REVIEW, "blocked_reason": None, "blocked_questions": (), "reviews_without_verdict": 0,
+            "answers": (Answer(question="a?", answer="yes", by="planner-1", timestamp=later(9)),),
+        },
+        step("unblock review", "planner-1", None, detail="because"),
+    ),
     "drop": (
         CLAIMED,
         lambda state: backlog.drop(state, "task-1", ME, None),

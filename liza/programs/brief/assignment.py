@@ -109,13 +109,17 @@ def _coder_sections(context: BriefContext, task: Task) -> list[str]:
         files = f"files: {', '.join(handoff.files_modified)}" if handoff.files_modified else ""
         more = (handoff.approach, handoff.blockers, *handoff.next_steps, files)
         sections += [_field("ALSO", "\n".join(text for text in more if text))] if any(more) else []
-    sections += [_field("ANSWERED", f"{answer.question}\n→ {answer.answer}") for answer in task.answers]
+    sections += _answer_fields(task)
     sections += [_field("TRIED BEFORE", "\n".join(task.attempted))] if task.attempted else []
     return [
         *sections,
         _field("TESTS", context.test_command or "the project's own"),
         _field("INSTRUCTIONS", _instructions(context, "coder")),
     ]
+
+
+def _answer_fields(task: Task) -> list[str]:
+    return [_field("ANSWERED", f"{answer.question}\n→ {answer.answer}") for answer in task.answers]
 
 
 def _failed_check_fields(context: BriefContext) -> list[str]:
@@ -139,7 +143,7 @@ def _reviewer_sections(context: BriefContext, task: Task) -> list[str]:
     if context.rejection is not None:
         sections.append(_field(f"LAST TIME, BY {context.rejection[0]}", context.rejection[1]))
         sections += _comment_fields(task)
-    sections += _failed_check_fields(context)
+    sections += [*_answer_fields(task), *_failed_check_fields(context)]
     return [
         *sections,
         _field("TESTS", context.test_command or "the project's own"),

@@ -144,9 +144,15 @@ def _earlier_work(context: BriefContext) -> list[str]:
         lines.append(
             f"HANDED OVER: {quote_lines(handoff.summary, SMALL)} Next: {quote_lines(handoff.next_action, SMALL)}"
         )
-    for answer in task.answers[-MAX_ANSWERS:]:
-        lines.append(f"ANSWERED: {quote_line(answer.question, 150)} → {quote_lines(answer.answer, 260)}")
-    return lines
+    return [*lines, *_answers(task)]
+
+
+def _answers(task: Task) -> list[str]:
+    """Return the last answers to questions about the task, one line each."""
+    return [
+        f"ANSWERED: {quote_line(answer.question, 150)} → {quote_lines(answer.answer, 260)}"
+        for answer in task.answers[-MAX_ANSWERS:]
+    ]
 
 
 def _failed_check(context: BriefContext) -> list[str]:
@@ -247,7 +253,7 @@ def _reviewer_sections(context: BriefContext) -> list[TextSection]:
     )
     return [
         _role_section(context, f"The author is {task.assigned_to or 'unknown'}. Your verdict binds."),
-        TextSection(SectionType.WORK, (*work, *_line_comments(task), *_failed_check(context))),
+        TextSection(SectionType.WORK, (*work, *_line_comments(task), *_answers(task), *_failed_check(context))),
         TextSection(SectionType.MAIL, tuple(_notes(context))),
         TextSection(SectionType.DIRECTIVE, directive),
     ]

@@ -22,7 +22,7 @@ from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.statuses import WakeTrigger, WorkKind
-from liza.rules.tasks import drafts, forged_status, planning
+from liza.rules.tasks import drafts, forged_status, planning, reviews
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
 from liza.rules.value_classes import Value, replace
@@ -295,7 +295,7 @@ def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Ite
 
 
 def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
-    if len(task.failed_by) >= planning.MAX_FAILED_CODERS:
+    if len(task.failed_by) >= planning.MAX_FAILED_CODERS and not reviews.asks_for_review(task):
         yield Alarm(
             AlarmKind.HYPOTHESIS_EXHAUSTION,
             task.id,

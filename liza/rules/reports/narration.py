@@ -227,6 +227,7 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.LAND: lambda event, task: f"landed with its epic {task.epic} as {(event.commit or '')[:10]}",
     E.TESTS_MOVED_REFS: lambda event, task: f"refs moved while its tests ran: {_short(event.detail)}",
     E.UNBLOCK: lambda event, task: "answered",
+    E.UNBLOCK_REVIEW: lambda event, task: f"answered, {W.IN_REVIEW} again",
     E.SUPERSEDE: lambda event, task: f"{W.GIVEN_UP} for {', '.join(task.superseded_by)}",
     E.DROP: lambda event, task: f"{W.GIVEN_UP}{': ' + _short(event.detail) if event.detail else ''}",
     E.RELEASE: lambda event, task: f"{W.TO_DO} again{': ' + _short(event.detail) if event.detail else ''}",

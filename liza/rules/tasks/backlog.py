@@ -15,6 +15,7 @@ from liza.rules.paths import check_task_id as checked_id
 from liza.rules.paths import is_person
 from liza.rules.state_words import describe_task
 from liza.rules.statuses import GoalStatus, SprintStatus
+from liza.rules.tasks import reviews
 from liza.rules.tasks.archiving import with_outcomes
 from liza.rules.tasks.claims import get_task
 from liza.rules.transitions import Invocation, apply_verb
@@ -236,7 +237,8 @@ def _refuse_bad_dependencies(state: State, task_id: str, depends_on: Iterable[st
 def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invocation) -> State:
     """Answer the questions of a BLOCKED task; the next try gets the answers. Raises Refused, UsageError.
 
-    The answer of a person is a new plan: coders that failed the task may take it again.
+    The answer of a person is a new plan: coders that failed the task may take it again. If its reviews had no verdict,
+    the submitted commit is reviewed again.
     """
     task = get_task(state, task_id)
     if task.status is not S.BLOCKED:
@@ -245,7 +247,8 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
             f"liza task show {task_id}",
         )
     is_new_plan = invocation.by is not None and is_person(invocation.by)
-    if len(task.failed_by) > 1 and not is_new_plan:
+    is_review = reviews.asks_for_review(task)
+    if len(task.failed_by) > 1 and not is_new_plan and not is_review:
         raise Refused(
             f"{', '.join(task.failed_by)} failed {task_id}: it needs another plan, not another try",
             f"liza task supersede {task_id} --file - --because 'the root cause'",
@@ -264,20 +267,25 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
         )
         for number, answer in enumerate(answers)
     )
+    answered = {
+        "answers": task.answers + new_answers,
+        "blocked_reason": None,
+        "blocked_questions": (),
+        "reviews_without_verdict": 0,
+    }
+    if is_review:
+        return state.with_task(apply_verb(task, E.UNBLOCK_REVIEW, invocation, **answered))
     freed = apply_verb(
         task,
         E.UNBLOCK,
         invocation,
-        answers=task.answers + new_answers,
+        **answered,
         attempted=(*task.attempted, task.blocked_reason or "blocked"),
-        blocked_reason=None,
-        blocked_questions=(),
         run=None,
         lease_expires=None,
         iteration=0,
         review_cycles_current=0,
         idle_sessions=0,
-        reviews_without_verdict=0,
         failed_by=() if is_new_plan else task.failed_by,
     )
     return state.with_task(freed)

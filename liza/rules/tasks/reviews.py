@@ -88,6 +88,11 @@ def end_review_without_verdict(state: State, task_id: str, run: str, now: dateti
     return state.with_task(given_up)
 
 
+def asks_for_review(task: Task) -> bool:
+    """Return whether the task is BLOCKED because its reviews ended without a verdict."""
+    return task.status is S.BLOCKED and task.reviews_without_verdict >= MAX_REVIEWS_WITHOUT_VERDICT
+
+
 def approve(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str = "") -> State:
     """Approve the commit for merging. ``by``: a run or ``human:<name>``. Raises Refused, NotOwner."""
     task = _get_task_for_verdict(state, task_id, by, E.APPROVE, commit)

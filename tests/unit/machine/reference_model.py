@@ -250,8 +250,12 @@ class ReferenceModel:
 
     def unblock(self, name: str, answers: Iterable[str], *, by_person: bool) -> None:
         task, answers = self.task(name), list(answers)
-        require(task["status"] == "BLOCKED" and (by_person or len(task["failed"]) < 2))
+        is_review = task["silent_reviews"] >= 2
+        require(task["status"] == "BLOCKED" and (by_person or is_review or len(task["failed"]) < 2))
         require(answers and all(map(str.strip, answers)))
+        if is_review:
+            self.write(name, "unblock review", status="READY_FOR_REVIEW", silent_reviews=0)
+            return
         failed = () if by_person else task["failed"]
         zero = {"failed": failed, "crashes": 0, "rounds": 0, "unmerged": 0, "idle": 0, "silent_reviews": 0}
         self.write(name, "unblock", status="UNCLAIMED", run=None, lease=None, **zero)
