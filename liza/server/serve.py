@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from liza.board import events, wake_up
+from liza.board import events
 from liza.board.store import Board
 from liza.crew import layout
 from liza.crew.caller import require_person
@@ -28,6 +28,7 @@ from liza.rules.paths import run_id
 from liza.server import listener, sockets
 from liza.server.application import ApiServer, make_application
 from liza.server.operations.operation_table import OPERATIONS
+from liza.system import wake_up
 from liza.system.locks import Lock
 from liza.worker import identity
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 
-from liza.board import signals, wake_up
+from liza.board import signals
 from liza.crew import layout
 from liza.crew.drift import drift
 from liza.crew.evidence import gather_evidence
@@ -53,6 +53,7 @@ from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
 from liza.supervisor.speech.message_carrier import MessageCarrier
 from liza.supervisor.speech.session_messages import SessionMessages
+from liza.system import wake_up
 from liza.verbs import claim, claim_review
 
 LONG_MERGE = 15.0  # seconds after which a running merge is announced
@@ -318,7 +319,7 @@ class ActionRunner:
 
     def _pause_crew(self, why: str) -> None:
         """Raise PAUSE for the whole crew because the budget is used up. The alarm is derived from it."""
-        text = f"{why}: raise config.budget (liza edit), then: liza resume"
+        text = f"{why}: raise the limit of config.budget, then: liza resume"
         signals.raise_signal(self.crew.paths, "PAUSE", f"{format_time(self.crew.clock.now())} {self.agent}\n{text}\n")
         self.notify(f"! {text}")
 

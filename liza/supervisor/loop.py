@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from liza.board import events, wake_up
+from liza.board import events
 from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.landing.branch_pusher import BranchPusher
@@ -42,6 +42,7 @@ from liza.supervisor.memory import LoopMemory, Memory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.repository_location import RepositoryLocation
 from liza.supervisor.situation import gather_situation
+from liza.system import wake_up
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from liza.board import wake_up
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -33,7 +32,7 @@ from liza.rules.tasks import claims
 from liza.rules.value_classes import Value, replace
 from liza.supervisor.loop import RetireRequest, StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
-from liza.system import crash_points
+from liza.system import crash_points, wake_up
 from liza.system.locks import Lock
 from liza.system.signal_repeats import Repeats
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from liza.board import events, wake_up
+from liza.board import events
 from liza.crew import draft_specs, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -26,6 +26,7 @@ from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
 from liza.rules.tasks.planning import is_crew_done
 from liza.rules.value_classes import Value
+from liza.system import wake_up
 from liza.up import foreground
 from liza.up.crew_options import UpOptions, parse_coders, parse_programs, start_supervisor, supervisor_log
 from liza.up.feed import Feed, PrintTimedLine

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-from liza.board import wake_up
 from liza.crew import run_state
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import require_person
@@ -50,7 +49,6 @@ def send_note(crew: Crew, text: str, to: str | None = None, priority: str | None
     except BaseException:
         inbox.remove_message(crew.paths, agent, message.id)
         raise
-    wake_up.wake_watchers(crew.paths, agent)
     next_step = f"it waits in the inbox of {agent}; {_delivery_text(crew, agent, message.priority)}"
     return replace(result, next=next_step, details={**result.details, "message": message.id})
 
@@ -89,7 +87,7 @@ def _agent_at_work(state: State, to: str | None) -> str:
         return _recipient(state, to) or to
     worker = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
     if worker is None:
-        raise Refused(f"no agent works on {to} now", f"liza note --to {to} TEXT")
+        raise Refused(f"no agent works on {to} now", f'liza note --to {to} "…"')
     return worker
 
 
@@ -104,7 +102,7 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
         entry = HumanNote(timestamp=crew.clock.now(), message=text, recipient=recipient)
         tx.state = replace(tx.state, human_notes=(*tx.state.human_notes, entry))
     task = recipient if recipient is not None and tx.state.task(recipient) else None
-    step = "liza note --now … sends a note into a running session"
+    step = "liza status" if recipient is None else f'liza note --to {recipient} --now "…"'
     result = make_result(tx.before, tx.state, task, step, to=recipient)
     return replace(result, message=f"noted for the next brief{f' of {recipient}' if recipient else ''}")
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from liza.board import wake_up
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew
 from liza.crew.recovery.findings import Finding
@@ -24,6 +23,7 @@ from liza.rules.paths import Paths, run_id
 from liza.rules.value_classes import replace
 from liza.rules.worker_api import account_rules
 from liza.rules.worker_api.account_rules import AccountRecord
+from liza.system import wake_up
 from liza.system.clock import SystemClock
 
 _UNUSED = AccountRecord()

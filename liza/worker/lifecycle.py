@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from liza.board import wake_up
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import ReceivedEvent
 from liza.programs.hooks.hook_templates import HookMeaning
@@ -25,7 +24,7 @@ from liza.rules.worker_api.lifecycle_rules import (
     judge_event,
     parse_state,
 )
-from liza.system import lock_holders
+from liza.system import lock_holders, wake_up
 from liza.system.locks import lock_path
 from liza.worker.api_answers import LifecycleAnswer
 from liza.worker.api_requests import LifecycleRequest

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from datetime import datetime
 
-from liza.board import wake_up
 from liza.crew.crew import Crew
 from liza.programs.messages import inbox
 from liza.programs.messages.prompt_stream import PromptStream as PromptStream
@@ -42,8 +40,6 @@ def submit_prompt(crew: Crew, by: str, request: PromptRequest) -> PromptAnswer:
     names = inbox.list_names(crew.paths, run_dir.agent)
     is_pending = message.id in names
     position = inbox.count_ahead(names, message.id) if is_pending else 0
-    with suppress(OSError):
-        wake_up.wake_watchers(crew.paths, run_dir.agent)
     is_queued = is_pending and (position > 0 or not _is_waiting(run_dir))
     return PromptAnswer(accepted=True, queued=is_queued, position=position, id=message.id)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import wake_up
 from liza.programs.messages import inbox
 from liza.programs.usage.telemetry_log import TelemetryLog
+from liza.system import wake_up
 from tests.conftest import until
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
 

@@ -180,7 +180,8 @@ class Worker:
 
 
 class Stream:
-    """An open stream. A thread reads it, unless it is a slow reader; ``events`` are what it read."""
+    """An open stream. A thread reads it, unless it is a slow reader; ``events`` are what it read, ``silences`` counts
+    the comments after KEEP_ALIVE_SECONDS without an event."""
 
     def __init__(self, worker: Worker, last_event_id: str | None, *, reads: bool = True) -> None:
         self.socket = connect_unix(worker.api.paths.api_socket)
@@ -190,7 +191,7 @@ class Stream:
         )
         self.socket.sendall(f"{head}{last}\r\n".encode())
         self.events: list[dict[str, Any]] = []
-        self.is_open, self.is_over = False, False
+        self.is_open, self.is_over, self.silences = False, False, 0
         if reads:
             threading.Thread(target=self._read, daemon=True).start()
             until(lambda: self.is_open or self.is_over, "the stream is open")
@@ -201,6 +202,7 @@ class Stream:
             while data := self.socket.recv(1 << 16):
                 self.is_open = True
                 *blocks, rest = (rest + data).split(b"\n\n")
+                self.silences += sum(b": keep-alive" in block for block in blocks)
                 self.events += [event for block in blocks if (event := _parse(block))]
         self.is_over = True
 

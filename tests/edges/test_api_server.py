@@ -429,7 +429,7 @@ def test_each_living_run_has_a_port_file_and_an_ended_one_has_none(api: Api) -> 
 
 
 def wake(api: Api) -> None:
-    from liza.board import wake_up
+    from liza.system import wake_up
 
     wake_up.wake_watchers(api.paths, "coder-1")
 

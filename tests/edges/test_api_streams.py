@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import wake_up
 from liza.crew.crew import Crew
 from liza.programs.messages import inbox
 from liza.rules.paths import Paths
+from liza.rules.sessions.message_rules import LIZA
 from liza.server import serve
+from liza.system import wake_up
 from liza.system.clock import SystemClock
 from tests.conftest import LONG, until
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
@@ -97,12 +98,12 @@ def test_a_prompt_arrives_with_every_field_and_is_acknowledged_once(worker: Work
     assert [acknowledge(worker, queued["id"], "unknown") for _ in range(2)] == [1, 0]
 
 
-def test_a_prompt_of_another_process_arrives_without_a_request(worker: Worker) -> None:
+@pytest.mark.parametrize("sender", ["human:ann", LIZA])
+def test_a_message_of_another_process_arrives_at_once(worker: Worker, sender: str) -> None:
     stream = worker.stream()
-    paths = worker.api.paths
-    inbox.queue_message(paths, worker.agent, "from the command line", "human:ann", now(), "urgent")
-    wake_up.wake_watchers(paths, worker.agent)
-    assert stream.wait(1).contents() == ["from the command line"]
+    inbox.queue_message(worker.api.paths, worker.agent, "commit now", sender, now(), "urgent")
+    assert stream.wait(1).contents() == ["commit now"]
+    assert stream.silences == 0
 
 
 def test_urgent_interrupts_system_waits_for_nothing_and_normal_for_idle_one_at_a_time(worker: Worker) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import events, signals, wake_up
+from liza.board import events, signals
 from liza.board.events import BoardChanged, FileChanged, SignalChanged, WatchLost
 from liza.rules.errors import UsageError
 from liza.rules.paths import Paths
+from liza.system import wake_up
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from liza.board import wake_up
 from liza.crew import caller, current_alarms
 from liza.crew.crew import Crew, find_crew
 from liza.crew.evidence import gather_evidence
@@ -35,7 +34,7 @@ from liza.supervisor import action_runner, jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
-from liza.system import ancestors, lock_holders, locks, proc_stat
+from liza.system import ancestors, lock_holders, locks, proc_stat, wake_up
 from liza.system.locks import Lock
 from liza.verbs import down
 from liza.verbs.init import InitOptions, init

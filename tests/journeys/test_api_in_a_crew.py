@@ -247,3 +247,30 @@ def test_workers_of_the_standard_library_finish_a_task_while_the_server_is_kille
     assert task.approved_by == "code-reviewer-1"
     crew.liza("down")
     assert crew.living() == []
+
+
+LISTENER = (
+    WORKER.partition("sections =")[0]
+    + """\
+port = int((root / ".liza" / "run" / f"worker-{run}.port").read_text())
+stream = http.client.HTTPConnection("127.0.0.1", port)
+stream.request("GET", f"/v1/runs/{run}/stream", headers={"authorization": f"Bearer {token}"})
+silences = 0  # the server sends a comment after 15 s without an event
+for line in stream.getresponse():
+    silences += line.startswith(b": keep-alive")
+    if b"You are still" in line:
+        (Path(sys.argv[1]) / "reminded").write_text(f"{silences}\\n")
+        break
+time.sleep(600)
+"""
+)
+
+
+def test_a_reminder_of_liza_reaches_an_idle_worker_at_once(crew: Crew, tmp_path: Path) -> None:
+    (tmp_path / "worker.py").write_text(LISTENER)
+    crew.configure(idle_after=1)
+    crew.add("task-1")
+    program = crew.script("agent", f'exec {sys.executable} "{tmp_path}/worker.py" "$NOTES"\n', ready=False)
+    crew.liza("up", "-d", *ONLY_CODERS, "--program", program)
+    assert crew.wait_note("reminded") == "0\n"
+    crew.liza("down")

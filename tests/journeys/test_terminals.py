@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import wake_up
 from liza.programs.messages import delivery_log, inbox
 from liza.programs.terminal import tmux
-from liza.system import processes
+from liza.system import processes, wake_up
 from tests.journeys.crews import WORK, Crew, started
 
 pytestmark = pytest.mark.needs("tmux")

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import msgspec
 
-from liza.board import wake_up
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
 from liza.crew.landing import backup_record, remote_branches
@@ -19,6 +18,7 @@ from liza.rules.landing import push_address
 from liza.rules.landing.push_address import LAND_COMMAND, PUSH_COMMAND, PushAddress
 from liza.rules.landing.remote_urls import find_forge_repository
 from liza.rules.value_classes import Value, replace
+from liza.system import wake_up
 
 
 class Remotes(Value):

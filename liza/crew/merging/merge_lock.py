@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from liza.board import wake_up
 from liza.crew.crew import Crew
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.merging import epic_rules
+from liza.system import wake_up
 from liza.system.locks import Lock
 
 LOCK_TIMEOUT = 0.5  # seconds: a process that only checks whether the lock is free holds it for a moment

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from liza.board import wake_up
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
-from liza.system import files, untrusted_files
+from liza.system import files, untrusted_files, wake_up
 from liza.system.lock_holders import last_holder_pid
 from liza.system.locks import is_flock_held, try_flock
 

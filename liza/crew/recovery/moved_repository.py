@@ -12,7 +12,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from liza.board import wake_up
 from liza.crew import run_state
 from liza.programs.session import run_directory, session_process
 from liza.repo.config_pins import git_dirs
@@ -23,6 +22,7 @@ from liza.rules.paths import HISTORY_REF, Paths
 from liza.rules.project.slots_location import SlotsRecord
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.value_classes import replace
+from liza.system import wake_up
 from liza.system.locks import Lock, lock_path
 
 SESSION_GRACE = 2.0

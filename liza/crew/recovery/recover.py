@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from liza.board import wake_up
 from liza.crew.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -27,7 +26,7 @@ from liza.rules.paths import TASK_LINKS
 from liza.rules.tasks import claims
 from liza.rules.tasks.task_groups import held_tasks
 from liza.rules.value_classes import Value
-from liza.system import processes
+from liza.system import processes, wake_up
 from liza.system.lock_holders import last_holder_pid
 from liza.system.locks import Lock
 

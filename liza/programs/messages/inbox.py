@@ -39,7 +39,7 @@ from liza.rules.worker_api.prompt_rules import (
     PromptPriority,
     may_have_priority,
 )
-from liza.system import atomic, crash_points
+from liza.system import atomic, crash_points, wake_up
 from liza.system.locks import lock_path
 
 MAX_MESSAGE_BYTES = 8000  # maximum size of one message
@@ -61,7 +61,8 @@ def queue_message(
     task: str | None = None,
     mark: str = "",
 ) -> Message:
-    """Store a message for the agent. ``mark`` becomes a part of its id, see ``find_marked``.
+    """Store a message for the agent, and wake those that deliver it. ``mark`` becomes a part of its id, see
+    ``find_marked``.
 
     Raises UsageError for an unknown priority or an empty text, QueueFull, OSError if the disk fails.
     """
@@ -82,6 +83,9 @@ def queue_message(
         is_done = (inbox / "done" / f"{name}.json").exists()
         if not is_done and atomic.write_if_absent(inbox / f"{name}.json", _encode(message)):
             crash_points.point("inbox", "queued")
+            # If this fails, the message is delivered at the next check, and must not be queued twice.
+            with suppress(OSError):
+                wake_up.wake_watchers(paths, agent)
             return message
     raise AssertionError("numbers do not end")
 
@@ -107,7 +111,7 @@ def check_priority(priority: str) -> None:
     """Raise UsageError for an unknown priority."""
     if priority not in PRIORITIES:
         raise UsageError(
-            f"unknown priority {priority!r}; valid: {', '.join(PRIORITIES)}", "liza note --to coder-1 --now TEXT"
+            f"unknown priority {priority!r}; valid: {', '.join(PRIORITIES)}", 'liza note --to coder-1 --now "…"'
         )
 
 

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Callable
 from datetime import timedelta
 
-from liza.board import wake_up
 from liza.crew.liza_path import liza_path
 from liza.programs.messages import inbox
 from liza.programs.session import run_directory
@@ -20,6 +19,7 @@ from liza.rules.worker_api.context_rules import END_AT
 from liza.rules.worker_api.prompt_rules import PromptPriority
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
+from liza.system import wake_up
 
 REMINDER = (
     "You are still {run}. No person reads this terminal. Continue with your task and end it with one of the commands "
