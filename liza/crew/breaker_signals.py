@@ -29,7 +29,7 @@ def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
         active = signals.active_signals(crew.paths)
         missing = {name: trip for name, trip in wanted.items() if name not in active}
         for name, trip in missing.items():
-            reason = f"{breaker_trips.describe_trip(trip)}; then: {breaker_trips.RESOLVE_COMMAND}"
+            reason = f"{breaker_trips.describe_trip(trip)}; then: {breaker_trips.RESUME_COMMAND}"
             text = f"{format_time(crew.clock.now())} {breaker_trips.BREAKER_AUTHOR}\n{reason}\n"
             signals.raise_signal(crew.paths, name, text)
         if is_locked:

@@ -154,13 +154,28 @@ def crew_over_budget_reason(crew: Crew, state: State) -> str | None:
 
     Raises LizaError if a line of the ledger cannot be read.
     """
+    return _first_of_budget(crew, state, spending.over_budget_reason)
+
+
+def raise_budget_command(crew: Crew, state: State) -> str:
+    """Return the command by which the crew continues after a budget was used up. Raises LizaError as above."""
+    command = _first_of_budget(crew, state, spending.raise_limit_command)
+    return "liza resume" if command is None else f"{command} && liza resume"
+
+
+def _first_of_budget(
+    crew: Crew,
+    state: State,
+    find: Callable[[Budget, Iterable[LedgerEntry], str | None, str | None], str | None],
+) -> str | None:
+    """Return the first text that ``find`` has for the sprint and the tasks that agents hold."""
     budget = state.config.budget
     if budget == Budget():
         return None
     entries = ledger.read_entries(crew.paths)
     held_tasks = [work.task for agent in state.agents if (work := find_current_work(state, agent)) is not None]
-    reasons = (spending.over_budget_reason(budget, entries, task, state.sprint.id) for task in (None, *held_tasks))
-    return next((reason for reason in reasons if reason is not None), None)
+    texts = (find(budget, entries, task, state.sprint.id) for task in (None, *held_tasks))
+    return next((text for text in texts if text is not None), None)
 
 
 def read_usage(crew: Crew, state: State) -> list[LedgerEntry]:

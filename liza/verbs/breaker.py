@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from liza.crew import breaker_signals
+from liza.crew import breaker_signals, next_steps
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.merging.logged_alarms import LOCK_TIMEOUT, alerts_lock
 from liza.crew.result import Result
 from liza.rules.formatting.counts import count_noun
-from liza.rules.governance.breaker_trips import RESOLVE_COMMAND, open_trips, resolve_trips
+from liza.rules.governance.breaker_trips import (
+    RESOLVE_COMMAND,
+    RESUME_COMMAND,
+    open_trips,
+    resolve_trips,
+    signals_of_trips,
+)
 from liza.rules.value_classes import asdict
 from liza.system import crash_points
 from liza.system.files import BOARD_MODE
@@ -27,7 +33,7 @@ def show_breaker(crew: Crew) -> dict[str, Any]:
         "open": [trip for trip in trips if trip["resolved"] is None],
         "resolved": [trip for trip in trips if trip["resolved"] is not None],
         "settings": asdict(state.config.breaker),
-        "next": RESOLVE_COMMAND if is_open else "liza status",
+        "next": RESOLVE_COMMAND if not signals_of_trips(state) else RESUME_COMMAND if is_open else "liza status",
     }
 
 
@@ -51,5 +57,6 @@ def resolve(crew: Crew, root_cause: str) -> Result:
         cleared = breaker_signals.clear_signals(crew)
     resolved = [trip.trigger for trip in open_trips(before)]
     message = f"{count_noun(len(resolved), 'trip')} resolved" + (f": {', '.join(resolved)}" if resolved else "")
-    message += f"; {', '.join(cleared)} cleared: the crew continues" if cleared else ""
-    return Result("changed", None, None, "liza status", {"resolved": resolved, "cleared": list(cleared)}, message)
+    message += f"; {', '.join(cleared)} cleared" if cleared else ""
+    result = Result("changed", None, None, "", {"resolved": resolved, "cleared": list(cleared)}, message)
+    return next_steps.with_next_step(result, next_steps.find_next_step(crew, before, "the crew continues"))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from liza.board import signals
-from liza.crew import usage_summary
+from liza.crew import next_steps, usage_summary
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.rules.errors import Refused
+from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_time
 from liza.rules.governance import breaker_trips
 from liza.rules.governance.breaker_trips import BREAKER_AUTHOR
+from liza.verbs import breaker
 
 
 def pause(crew: Crew, why: str = "") -> Result:
@@ -41,18 +43,26 @@ def _signal_result(crew: Crew, result: str, name: str) -> Result:
     return Result(result, None, None, "liza resume", {"signals": list(signals.active_signals(crew.paths))}, message)
 
 
-def resume(crew: Crew) -> Result:
+def asks_root_cause(crew: Crew) -> str | None:
+    """Return what the circuit breaker stopped the crew for: `resume` needs its root cause. None if it did not."""
+    return next(map(breaker_trips.describe_trip, breaker_trips.signals_of_trips(crew.board.read()).values()), None)
+
+
+def resume(crew: Crew, root_cause: str | None = None) -> Result:
     """Clear PAUSE, CHECKPOINT and ABORT, and count planning rounds anew; unchanged if none is set.
 
-    Raises Refused inside a session, while the budget is exceeded, and while a trip of the circuit breaker that stops
-    the crew is open; LizaError if the spending cannot be read.
+    ``root_cause`` resolves the open trips of the circuit breaker. Raises Refused inside a session, while the budget is
+    exceeded, and without a root cause while a trip that stops the crew is open; LizaError if the spending cannot be
+    read.
     """
     by = require_person(crew, planner=False)
     state = crew.board.read()
     reason = usage_summary.crew_over_budget_reason(crew, state) if signals.active_signals(crew.paths) else None
     if reason is not None:
+        step = usage_summary.raise_budget_command(crew, state)
         # A supervisor would set PAUSE again at its next check, without an explanation for the person.
-        raise Refused(f"{reason}; the crew would pause again at once: raise config.budget first", "liza edit")
+        raise Refused(f"{reason}; the crew would pause again at once: raise the limit first", step)
+    resolved = [] if root_cause is None or not breaker_trips.open_trips(state) else [breaker.resolve(crew, root_cause)]
     if state.planning.rounds:
         # Before the signals are cleared: a planner's supervisor would set CHECKPOINT again.
         with crew.change(by, "resume"):
@@ -60,7 +70,13 @@ def resume(crew: Crew) -> Result:
     with signals.lock_signals(crew.paths):
         # Read again: a trip that was recorded since then may have set its signal already.
         for trip in breaker_trips.signals_of_trips(crew.board.read()).values():
-            raise Refused(f"{breaker_trips.describe_trip(trip)}; resolve it first", breaker_trips.RESOLVE_COMMAND)
+            message = f"{breaker_trips.describe_trip(trip)}; the crew continues once you name its root cause"
+            raise Refused(message, breaker_trips.RESUME_COMMAND)
         cleared = [name for name in signals.SIGNALS if signals.clear_signal(crew.paths, name)]
-    message = f"{', '.join(cleared)} cleared: the crew continues" if cleared else "no signal was set"
-    return Result("changed" if cleared else "unchanged", None, None, "liza status", {"cleared": cleared}, message)
+    trips = [name for result in resolved for name in result.details["resolved"]]
+    cleared = [*(name for result in resolved for name in result.details["cleared"]), *cleared]
+    parts = [f"{count_noun(len(trips), 'trip')} resolved: {', '.join(trips)}"] * bool(trips)
+    parts += [f"{', '.join(cleared)} cleared" if cleared else "no signal was set"]
+    details = {"cleared": cleared, **({"resolved": trips} if trips else {})}
+    result = Result("changed" if cleared or trips else "unchanged", None, None, "", details, "; ".join(parts))
+    return next_steps.with_next_step(result, next_steps.find_next_step(crew, state, "the crew continues"))

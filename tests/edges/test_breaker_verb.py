@@ -227,7 +227,7 @@ def test_the_breaker_is_shown_with_its_evidence_and_its_history(crew: Crew, cloc
     shown = format_breaker(breaker.show_breaker(crew), False)
     assert "halt  review_loop" in shown
     assert shown.count("  evidence: ") == 3
-    assert "liza breaker resolve" in shown
+    assert 'liza resume "…"' in shown
     breaker.resolve(crew, "the task is too large")
     assert "the task is too large" in format_breaker(breaker.show_breaker(crew), False)
 

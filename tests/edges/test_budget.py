@@ -204,7 +204,7 @@ def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_te
     memory = Memory(ClockWatch(clock.now(), clock.monotonic()))
     steps = ActionRunner("coder-1", launcher, memory, lambda event: None, lambda text: None)
     steps.carry_out(actions.PauseCrew("nine has used 60 of 8 seconds"))
-    told = "nine has used 60 of 8 seconds: raise config.budget (liza edit), then: liza resume"
+    told = "nine has used 60 of 8 seconds: raise the limit of config.budget, then: liza resume"
     assert shown() == [f"! the crew is paused: {told}"]
     pause(crew, "the spec changes")
     assert shown() == ["PAUSE is set: the spec changes: liza resume"]
@@ -245,14 +245,14 @@ def test_what_a_person_paused_is_resumed_while_there_is_money_or_nobody_holds_wh
 
 
 @pytest.mark.parametrize(
-    ("budget", "why"),
+    ("budget", "why", "setting"),
     [
-        (Budget(seconds_per_task=8), "t1 has used 60 of 8 seconds"),
-        (Budget(money_per_sprint=0.5), "the sprint has used $2.00 of $0.50"),
+        (Budget(seconds_per_task=8), "t1 has used 60 of 8 seconds", "seconds_per_task 120"),
+        (Budget(money_per_sprint=0.5), "the sprint has used $2.00 of $0.50", "money_per_sprint 4"),
     ],
 )
 def test_a_crew_whose_budget_is_used_up_is_not_resumed_to_be_paused_again_before_there_is_more(
-    crew: Crew, budget: Budget, why: str
+    crew: Crew, budget: Budget, why: str, setting: str
 ) -> None:
     hold(crew)
     allow(crew, budget)
@@ -261,7 +261,7 @@ def test_a_crew_whose_budget_is_used_up_is_not_resumed_to_be_paused_again_before
     pause(crew, why)
     with pytest.raises(Refused, match=re.escape(why)) as refused:
         resume(crew)
-    assert refused.value.hint == "liza edit"
+    assert refused.value.hint == f"liza config set budget.{setting} && liza resume"
     assert crew.paths.signal("PAUSE").exists()
     allow(crew, replace(budget, seconds_per_task=90, money_per_sprint=9.0))
     assert resume(crew).result == "changed"

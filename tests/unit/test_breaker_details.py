@@ -216,7 +216,7 @@ def test_trips_are_resolved_with_their_cause_and_the_others_stay_as_they_are() -
     cause = {"resolved_by": "human:ann", "root_cause": "the spec"}
     assert after.history == (old, trip(resolved=later(2), **cause), trip(3, resolved=later(3), **cause))
     for broken, by, text, message, hint in (
-        (state, "human:ann", " ", "a trip is resolved with its root cause", 'liza breaker resolve "ROOT CAUSE"'),
+        (state, "human:ann", " ", "a trip is resolved with its root cause", 'liza breaker resolve "…"'),
         (with_trips(old), "human:ann", "x", "no trip of the circuit breaker is open", "liza breaker"),
         (
             with_trips(trip(severity="halt"), trip(trigger="no_merges", severity="halt")), "planner-1", "x",
@@ -231,13 +231,13 @@ def test_trips_are_resolved_with_their_cause_and_the_others_stay_as_they_are() -
 def test_an_open_trip_sets_the_signal_of_the_oldest_one_and_is_an_alarm() -> None:
     state = with_trips(trip(), trip(1, detail="second"), trip(2, severity="halt", trigger="no_merges", subject=""))
     assert signals_of_trips(state) == {"CHECKPOINT": trip(), "PAUSE": state.circuit_breaker.history[2]}
-    command = 'liza breaker resolve "ROOT CAUSE"'
+    command, resolve = 'liza resume "…"', 'liza breaker resolve "…"'
     assert signal_hint(state) == command
     assert list(breaker_alarms(state))[2] == Alarm(
         "breaker_tripped", "no_merges", "circuit breaker, no_merges: d", command, later(2)
     )
     (warning,) = breaker_alarms(with_trips(trip(severity="warn")))
-    assert warning == Alarm("breaker_warning", "review_loop t", "circuit breaker, review_loop: d", command, NOW)
+    assert warning == Alarm("breaker_warning", "review_loop t", "circuit breaker, review_loop: d", resolve, NOW)
     assert signal_hint(with_trips(trip(severity="warn"))) == "liza resume"
 
 

@@ -76,8 +76,10 @@ def resolve_trips(state: State, by: str, root_cause: str, now: datetime) -> Stat
 CHECKPOINT: Final = "checkpoint"
 HALT: Final = "halt"
 SIGNAL_OF_SEVERITY: Final = {CHECKPOINT: "CHECKPOINT", HALT: "PAUSE"}
-PLACEHOLDER: Final = "ROOT CAUSE"
+PLACEHOLDER: Final = "…"
 RESOLVE_COMMAND: Final = f'liza breaker resolve "{PLACEHOLDER}"'
+RESUME_COMMAND: Final = f'liza resume "{PLACEHOLDER}"'
+"""The command of a person that resolves all open trips and clears all signals."""
 BREAKER_AUTHOR: Final = "circuit-breaker"
 """Author in the first line of a signal file that the circuit breaker wrote."""
 
@@ -120,12 +122,15 @@ def describe_trip(trip: BreakerTrip) -> str:
 
 def signal_hint(state: State) -> str:
     """Return the command by which the crew continues while a signal is set."""
-    return RESOLVE_COMMAND if signals_of_trips(state) else "liza resume"
+    return RESUME_COMMAND if signals_of_trips(state) else "liza resume"
 
 
 def breaker_alarms(state: State) -> Iterator[Alarm]:
     """Yield an alarm for each open trip. One with severity warn stops nothing."""
     for trip in open_trips(state):
-        kind = AlarmKind.BREAKER_TRIPPED if trip.severity in SIGNAL_OF_SEVERITY else AlarmKind.BREAKER_WARNING
+        is_stop = trip.severity in SIGNAL_OF_SEVERITY
+        kind, step = (
+            (AlarmKind.BREAKER_TRIPPED, RESUME_COMMAND) if is_stop else (AlarmKind.BREAKER_WARNING, RESOLVE_COMMAND)
+        )
         about = " ".join(filter(None, (trip.trigger, trip.subject)))
-        yield Alarm(kind, about, describe_trip(trip), RESOLVE_COMMAND, trip.time)
+        yield Alarm(kind, about, describe_trip(trip), step, trip.time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import AwareDatetime, Budget, FrozenStruct
 from liza.rules.sessions.session_ends import SessionOutcome
+from liza.rules.value_classes import Value
 
 
 class TokenUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -211,16 +213,37 @@ def over_budget_reason(
 
     Usage that a program does not report is not counted. Only a time limit applies to a program that reports nothing.
     """
+    overrun = _find_overrun(budget, spent, task, sprint)
+    return None if overrun is None else f"{overrun.who} has used {overrun.used}"
+
+
+def raise_limit_command(
+    budget: Budget, spent: Iterable[LedgerEntry], task: str | None, sprint: str | None
+) -> str | None:
+    """Return the command that doubles the limit which is used up; None while the budget allows more."""
+    overrun = _find_overrun(budget, spent, task, sprint)
+    return None if overrun is None else f"liza config set budget.{overrun.limit} {overrun.doubled}"
+
+
+class _Overrun(Value):
+    """A limit that is used up: by whom, how much of it, its name, and twice its value."""
+
+    who: str
+    used: str
+    limit: str
+    doubled: int
+
+
+def _find_overrun(
+    budget: Budget, spent: Iterable[LedgerEntry], task: str | None, sprint: str | None
+) -> _Overrun | None:
     entries = list(spent)
     of_sprint = sum_usage(entry for entry in entries if entry.sprint == sprint)
-    why = _exceeded_limit(budget.money_per_sprint, budget.tokens_per_sprint, budget.seconds_per_sprint, of_sprint)
-    if why is not None:
-        return f"the sprint has used {why}"
-    if task is None:
-        return None
+    overrun = _exceeded_limit(budget, "the sprint", of_sprint, is_sprint=True)
+    if overrun is not None or task is None:
+        return overrun
     of_task = sum_usage(entry for entry in entries if entry.task == task)
-    why = _exceeded_limit(budget.money_per_task, budget.tokens_per_task, budget.seconds_per_task, of_task)
-    return None if why is None else f"{task} has used {why}"
+    return _exceeded_limit(budget, task, of_task, is_sprint=False)
 
 
 def seconds_left(budget: Budget, spent: Iterable[LedgerEntry], task: str | None, sprint: str | None) -> float | None:
@@ -237,14 +260,25 @@ def seconds_left(budget: Budget, spent: Iterable[LedgerEntry], task: str | None,
     return max(0.0, min(left)) if left else None
 
 
-def _exceeded_limit(money: float | None, tokens: int | None, seconds: int | None, so_far: UsageTotal) -> str | None:
-    cost = so_far.used.cost or 0.0
+def _exceeded_limit(budget: Budget, who: str, so_far: UsageTotal, *, is_sprint: bool) -> _Overrun | None:
+    """Return the first limit of the sprint, or of a task, that is used up."""
+    if is_sprint:
+        scope, limits = "sprint", (budget.money_per_sprint, budget.tokens_per_sprint, budget.seconds_per_sprint)
+    else:
+        scope, limits = "task", (budget.money_per_task, budget.tokens_per_task, budget.seconds_per_task)
+    money, tokens, seconds = limits
+    cost, used = so_far.used.cost or 0.0, so_far.used.tokens
     if money is not None and cost >= money:
-        return f"${cost:.2f} of ${money:.2f}"
-    if tokens is not None and so_far.used.tokens >= tokens:
+        return _Overrun(who, f"${cost:.2f} of ${money:.2f}", f"money_per_{scope}", _double(money, cost))
+    if tokens is not None and used >= tokens:
         part = so_far.used.estimated
         how = f" ({part:,} of them estimated)" if part else ""
-        return f"{so_far.used.tokens:,} of {tokens:,} tokens{how}"
+        return _Overrun(who, f"{used:,} of {tokens:,} tokens{how}", f"tokens_per_{scope}", _double(tokens, used))
     if seconds is not None and so_far.seconds >= seconds:
-        return f"{so_far.seconds:,.0f} of {seconds:,} seconds"
+        text = f"{so_far.seconds:,.0f} of {seconds:,} seconds"
+        return _Overrun(who, text, f"seconds_per_{scope}", _double(seconds, so_far.seconds))
     return None
+
+
+def _double(limit: float, used: float) -> int:
+    return math.ceil(2 * max(limit, used))
