@@ -125,7 +125,7 @@ class BoardRepairer:
                     yield locked
                     return
             if time.monotonic() > limit:
-                raise BoardInconsistent(f"{document.BOARD_NAME} keeps changing outside its lock", "liza lock -- CMD")
+                raise BoardInconsistent(f"{document.BOARD_NAME} keeps changing outside its lock", "liza lock --help")
             seen = fingerprint
             time.sleep(STABLE_SECONDS)  # no event says that a file has stopped changing
 

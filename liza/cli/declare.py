@@ -121,7 +121,7 @@ def parse_details(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"{pair!r} is not a detail: expected key=value", "liza report KIND TEXT --detail count=3")
+            raise UsageError(f"{pair!r} is not a detail: expected key=value", "liza report --help")
         details[key.strip()] = value
     return details
 

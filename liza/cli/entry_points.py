@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import sys
 import tempfile
 import traceback
@@ -165,7 +166,8 @@ def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
         atomic.write(path, report.encode(errors="backslashreplace"), sync=False)
     except OSError as error:
         return LizaError(f"{summary} (no report could be written: {error})\n{report}")
-    return LizaError(f"{summary}; the report is in {path}", f"read {path}, and send it with the steps to reproduce")
+    message = f"{summary}; the report is in {path}: send it with the steps to reproduce"
+    return LizaError(message, shlex.join(["less", str(path)]))
 
 
 def _report_path(bug: Exception) -> Path:

@@ -61,7 +61,7 @@ def report(
         printing.print_result(resolve_report(find_crew(), text, why), as_json)
         return
     if why is not None:
-        raise UsageError(f"{why!r} is a second text; quote the whole text", f'liza report {kind} "TEXT"')
+        raise UsageError(f"{why!r} is a second text; quote the whole text", f'liza report {kind} "…"')
     if details and kind != board_reports.DISCOVERY:
         raise UsageError(f"--urgency and --recommend are for a discovery, not for {kind}", "liza report --help")
     request = ReportRequest(kind=kind, text=text, details={**parse_details(detail or []), **details})

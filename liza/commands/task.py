@@ -274,7 +274,7 @@ def drop(
 ) -> None:
     """Abandon a task. The work done for it is saved."""
     if cascade and unlink:
-        raise UsageError("--cascade and --unlink contradict each other", f"liza task drop {task_id} WHY --cascade")
+        raise UsageError("--cascade and --unlink contradict each other", f'liza task drop {task_id} "…" --cascade')
     dependants = "cascade" if cascade else "unlink" if unlink else None
     printing.print_result(verbs.drop(find_crew(), task_id, why, dependants), as_json)
 

@@ -38,6 +38,7 @@ from liza.rules.reports.alarms import AlarmFacts, StoppedProcesses
 from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
+from liza.rules.value_classes import replace
 from liza.system import files
 
 RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
@@ -67,7 +68,8 @@ def find_alarms(
     facts = AlarmFacts(
         evidence=evidence,
         signals=signal_times,
-        budget_pause=_read_budget_pause(crew, state),
+        budget_pause=(budget_pause := _read_budget_pause(crew, state)),
+        budget_step=_budget_step(crew, state) if budget_pause else "",
         unknown_config=crew.board.unknown_config(),
         written=written.config,
         unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, written),
@@ -92,7 +94,7 @@ def find_alarms(
 def _without_undecoded(alarm: Alarm) -> Alarm:
     """Return an alarm as it is shown, logged and compared: names in it may have bytes that are not UTF-8."""
     about, message, step = map(escape_undecoded, (alarm.about, alarm.message, alarm.next))
-    return Alarm(alarm.kind, about, message, step, alarm.waiting_since)
+    return replace(alarm, about=about, message=message, next=step)
 
 
 def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:
@@ -319,6 +321,14 @@ def _read_budget_pause(crew: Crew, state: State) -> str:
     """Return the reason of a PAUSE that a supervisor set: only a used-up budget makes it do so. Empty for others."""
     is_budget = signals.read_author(crew.paths, "PAUSE") in state.agents
     return redact(signals.read_reason(crew.paths, "PAUSE")) if is_budget else ""
+
+
+def _budget_step(crew: Crew, state: State) -> str:
+    """Return the command that raises the used-up limit; `liza resume` says what is wrong if the ledger is damaged."""
+    try:
+        return usage_summary.raise_budget_command(crew, state)
+    except LizaError:
+        return "liza resume"
 
 
 def _signal_time(crew: Crew, name: str) -> datetime | None:

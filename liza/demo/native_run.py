@@ -115,7 +115,7 @@ def _format_tools(metrics: Mapping[str, Any]) -> str:
 
 
 def _status_command(root: Path) -> str:
-    return f"cd {shlex.quote(str(root))} && liza status; the supervisors' output is in .liza/logs/"
+    return f"cd {shlex.quote(str(root))} && liza status"
 
 
 GOAL = "Every directory has a list of its files"

@@ -183,7 +183,7 @@ def _print_hints(root: Path) -> None:
 
 
 def _log_hint(crew: Crew) -> str:
-    return f"cd {shlex.quote(str(crew.paths.root))} && liza status; the supervisors' output is in .liza/logs/"
+    return f"cd {shlex.quote(str(crew.paths.root))} && liza status"
 
 
 def _print_line(who: str, what: str) -> None:

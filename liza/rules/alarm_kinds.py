@@ -158,10 +158,14 @@ CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATIO
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """One alarm. ``kind`` is its name for programs, ``about`` the entry it concerns, ``next`` one command."""
+    """One alarm. ``kind`` is its name for programs, ``about`` the entry it concerns, ``next`` one command.
+
+    ``starts``: agents without a supervisor that the command starts.
+    """
 
     kind: str
     about: str
     message: str
     next: str
     waiting_since: datetime | None = None
+    starts: tuple[str, ...] = ()

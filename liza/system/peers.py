@@ -57,7 +57,7 @@ def find_tcp_peer(ends: TcpEnds) -> Peer:
 
 
 def _refused(detail: str) -> Refused:
-    return Refused(detail, "use the Unix socket .liza/run/api.sock")
+    return Refused(f"{detail}; use the Unix socket", "ls -l .liza/run/api.sock")
 
 
 class PeerSession:

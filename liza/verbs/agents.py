@@ -271,7 +271,7 @@ def import_record(crew: Crew, record: ExportedRecord) -> bool:
     kept = {earlier.crew: earlier for earlier in read_imported(crew, record.agent)}.get(record.crew)
     if kept is not None and kept.revision == record.revision and kept != record:
         message = f"{path} has another record of {record.agent} at revision {record.revision} of the same crew"
-        raise Refused(message, f"diff {path} FILE")
+        raise Refused(message, f"cat {shlex.quote(str(path))}")
     if kept is not None and kept.revision >= record.revision:
         return False
     atomic.make_directory(crew.paths.root, path.parent)

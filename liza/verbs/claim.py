@@ -53,7 +53,7 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     claimed = claim_task(crew, agent, task_id, give_back=True)
     unfinished = describe_left_work(crew, claims.get_task(crew.board.read(), claimed.task), claimed.run)
     until = f"{claimed.lease:%H:%M:%SZ}" if claimed.lease else "its end"
-    step = "; ".join([*_first_commands(crew, claimed), "liza submit when it is committed"])
+    step = "; ".join(_first_commands(crew, claimed))
     details = {
         "run": claimed.run,
         "worktree": str(crew.paths.slot(claimed.slot)),
@@ -61,12 +61,10 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
         "taken_over": claimed.taken_over,
         "unfinished": unfinished or None,
     }
-    message = f"{claimed.task} claimed, {claimed.taken_over}" if claimed.taken_over else ""
-    if unfinished:
-        message = f"{message or f'{claimed.task} claimed'}\n{unfinished}"
-    return Result(
-        "changed", claimed.task, "CLAIMED", f"{step} (lease until {until}; liza heartbeat renews it)", details, message
-    )
+    message = f"{claimed.task} claimed{f', {claimed.taken_over}' if claimed.taken_over else ''}"
+    message += f"\n{unfinished}" if unfinished else ""
+    message += f"\nthe lease lasts until {until}; liza heartbeat renews it; liza submit when it is committed"
+    return Result("changed", claimed.task, "CLAIMED", step, details, message)
 
 
 def _first_commands(crew: Crew, done: TaskClaim) -> tuple[str, ...]:

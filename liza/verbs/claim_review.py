@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.evidence import gather_evidence
@@ -10,6 +12,7 @@ from liza.rules.errors import Refused, TakenMeanwhile
 from liza.rules.model import State
 from liza.rules.tasks import claims, picking, reviews
 from liza.rules.tasks.picking import Evidence, Pick
+from liza.rules.value_classes import replace
 
 
 def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next: bool = False) -> Result:
@@ -37,8 +40,9 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
     task = claims.get_task(tx.state, chosen)
     assert task.review_commit is not None
     crew.worktrees.detach(agent, task.review_commit, run)
-    step = f"cd {crew.paths.slot(agent)}; liza verdict approve TEXT, or: liza verdict reject TEXT"
-    return make_result(tx.before, tx.state, chosen, step, run=run, worktree=str(crew.paths.slot(agent)))
+    worktree = str(crew.paths.slot(agent))
+    result = make_result(tx.before, tx.state, chosen, shlex.join(["cd", worktree]), run=run, worktree=worktree)
+    return replace(result, message=f'{result.message}; then: liza verdict approve "…", or: liza verdict reject "…"')
 
 
 def _reviewable_now(state: State, wanted: str, agent: str, evidence: Evidence) -> str:

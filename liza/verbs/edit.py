@@ -144,7 +144,7 @@ def edit_goal(crew: Crew) -> Result:
         return Result("unchanged", None, None, "liza status")
     if spec != goal.spec_ref and not find_existing_specs(crew, [spec]):
         branch = crew.board.read().config.integration_branch
-        raise Refused(f"the document {spec} is not committed on {branch}", "liza sync, after you committed it")
+        raise Refused(f"the document {spec} is not committed on {branch}: commit it first", "liza sync")
     change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="is the goal's document", triggered_by=by)
     with crew.change(by, "edit goal") as tx:
         # Another change of the goal, such as its status, stays.

@@ -60,7 +60,7 @@ ReportFact = Callable[[str, str], None]
 AskPermissions = Callable[[str], str]
 """Ask the person whether this program may skip its permission prompts; return the permissions."""
 DEFAULT_PERMISSIONS = "confined"
-_DIRECTORY_HINT = "--worktrees DIR"
+_DIRECTORY_HINT = '--worktrees "…"'
 _NAMED_COMMITS = 3
 _NO_OTHER_COMMITS = "it has no commit that yours lacks"
 _LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
@@ -437,7 +437,7 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
     if options.integration_branch is None and tip != git.find_commit(drift.LAST_INTEGRATION_REF):
         commits = _describe_commits(git, surveyed.head, tip)
         message = f"the branch {branch} exists, and no record says that Liza created it; {commits}"
-        raise Refused(message, f"{other}; or take it over: {take}" if has_head else other)
+        raise Refused(f"{message}; to take it over: {take}" if has_head else message, other)
     if has_head:
         return tip
     if not git.ok("merge-base", "--is-ancestor", tip, surveyed.head):

@@ -218,7 +218,7 @@ def _result(
     pushed = "is pushed to" if is_pushed else "is already at"
     message = f"{landing.tip[:10]} with {number} {pushed} {head} of {remote.name} ({remote.address})"
     if opened.action == "by hand":
-        where = f": {opened.url}" if opened.url else f" at {remotes.project.address}"
-        return Result("changed", None, None, f"open the pull request{where}", details, message)
+        message = f"{message}; open the pull request there"
+        return Result("changed", None, None, opened.url or remotes.project.address, details, message)
     message = f"{message}; the pull request is {opened.action}: {opened.url}"
     return Result("changed", None, None, f"{opened.url}", details, message)

@@ -136,7 +136,8 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         "archive": list(archive.names),
     }
     is_running = any(map(crew.is_supervised, restored_state.agents))
-    step = "liza status: the crew continues" if is_running else up_command_for(restored_state, *restored_state.agents)
+    lines += ["the crew continues"] * is_running
+    step = "liza status" if is_running else up_command_for(restored_state, *restored_state.agents)
     return Result("changed", None, None, step, {**details, "ended": list(ended)}, "\n".join(lines))
 
 

@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Sequence
 
 from liza.board.task_file import load_tasks
-from liza.crew import draft_specs
+from liza.crew import draft_specs, next_steps
 from liza.crew.archive import archive_moves, archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.draft_specs import find_existing_specs
 from liza.crew.merging import epic_branches, merge_lock
+from liza.crew.next_steps import NextStep
 from liza.crew.recovery import task_branches
 from liza.crew.result import Result, make_result
 from liza.programs.session import session_process
@@ -20,9 +21,9 @@ from liza.repo.merge import merge_refs, merges
 from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import Refused, UnknownId, UsageError
 from liza.rules.merging import targets
-from liza.rules.model import State, Status
+from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of, check_task_id, is_person
-from liza.rules.reports.up_command import up_command_for
+from liza.rules.reports import review_alarms
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.tasks import backlog, claims, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
@@ -56,8 +57,12 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
         tx.state = backlog.add(tx.state, requested, replace(context, archived=archived))
     ids = [task.id for task in requested]
     missing = {task_id: parts for task_id in ids if (parts := _missing_parts(tx.state, task_id, specs)) is not None}
-    step = _next_for_draft(crew, by, tx.state, next(iter(missing)), specs) if missing else _next_after_add(crew, by)
-    return make_result(tx.before, tx.state, ids[0], step, tasks=ids, drafts=list(missing), missing=missing)
+    result = make_result(tx.before, tx.state, ids[0], "", tasks=ids, drafts=list(missing), missing=missing)
+    if missing:
+        return replace(result, next=_next_for_draft(crew, by, tx.state, next(iter(missing)), specs))
+    if not is_person(by):
+        return replace(result, next='liza handoff "what you decided" --done')
+    return next_steps.with_next_step(result, next_steps.find_next_step(crew, tx.state, "a coder takes it", "coder"))
 
 
 def check_new_id(crew: Crew, task_id: str) -> None:
@@ -107,14 +112,6 @@ def _next_for_draft(crew: Crew, by: str, state: State, task_id: str, specs: froz
     if not draft.missing:
         return f"liza task edit {task_id}"
     return draft.next if is_person(by) else f"liza task edit {task_id} --help"
-
-
-def _next_after_add(crew: Crew, by: str) -> str:
-    if not is_person(by):
-        return 'liza handoff "what you decided" --done, when all is planned'
-    state = crew.board.read()
-    running = any(crew.is_supervised(agent) for agent in state.agents)
-    return "liza status: a coder takes it" if running else up_command_for(state)
 
 
 def parse_tasks(text: str) -> tuple[TaskFields, ...]:
@@ -201,10 +198,19 @@ def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     with crew.change(by, "unblock", task_id) as tx:
         tx.state = backlog.unblock(tx.state, task_id, answers, Invocation(now=crew.clock.now(), by=by))
     task = claims.get_task(tx.state, task_id)
-    if not failed_by_every_coder(tx.state, task):
-        return make_result(tx.before, tx.state, task_id, "a coder continues it; liza status")
     result = make_result(tx.before, tx.state, task_id, "liza status")
-    return replace(result, message=f"{result.message}\n{waits_for_coder_text(task)}")
+    if failed_by_every_coder(tx.state, task):
+        return replace(result, message=f"{result.message}\n{waits_for_coder_text(task)}")
+    return next_steps.with_next_step(result, _who_continues(crew, tx.state, task))
+
+
+def _who_continues(crew: Crew, state: State, task: Task) -> NextStep:
+    """Return who goes on with a task whose question is answered: a coder, a reviewer, or a person who reviews."""
+    if task.status is not Status.READY_FOR_REVIEW:
+        return next_steps.find_next_step(crew, state, "a coder continues it", "coder")
+    if review_alarms.persons_review(state) and any(map(crew.is_supervised, state.agents)):
+        return NextStep("it waits for your verdict", review_alarms.verdict_command(task.id))
+    return next_steps.find_next_step(crew, state, "a reviewer reviews it again", review_alarms.REVIEWER)
 
 
 class Successors(Value):

@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Sequence
 
 from liza.board.store import Transaction
+from liza.crew import next_steps
 from liza.crew.archive import archived_tasks
 from liza.crew.caller import identify_run, require_person, require_task
 from liza.crew.crew import Crew
+from liza.crew.next_steps import NextStep
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
 from liza.rules.errors import NotOwner, Refused, UsageError
@@ -53,7 +55,7 @@ def verdict(
             "the verdict has no reason: say what you ran and saw, or what is wrong", f'liza verdict {word} "…"'
         )
     if comments and word == "approve":
-        raise UsageError("comments on lines belong to a rejection", 'liza verdict reject "…" --comment FILE:LINE "…"')
+        raise UsageError("comments on lines belong to a rejection", "liza verdict --help")
     judgment = Judgment(word, reason, tuple(comments))
     if task_id is not None and not os.environ.get("LIZA_RUN"):
         return _by_person(crew, judgment, task_id, commit)
@@ -123,12 +125,12 @@ def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
     return make_result(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else manual_step)
 
 
-def _full_commit(crew: Crew, commit: str) -> str:
+def _full_commit(crew: Crew, commit: str, task_id: str) -> str:
     result = crew.git.run(
         "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}", codes=(0, 1, 128)
     )
     if result.code != 0:
-        raise UsageError(f"{commit!r} is not a commit of this repository", "liza diff ID shows the commit to review")
+        raise UsageError(f"{commit!r} is not a commit of this repository", f"liza diff {task_id}")
     return result.stdout.decode().strip()
 
 
@@ -138,18 +140,20 @@ def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None)
     if state.task(task_id) is None:
         archived_tasks.refuse_archived(crew, state, [task_id])
     named_commit = commit or claims.get_task(state, task_id).review_commit or ""
-    commit_id = _full_commit(crew, named_commit) if named_commit else ""
+    commit_id = _full_commit(crew, named_commit, task_id) if named_commit else ""
     quoted = _quote_lines(crew, judgment.comments, commit_id) if commit_id else ()
     tx = _judge(crew, judgment, task_id, by, commit_id, quoted)
-    return make_result(tx.before, tx.state, task_id, _next_step(crew, tx.state, judgment.word, task_id))
+    result = make_result(tx.before, tx.state, task_id, "")
+    return next_steps.with_next_step(result, _next_step(crew, tx.state, judgment.word, task_id))
 
 
-def _next_step(crew: Crew, state: State, word: str, task_id: str) -> str:
-    """Return what happens after a person's verdict: a running crew goes on by itself."""
+def _next_step(crew: Crew, state: State, word: str, task_id: str) -> NextStep:
+    """Return who goes on after a person's verdict. Without a crew the person does."""
     coder = claims.get_task(state, task_id).assigned_to
+    is_crew = any(crew.is_supervised(agent) for agent in state.agents)
     if word == "approve":
-        is_running = any(crew.is_supervised(agent) for agent in state.agents)
-        return "liza status: the crew merges it" if is_running else f"liza merge {task_id}"
-    if coder is not None and crew.is_supervised(coder):
-        return f"liza status: {coder} continues it"
-    return f"liza claim {task_id} --agent {coder}"
+        step = next_steps.find_next_step(crew, state, "the crew merges it")
+        return step if is_crew else NextStep("", f"liza merge {task_id}")
+    if is_crew:
+        return next_steps.find_next_step(crew, state, "a coder continues it", "coder")
+    return NextStep("", f"liza claim {task_id} --agent {coder}")

@@ -145,17 +145,15 @@ def test_the_doctor_of_a_crew_without_a_test_command_names_the_command_that_sets
         (found,) = (one for one in doctor(repo).findings if one.about == "tests")
         return found.hint
 
-    assert hint() == 'liza init "…" --test CMD, where CMD runs your tests, e.g. "make test"'
+    assert hint() == 'liza init "…" --test "make test"'
     init(repo, InitOptions("A goal", no_test=True))
-    assert hint() == "liza edit"
+    assert hint() == 'liza config set integration_command "make test"'
 
 
 def test_the_next_command_of_an_init_whose_tests_do_not_start_keeps_the_test_command(repo: Path) -> None:
     with pytest.raises(Missing, match="no-such-runner is missing") as refused:
         init(repo, InitOptions("Goal", test="no-such-runner --all"))
-    command, meaning = refused.value.hint.split(", ", 1)
-    assert command == 'liza init Goal --test "no-such-runner --all" --setup CMD'
-    assert meaning == 'where CMD installs what the tests need, e.g. "make deps"'
+    assert refused.value.hint == 'liza init Goal --test "no-such-runner --all" --setup "make deps"'
 
 
 def test_an_env_file_that_git_ignores_is_named_and_copied_where_the_person_wants_that(repo: Path) -> None:

@@ -181,7 +181,7 @@ def test_without_a_program_the_address_that_origin_prints_is_told(crew: Merges) 
     hook.chmod(0o755)
     result = land_pr(crew.crew)
     assert origin(crew) == crew.tip()
-    assert result.next == "open the pull request: https://forge.example/new/integration"
+    assert result.next == "https://forge.example/new/integration"
     git(crew.root, "push", "-q", "origin", "integration:main")
     assert land_pr(crew.crew).result == "unchanged"
 
@@ -251,7 +251,7 @@ def test_an_origin_that_rejects_or_is_gone_or_does_not_exist_is_told_with_one_co
     assert "it cannot be reached: " in told
     assert told.endswith("→ git ls-remote origin")
     git(crew.root, "remote", "remove", "origin")
-    assert failure(crew) == "the repository has no remote origin → git remote add origin URL, where URL is its address"
+    assert failure(crew) == 'the repository has no remote origin → git remote add origin "…"'
 
 
 @pytest.mark.campaign

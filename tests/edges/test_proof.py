@@ -349,10 +349,7 @@ def test_the_doctor_says_whether_the_commands_can_start_and_what_worktrees_lack(
     (repo.parent / "node_modules").mkdir()
     commit(repo)
     assert about(repo, "tests").text == "poetry run pytest -q (pyproject.toml): it does not start: poetry is missing"
-    assert (
-        about(repo, "set-up").hint
-        == 'liza init "…" --setup CMD, where CMD installs what the tests need, e.g. "make deps"'
-    )
+    assert about(repo, "set-up").hint == 'liza init "…" --setup "make deps"'
     assert "not installed: no commits are checked" in about(repo, "hooks").text
     (repo / "node_modules").mkdir()  # the worktrees will lie beside the repository, and do not find it
     assert f" {repo.parent}/node_modules " in about(repo, "node").text
@@ -390,7 +387,7 @@ def test_before_init_the_doctor_judges_by_what_init_will_choose(repo: Path, monk
     (python,) = [one for one in doctor(repo).findings if one.about == "python"]
     assert "it has this checkout installed" in python.text
     assert python.text.endswith("init will need --setup and --test")
-    assert python.hint.startswith('liza init "…" --test "your tests" --setup CMD, where ')
+    assert python.hint.startswith('liza init "…" --test "your tests" --setup "make deps"')
 
 
 def test_the_doctor_shows_the_disk_that_worktrees_use(package: Path) -> None:

@@ -91,7 +91,7 @@ def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_i
     # While it still holds its lock it is about to go.
     with Lock(crew.paths.supervisor_lock("coder-1")):
         assert row(crew) == ("OFFLINE", f"its supervisor left: {why}")
-    assert alerts(crew) == [("supervisor_left", "liza logs coder-1; liza up")]
+    assert alerts(crew) == [("supervisor_left", "liza up")]
     assert [row["kind"] for row in next(watch(crew)).raised] == ["supervisor_left"]
     run_directory.clear_supervisor_exit(crew.paths, "coder-1")
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
@@ -287,7 +287,8 @@ def test_after_the_answer_of_a_person_the_coder_that_failed_the_task_may_take_it
     failed = ("coder-1", "coder-2")
     change(crew, lambda state: state.with_task(replace(state.tasks[0], failed_by=failed, **blocked)))
     result = unblock(crew, crew.board.read().tasks[0].id, ["the other library"])
-    assert (result.status, result.next) == (Status.UNCLAIMED, "a coder continues it; liza status")
+    assert (result.status, result.next) == (Status.UNCLAIMED, "liza up")
+    assert result.message.endswith("; no coder runs")
     assert crew.board.read().tasks[0].failed_by == ()
 
 

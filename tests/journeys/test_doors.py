@@ -485,7 +485,7 @@ def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(cre
     (crew / ".liza" / "state.yaml").write_bytes(good + b"tasks: [\n")
     done = say(["status", "--json"], crew)
     error = json.loads(done.stderr)["error"]
-    assert (done.returncode, error["hint"]) == (4, "liza edit, or: liza restore --last-good")
+    assert (done.returncode, error["hint"]) == (4, "liza edit")
     assert "state.yaml:" in error["message"]
     assert say(["note", "hi"], crew).returncode == 4
     assert board(crew) == good + b"tasks: [\n"

@@ -101,7 +101,7 @@ def test_a_text_that_is_no_yaml_pauses_the_crew_and_the_command_that_is_named_re
     crew.open_gate("gate")
     session_process.wait_for_end(crew.paths.run("coder-1.1"), LIMIT)
     assert crew.paths.state.read_text() == broken, "nobody writes over it"
-    assert "next: liza status: the crew continues" in crew.liza("restore", "--last-good")
+    assert "the crew continues\nnext: liza status\n" in crew.liza("restore", "--last-good")
     (kept,) = crew.paths.tx.glob("broken-*.yaml")
     assert kept.read_text() == broken
     crew.agent("code-reviewer-1", crew.script("reviewer", APPROVE))

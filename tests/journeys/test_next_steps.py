@@ -23,7 +23,6 @@ from tests.journeys.crews import BIN, project
 
 _WAYS = re.compile(r"[,;] or\b[^:;$]{0,40}: ")
 _PARTS = re.compile(r",? then: ")
-_EXPLAINED = re.compile(r", where ([A-Z]+) .*")
 _PLACEHOLDER = re.compile(r"<[a-z]|\b(CMD|ID|NAME|FILE|PATH|TASK|URL|DIR|BRANCH)\b|\.\.\.")
 _COMMANDS = ("liza", "git", "cd", "mv", "rm", "mkdir")
 _FINDING = re.compile(r" → (.+)")
@@ -44,8 +43,8 @@ def _nothing(_: Path) -> None:
 class Situation(NamedTuple):
     """A repository in which ``command`` is refused, typed at its top or in the worktree of its task.
 
-    ``by_hand`` is what only a person can do, such as to edit a file with a conflict. ``values`` are what a person has
-    for the names in capitals that a next step explains. With ``shows``, the next step prints what a person has to
+    ``by_hand`` is what only a person can do, such as to edit a file with a conflict. ``value`` is what a person types
+    for the "…" of a next step. With ``shows``, the next step prints what a person has to
     choose from, and this text is part of it.
     """
 
@@ -54,7 +53,7 @@ class Situation(NamedTuple):
     in_worktree: bool = False
     by_hand: Callable[[Path], None] = _nothing
     shows: str = ""
-    values: tuple[str, str] = ("", "")
+    value: str = ""
 
 
 def type_line(line: str, directory: Path) -> Typed:
@@ -92,8 +91,8 @@ def type_line(line: str, directory: Path) -> Typed:
 class Walk:
     """A person who types a command, and after each refusal what it names as the next step.
 
-    Fails where a refusal names no step, a step with a name in capitals that it does not explain, a step that fails
-    without a next one, or a step that is being followed already. ``alternative`` selects one of several ways.
+    Fails where a refusal names no step, a step with a name in capitals, a step that fails without a next one, or a step
+    that is being followed already. ``alternative`` selects one of several ways.
     """
 
     def __init__(self, situation: Situation, root: Path, alternative: int) -> None:
@@ -135,10 +134,7 @@ class Walk:
         self._check(hint, "no next step")
         ways = _WAYS.split(hint)
         way = ways[min(self.alternative, len(ways) - 1)]
-        explained = _EXPLAINED.search(way)
-        if explained:
-            self._check(explained[1] == self.situation.values[0], f"{explained[1]} is explained")
-            way = way.replace(explained[0], "").replace(explained[1], self.situation.values[1])
+        way = way.replace('"…"', self.situation.value) if self.situation.value else way
         steps = [step.rpartition(", resolve")[0] or step for step in _PARTS.split(way)]
         steps = [step for step in steps if step.startswith(_COMMANDS)]
         self._check(steps and not any(map(_PLACEHOLDER.search, steps)), f"a placeholder, or no command: {way}")
@@ -262,7 +258,6 @@ AHEAD = "git commit -q --allow-empty -m y"
 REMOTE_OF_WORKTREE = 'git init -q --bare "$(git rev-parse --git-common-dir)/../../other.git"'
 REMOTE = "git init -q --bare ../other.git"
 MERGING = (*(line.format("other") for line in SIDE), AHEAD, "git merge --no-commit -q other")
-URL = ("URL", "../other.git")
 ASIDE = tuple(line.format("integration") for line in SIDE)
 CLAIM = "liza claim a --agent coder-1"
 NO_USER = ("git config --global --unset user.name", "git config --global --unset user.email")
@@ -322,7 +317,7 @@ LANDING_SITUATIONS = {
     "land on a branch that has gone on": Situation(merged(AHEAD), LAND),
     "land on a branch that is not there": Situation(merged(), f"{LAND} nothing", shows="* main"),
     "land untested": Situation(merged(), "liza land --merge"),
-    "land by request without a remote": Situation(merged(REMOTE), "liza land --pr", values=URL),
+    "land by request without a remote": Situation(merged(REMOTE), "liza land --pr", value="../other.git"),
     "land after integration was deleted": Situation(merged("git branch -D integration"), LAND),
     "land after integration was moved back": Situation(merged("git branch -f integration main"), LAND),
     "sync with a detached head": Situation(merged("git switch -q --detach"), SYNC),
@@ -334,7 +329,7 @@ LANDING_SITUATIONS = {
     "sync of a branch with a conflict": Situation(
         merged("git switch -q -c mine", *OWN, "git switch -q main"), f"{SYNC} mine", by_hand=resolve_merge
     ),
-    "push without a remote": Situation(worked(REMOTE_OF_WORKTREE), "liza push a", values=URL),
+    "push without a remote": Situation(worked(REMOTE_OF_WORKTREE), "liza push a", value="../other.git"),
     "push of an unknown task": Situation(worked(), "liza push nothing", shows="a  CLAIMED"),
 }
 DOCTOR_SITUATIONS = {

@@ -60,7 +60,7 @@ def test_crashes_of_different_tasks_stop_the_supervisor(crew: Crew) -> None:
     assert reason in supervisor.said()
     told = crew.json("status")
     assert told["agents"][0]["why"] == f"its supervisor left: {reason}"
-    step = f"liza logs coder-1; liza up --planners 0 --reviewers 0 --program {program}"
+    step = f"liza up --planners 0 --reviewers 0 --program {program}"
     assert [one["next"] for one in told["alerts"] if one["kind"] == "supervisor_left"] == [step]
     assert crew.paths.alerts.read_text().count("supervisor_left") == 1
     assert "BLOCKED" not in [task.status for task in crew.state().tasks]

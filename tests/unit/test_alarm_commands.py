@@ -15,6 +15,7 @@ import liza
 from liza.rules.alarm_kinds import AlarmKind, LoggedKind, alarm_class, waits_for_person
 from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import (
+    Agent,
     Config,
     Delivery,
     Discovery,
@@ -35,7 +36,7 @@ from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
 from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, later, task, with_config
 from tests.unit.sources import nodes_of, parse_module
-from tests.unit.test_typed_commands import texts
+from tests.unit.test_typed_commands import hint_complaint, texts
 
 ROOT = Path(liza.__file__).parent
 S = Status
@@ -81,12 +82,12 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
     "a supervisor exited": (
         crew(task()),
         {"exits": {"coder-1": SupervisorExit(time=NOW, reason="x" * 400)}},
-        [("supervisor_left", "coder-1", "liza logs coder-1; liza up")],
+        [("supervisor_left", "coder-1", "liza up")],
     ),
     "a supervisor exited and named the command that helps": (
         crew(task()),
-        {"exits": {"coder-1": SupervisorExit(time=NOW, reason="no login", next="codex login")}},
-        [("supervisor_left", "coder-1", "codex login; liza up")],
+        {"exits": {"coder-1": SupervisorExit(time=NOW, reason="no login", next="liza programs accounts")}},
+        [("supervisor_left", "coder-1", "liza programs accounts; liza up")],
     ),
     "a session without progress, and usage without a price": (
         crew(task()),
@@ -95,8 +96,8 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
     ),
     "a guard file that does not count": (
         crew(task()),
-        {"guard_notices": (("guards.toml was changed", "liza guard trust"),)},
-        [("guards_untrusted", "guards", "liza guard trust")],
+        {"guard_notices": (("guards.toml was changed", "liza programs trust"),)},
+        [("guards_untrusted", "guards", "liza programs trust")],
     ),
     "a slot that could not be emptied": (
         crew(task()),
@@ -140,8 +141,8 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
     ),
     "a draft that was asked for and lacks two things": (
         crew(task(status=S.DRAFT)),
-        {"missing_parts": {"task-1": MissingParts(("no scope", "no spec"), "liza task edit task-1 --scope …")}},
-        [("stale_draft", "task-1", "liza task edit task-1 --scope …")],
+        {"missing_parts": {"task-1": MissingParts(("no scope", "no spec"), 'liza task edit task-1 --scope "…"')}},
+        [("stale_draft", "task-1", 'liza task edit task-1 --scope "…"')],
     ),
     "six drafts that lack the same": (
         crew(*(task(name, S.DRAFT, history=(event("add", "no spec"),)) for name in "abcdef")),
@@ -284,7 +285,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
     "an urgent discovery without an author": (
         crew(task(), discovered=(Discovery(id="d1", urgency="immediate", description=LONG),)),
         {},
-        [("immediate_discovery", "d1", "liza task add --from-discovery d1 --id …")],
+        [("immediate_discovery", "d1", "liza task add --from-discovery d1 --id fix-d1")],
     ),
     "six merges without a test": (
         crew(*(merged(name) for name in "abcdef")),
@@ -298,7 +299,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
             (
                 "untested_merges",
                 "config",
-                'liza config set integration_command CMD, where CMD runs your tests, e.g. "make test"',
+                'liza config set integration_command "make test"',
             )
         ],
     ),
@@ -309,7 +310,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
             (
                 "untested_merges",
                 "config",
-                'liza config set integration_command CMD, where CMD runs your tests, e.g. "make test"',
+                'liza config set integration_command "make test"',
             )
         ],
     ),
@@ -392,6 +393,25 @@ def test_only_some_alarms_stop_work_until_a_person_acts() -> None:
         ("approaching_limits", False),
         ("blocked", True),
     ]
+
+
+def test_alarms_that_ask_for_a_start_of_agents_name_one_command() -> None:
+    ran = {f"coder-{number}": Agent(role="coder", status="OFFLINE", runs=1, program="codex") for number in (1, 2)}
+    state = crew(task(failed_by=("coder-1", "coder-2")), held(), agents={**ran, **agents("code-reviewer-1")})
+    left = {name: SupervisorExit(time=NOW, reason="3 sessions crashed") for name in ran}
+    for offline in (frozenset[str](), frozenset(ran)):
+        facts: dict[str, Any] = {"exits": left, "evidence": Evidence(offline=offline)}
+        commands = {row[0]: row[2] for row in shown(state, **facts) if "liza up" in row[2]}
+        assert commands.keys() == {"supervisor_left", "needs_another_coder"}
+        assert set(commands.values()) == {"liza up --planners 0 --coders 3 --reviewers 0 --program codex"}
+    (alone,) = {row[2] for row in shown(crew(agents=ran), exits=left)}
+    assert alone == "liza up --planners 0 --coders 2 --reviewers 0 --program codex"
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_the_command_of_an_alarm_can_be_typed_as_it_is(case: str) -> None:
+    state, facts, _ = ROWS[case]
+    assert [hint_complaint(step) for _, _, step in shown(state, **facts)] == [None] * len(ROWS[case][2])
 
 
 def test_an_alarm_asks_for_an_answer_or_a_step_or_is_news() -> None:

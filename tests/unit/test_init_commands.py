@@ -10,7 +10,7 @@ from liza.rules.project.init_command import complete_init_commands, join_command
     [
         ("liza status", "g", [("--test", "x")], "liza status"),
         ('liza init "…" --accept-red', "a goal", [("--test", "x y")], "liza init 'a goal' --test 'x y' --accept-red"),
-        ("liza init … --setup CMD", None, [("--spec", "s.md")], "liza init --spec s.md --setup CMD"),
+        ('liza init "…" --setup CMD', None, [("--spec", "s.md")], "liza init --spec s.md --setup CMD"),
         ('liza init "…" --accept-red', None, [], 'liza init "…" --accept-red'),
         ('liza init "…" --test CMD', "g", [("--test", "x"), ("--no-proof",)], "liza init g --no-proof --test CMD"),
         ('mv a b, or: liza init "…" --test t', "g", [], "mv a b, or: liza init g --test t"),
@@ -27,7 +27,7 @@ def test_a_hint_to_init_again_repeats_what_was_typed(
     [
         (["git a", "git b && git a"], "git a && git b"),
         (['liza init "…" --x 1; or take it: liza init "…" --y', "git a"], 'git a && liza init "…" --x 1'),
-        (['git f && liza init "…" --x 1', "liza init … --z 2"], 'git f && liza init "…" --x 1 --z 2'),
+        (['git f && liza init "…" --x 1', 'liza init "…" --z 2'], 'git f && liza init "…" --x 1 --z 2'),
         (['liza init "what you want"', "git a, or: git b"], 'git a && liza init "…"'),
     ],
 )

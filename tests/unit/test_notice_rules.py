@@ -238,7 +238,7 @@ def test_a_failure_is_recorded_with_its_reason_and_the_last_one_sets_the_alarms_
     [
         (1, "desktop", "desktop, once: r; it is tried again", "liza watch --notify desktop --try"),
         (4, "file:/a b", "file:/a b, 4 times in a row: r; it is tried again", "liza watch --notify 'file:/a b' --try"),
-        (5, "exec", "exec, 5 times in a row: r; they are sent with the next new one", "liza watch --exec … --try"),
+        (5, "exec", "exec, 5 times in a row: r; they are sent with the next new one", 'liza watch --exec "…" --try'),
     ],
 )
 def test_the_alarm_of_a_failing_target_has_the_command_that_tries_it(

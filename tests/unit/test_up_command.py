@@ -6,8 +6,8 @@ import pytest
 
 from liza.rules.model import Agent, State
 from liza.rules.reports.up_command import (
-    another_coder_command,
     format_up_command,
+    next_coder,
     restart_command_for,
     up_command_for,
 )
@@ -87,7 +87,7 @@ def test_only_the_named_supervisors_are_started_again(agents: tuple[str, ...], c
         ({}, "liza up"),
         (ONE_OF_EACH, "liza up --coders 2 --program codex"),
         ({"coder_1": "codex", "coder_2": "codex"}, "liza up --planners 0 --coders 3 --reviewers 0 --program codex"),
-        ({"coder_2": "codex"}, "liza up --planners 0 --reviewers 0 --program codex"),
+        ({"coder_2": "codex"}, "liza up --planners 0 --coders 2 --reviewers 0 --program codex"),
         ({"coder_1": None, "coder_2": "codex"}, "liza up --planners 0 --coders 3 --reviewers 0 --program codex"),
         (
             {"coder_1": "a", "coder_2": "b", "code_reviewer_1": "a"},
@@ -96,12 +96,14 @@ def test_only_the_named_supervisors_are_started_again(agents: tuple[str, ...], c
         ),
         (
             {"coder_1__tmux": "a", "coder_3__tmux": "b"},
-            "liza up --planners 0 --coders 2 --reviewers 0 --program coder-1=a --program coder-2=b --tmux",
+            "liza up --planners 0 --coders 3 --reviewers 0 --program coder-1=a --program coder-3=b --program coder-2=b"
+            " --tmux",
         ),
     ],
 )
 def test_another_coder_has_the_first_free_number(programs: dict[str, str | None], command: str) -> None:
-    assert another_coder_command(crew(**programs)) == command
+    state = crew(**programs)
+    assert up_command_for(state, next_coder(state)) == command
 
 
 @pytest.mark.parametrize(

@@ -469,11 +469,11 @@ REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str
     "a planner's answer after two coders failed": (
         of_task(BLOCKED, failed_by=("coder-1", "coder-2")),
         lambda state: backlog.unblock(state, "task-1", ["yes"], replace(ME, by="planner-1.1")),
-        Refused, "liza task supersede task-1 --file - --because 'the root cause'",
+        Refused, 'liza task supersede task-1 --by "…" --because "…"',
     ),
     "a change of a claimed task": (
         CLAIMED, lambda state: backlog.edit(state, TaskFields(id="task-1", scope="x"), REQUEST), Refused,
-        "liza task supersede task-1 --file - --because WHY",
+        'liza task supersede task-1 --by "…" --because "…"',
     ),
     "a change that makes a task incomplete": (
         board(task()), lambda state: backlog.edit(state, TaskFields(id="task-1", scope=" "), SPECS), Refused,
@@ -485,16 +485,16 @@ REFUSALS: dict[str, tuple[State, Callable[[State], object], type[Exception], str
     ),
     "a drop of what others need": (
         board(task(), task("a", depends_on=("task-1",)), task("b", depends_on=("task-1",))),
-        lambda state: backlog.drop(state, "task-1", ME, None), Refused, "liza task drop task-1 WHY --cascade",
+        lambda state: backlog.drop(state, "task-1", ME, None), Refused, 'liza task drop task-1 "…" --cascade',
     ),
     "a successor that is the task itself": (
         board(task()), lambda state: backlog.supersede(state, "task-1", [], ["task-1"], REQUEST), UsageError,
-        "liza task supersede task-1 --by OTHER --because 'why'",
+        'liza task supersede task-1 --by "…" --because "…"',
     ),
     "superseding without a cause": (
         board(task()),
         lambda state: backlog.supersede(state, "task-1", [], [], replace(REQUEST, invocation=replace(ME, detail=" "))),
-        UsageError, "liza task supersede task-1 --by OTHER --because 'why'",
+        UsageError, 'liza task supersede task-1 --by "…" --because "…"',
     ),
     "an id that is there": (
         board(task()), lambda state: backlog.add(state, [TaskFields(id="task-1")], REQUEST), Refused,

@@ -45,7 +45,7 @@ ME = Invocation(now=NOW, by="human:ann")
             "not committed: a, b, c, d, e and 2 more$",
             "git add",
         ),
-        (SubmittedWork(head=BASE, ahead=False, branch="task/task-1"), "no commit beyond the base", "liza block"),
+        (SubmittedWork(head=BASE, ahead=False, branch="task/task-1"), "no commit beyond the base", "git commit"),
         (
             SubmittedWork(head=HEAD, ahead=True, branch="task/task-1", hidden=("AGENTS.md",)),
             "holds text of yours beside the brief",

@@ -21,7 +21,6 @@ from liza.rules.value_classes import Mutable
 from liza.system import installation
 
 RESTORE_COMMAND: Final = "liza restore --last-good"
-REPAIR_HINT: Final = f"liza edit, or: {RESTORE_COMMAND}"
 BOARD_NAME: Final = ".liza/state.yaml"
 SECTIONS: Final[dict[str, Any]] = struct_fields(State)
 _MAX_SEARCH: Final = 1 << 16  # characters behind a changed part in which the next unchanged one is searched
@@ -274,7 +273,7 @@ def assemble(text: str, parts: list[Part], name: str = BOARD_NAME) -> Document:
 def _require_sections(values: dict[str, Any], name: str) -> None:
     missing = [section for section in ("version", "revision", "goal") if section not in values]
     if missing:
-        raise BoardUnreadable(f"{name} has no {' and no '.join(missing)}", REPAIR_HINT)
+        raise BoardUnreadable(f"{name} has no {' and no '.join(missing)}", RESTORE_COMMAND)
     if values["version"] > SCHEMA_VERSION:
         raise _too_new_error(values["version"], name)
 
@@ -297,7 +296,7 @@ def read_whole(text: str, name: str = BOARD_NAME) -> Document:
     try:
         plain = parse.parse_text(text)
     except Unparsable as error:
-        raise BoardUnreadable(f"{name}:{error.line}:{error.column}: {error.reason}", REPAIR_HINT) from None
+        raise BoardUnreadable(f"{name}:{error.line}:{error.column}: {error.reason}", RESTORE_COMMAND) from None
     if not isinstance(plain, dict):
         raise BoardUnreadable(f"{name} is {'empty' if plain is None else 'not a mapping'}", RESTORE_COMMAND)
     version = plain.get("version", "")
@@ -310,7 +309,7 @@ def read_whole(text: str, name: str = BOARD_NAME) -> Document:
         problem = find_problem(error, State)
         located = parse.locate_error(text, str(error))
         message = f"{located} {problem.path} is {problem.actual}, wanted {problem.expected}"
-        raise BoardUnreadable(f"{name}:{message}", REPAIR_HINT) from None
+        raise BoardUnreadable(f"{name}:{message}", RESTORE_COMMAND) from None
     return Document(text, [Part(PieceKind.WHOLE, "", text, value=state)], state)
 
 
@@ -330,6 +329,6 @@ def find_unknown_config(board: Document | str) -> tuple[str, ...]:
     try:
         plain = parse.parse_text(_section_text(board, "config"))
     except Unparsable as error:
-        raise BoardUnreadable(f"{BOARD_NAME}:{error.line}:{error.column}: {error.reason}", REPAIR_HINT) from None
+        raise BoardUnreadable(f"{BOARD_NAME}:{error.line}:{error.column}: {error.reason}", RESTORE_COMMAND) from None
     config = plain.get("config") if isinstance(plain, dict) else None
     return settings.unknown_keys(config) if isinstance(config, dict) else ()

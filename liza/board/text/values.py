@@ -53,7 +53,7 @@ def check_revision(revision: int) -> None:
     if not 0 <= revision <= _MAX_REVISION:
         shown = str(revision) if -_MAX_REVISION < revision < 1 << 100 else "a number with too many digits"
         raise BoardUnreadable(
-            f".liza/state.yaml: revision: {shown} is not a valid revision", "liza edit, or: liza restore --last-good"
+            f".liza/state.yaml: revision: {shown} is not a valid revision", "liza restore --last-good"
         )
 
 

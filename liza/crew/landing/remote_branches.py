@@ -208,7 +208,7 @@ def _read_remote(git: Git, name: str, *options: str) -> Remote:
     result = git.run("remote", "get-url", *options, "--all", name)
     url, *others = result.stdout.decode("utf-8", "replace").split("\n")
     if result.code != 0 or not url:
-        step = f"git remote add {name} URL, where URL is its address"
+        step = f'git remote add {name} "…"'
         raise Missing(f"the repository has no remote {name}", step)
     if options and any(others):
         addresses = ", ".join(strip_login(address) for address in (url, *others) if address)

@@ -96,11 +96,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     report_gaps(find_worktree_gaps(crew.paths, crew.git, setup_text, options.copied_files, has_crew=True))
     _report_sparse(crew.git, tip, options.checkout, say)
     if command is None:
-        reason = (
-            "--no-test was given"
-            if options.no_test
-            else f"no test command was found: --test CMD{test_proof.TEST_MEANING}"
-        )
+        reason = "--no-test was given" if options.no_test else 'no test command was found: --test "make test" names one'
         say("baseline", f"{reason}: merges will be recorded as untested")
         if setup is None:
             return Baseline(None, None, keep, TestProof())

@@ -77,9 +77,8 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         if detected is None:
             has_crew = paths.state.exists()
             text = "no command found: merges are not tested" if not has_crew else _NO_TEST_COMMAND
-            yield Finding(
-                "tests", text, True, "liza edit" if has_crew else f"{INIT} --test CMD{test_proof.TEST_MEANING}"
-            )
+            set_tests = 'liza config set integration_command "make test"'
+            yield Finding("tests", text, True, set_tests if has_crew else f'{INIT} --test "make test"')
         else:
             test, origin = detected.text, ", ".join(detected.source_files)
         if project.setup is not None and not setup:

@@ -71,7 +71,7 @@ def export_usage(
         raise Missing("the extra otel is not installed", installation.extra_command("otel"))
     if not any(environ.get(name) for name in ENDPOINT_VARIABLES):
         raise Missing(
-            f"no collector is named in {ENDPOINT_VARIABLES[0]}", f"export {ENDPOINT_VARIABLES[0]}=http://…:4318"
+            f"no collector is named in {ENDPOINT_VARIABLES[0]}", f"export {ENDPOINT_VARIABLES[0]}=http://localhost:4318"
         )
     path = liza_directory / "otel.json"
     with try_lock_path(liza_directory / "otel.lock", 0o600) as is_locked:

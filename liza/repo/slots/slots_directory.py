@@ -77,7 +77,7 @@ def choose_directory(root: Path, wanted: Path | None, environ: Mapping[str, str]
         directory = slots_location.requested_directory(root, wanted.resolve())
         objection = slots_location.directory_objection(root, inspect_directory(directory))
         if objection is not None:
-            raise Refused(f"the worktrees cannot be in {directory}: {objection}", "liza init … --worktrees DIR")
+            raise Refused(f"the worktrees cannot be in {directory}: {objection}", 'liza init "…" --worktrees "…"')
         return new_record(root, directory)
     refused = []
     for directory in slots_location.propose_directories(root, _state_home(environ)):
@@ -85,7 +85,7 @@ def choose_directory(root: Path, wanted: Path | None, environ: Mapping[str, str]
         if objection is None:
             return new_record(root, directory.resolve())
         refused.append(f"{directory}: {objection}")
-    raise Refused("no directory for the worktrees: " + "; ".join(refused), "liza init … --worktrees DIR")
+    raise Refused("no directory for the worktrees: " + "; ".join(refused), 'liza init "…" --worktrees "…"')
 
 
 def new_record(root: Path, directory: Path) -> SlotsRecord:

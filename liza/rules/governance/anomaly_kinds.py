@@ -49,5 +49,5 @@ def check_anomaly(anomaly: Anomaly) -> None:
     if missing:
         raise UsageError(
             f"a report of {anomaly.type} needs the details {', '.join(missing)}",
-            f"liza report {anomaly.type} TEXT " + " ".join(f"--detail {name}=…" for name in missing),
+            f'liza report {anomaly.type} "…" ' + " ".join(f'--detail {name}="…"' for name in missing),
         )

@@ -15,7 +15,7 @@ MAX_COMMENT_TEXT: Final = 1000  # characters
 MAX_LINE: Final = 999_999_999
 MAX_QUOTED_LINE: Final = 200  # characters of the quoted line; the rest is cut
 MAX_FILE: Final = 4 << 20  # bytes of a file whose line can be quoted
-_EXAMPLE: Final = 'liza verdict reject "…" --task ID --comment src/tax.py:12 "rounds down"'
+_EXAMPLE: Final = 'liza verdict reject "…" --comment src/tax.py:12 "rounds down"'
 
 
 def parse_location(text: str) -> tuple[str, int]:

@@ -187,7 +187,7 @@ def failure_alarm(record: NoticeRecord) -> Alarm | None:
 
 
 def _trial_command(label: str) -> str:
-    return "liza watch --exec … --try" if label == EXEC_LABEL else f"liza watch --notify {shlex.quote(label)} --try"
+    return 'liza watch --exec "…" --try' if label == EXEC_LABEL else f"liza watch --notify {shlex.quote(label)} --try"
 
 
 def build_notice(alarm: Alarm) -> Notice:

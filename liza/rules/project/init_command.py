@@ -10,14 +10,17 @@ from liza.rules.project import project_kinds
 from liza.rules.project.project_kinds import Project
 
 INIT = 'liza init "…"'
-_COMMAND = re.compile(r'liza init (?:"…"|…)(?P<words>[^;]*)')
-_INIT_COMMAND = re.compile(r'liza init (?:"[^"]*"|…)(?P<words>.*)')
+_COMMAND = re.compile(r'liza init "…"(?P<words>[^;]*)')
+_INIT_COMMAND = re.compile(r'liza init "[^"]*"(?P<words>.*)')
 _ALTERNATIVE = re.compile(r"[;,] or\b")
 
 
 def setup_hint(example: str = "make deps", test: str = "") -> str:
-    """Return the hint to name a set-up, for a project of which none is known. ``test``: the option of the tests."""
-    return f'{INIT}{test} --setup CMD, where CMD installs what the tests need, e.g. "{example}"'
+    """Return the hint to name a set-up, such as ``example``, for a project of which none is known.
+
+    ``test``: the option of the tests.
+    """
+    return f"{INIT}{test} --setup {quote_option(example)}"
 
 
 def suggest_init_command(project: Project, command: str, example: str = "make deps") -> str:

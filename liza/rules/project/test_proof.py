@@ -18,7 +18,6 @@ BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 NO_SOURCE = "the repository has no source of a kind that can be made to fail"
 """Reason why there is no proof; no command changes that."""
 PROVED_TEXT = "the tests fail when the sources of their own worktree fail"
-TEST_MEANING = ', where CMD runs your tests, e.g. "make test"'
 FIX_TESTS = "change the command with `liza edit`, so that it fails when the sources fail"
 SETUP_BUILDS_TEXT = "it builds what the tests use: it runs for each candidate"
 LAST_COMMIT_TEXT = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -19,7 +19,7 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setting_limits, test_proof
 from liza.rules.reports import drift_alarms, review_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
-from liza.rules.reports.up_command import another_coder_command, up_command_for
+from liza.rules.reports.up_command import next_coder, up_command_for
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.statuses import WakeTrigger, WorkKind
 from liza.rules.tasks import drafts, forged_status, planning, reviews
@@ -77,6 +77,8 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     signals: Mapping[str, datetime | None] = {}
     budget_pause: str = ""
     """The reason of a PAUSE that a supervisor set because a budget is used up."""
+    budget_step: str = "liza resume"
+    """The command by which the crew continues after it."""
     unknown_config: tuple[str, ...] = ()
     written: Config = Config()
     """The settings as they are on the board, also those that are not in effect."""
@@ -117,13 +119,28 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
                 )
             )
         elif failed_by_every_coder(state, task):
-            alarms.append(
-                Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, waits_for_coder_text(task), another_coder_command(state))
-            )
+            message = waits_for_coder_text(task)
+            alarms.append(Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, message, "", starts=(next_coder(state),)))
     alarms += [*merge_alarms.epic_alarms(state.epics, now), *merge_alarms.red_branch_alarms(state, now)]
     alarms += [*sprint_alarms.sprint_alarms(state, now, seen.cost)]
     alarms += review_alarms.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
-    return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
+    alarms += [*_incomplete(state, seen), *_planning(state, now, seen), *_untested(state)]
+    return tuple(_with_start_command(state, alarms, seen.evidence.offline))
+
+
+def _with_start_command(state: State, alarms: Sequence[Alarm], offline: Container[str]) -> Iterator[Alarm]:
+    """Give all alarms that ask for a start of agents the same command, which starts these agents together.
+
+    Of a crew without any supervisor it starts all. What ``next`` says is done first.
+    """
+    agents = {agent for alarm in alarms for agent in alarm.starts}
+    supervised = [name for name, agent in state.agents.items() if agent.program]
+    if supervised and all(name in offline for name in supervised):
+        agents |= set(supervised) if agents else set()
+    command = up_command_for(state, *sorted(agents)) if agents else ""
+    for alarm in alarms:
+        steps = (step for step in (alarm.next, command) if step)
+        yield replace(alarm, next="; ".join(steps)) if alarm.starts else alarm
 
 
 def _unlink_command(task: Task, dependency: str) -> str:
@@ -136,7 +153,7 @@ def _supervisor_exits(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
     for agent, left in seen.exits.items():
         message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason, 300)}"
         message += BY_HAND_HINT if left.by_hand else ""
-        yield Alarm(AlarmKind.SUPERVISOR_LEFT, agent, message, restart_hint(state, agent, left.by_hand or left.next))
+        yield Alarm(AlarmKind.SUPERVISOR_LEFT, agent, message, left.by_hand or left.next, starts=(agent,))
 
 
 def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
@@ -159,10 +176,9 @@ def _guards(seen: AlarmFacts) -> Iterator[Alarm]:
 def restart_hint(state: State, agent: str, first: str) -> str:
     """Return the commands to run after a supervisor exited.
 
-    ``first`` is run before the new supervisor, because the same cause would stop that one too. If it is empty, the
-    first command shows the agent's log.
+    ``first`` is run before the new supervisor, because the same cause would stop that one too.
     """
-    return f"{first or f'liza logs {agent}'}; {up_command_for(state, agent)}"
+    return "; ".join(filter(None, (first, up_command_for(state, agent))))
 
 
 def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -170,7 +186,7 @@ def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Ala
         work = find_current_work(state, agent)
         if work is not None and not _has_lapsed(state, work, now):
             message = f"{agent} holds {_named(work)}, and its supervisor is gone: no process continues that work"
-            yield Alarm(AlarmKind.SUPERVISOR_GONE, agent, message, up_command_for(state, agent))
+            yield Alarm(AlarmKind.SUPERVISOR_GONE, agent, message, "", starts=(agent,))
 
 
 def _stopped(stopped: StoppedProcesses) -> Iterator[Alarm]:
@@ -260,6 +276,7 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
     if task.lease_expires is None or task.lease_expires > now or task.reservation is not None:
         return
     coder = task.assigned_to
+    starts: tuple[str, ...] = ()
     if task.handoff_pending and coder not in seen.evidence.offline:
         return
     if task.history and task.history[-1].event == E.STOP and coder in seen.evidence.offline:
@@ -270,12 +287,12 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
     elif task.run in seen.evidence.dead:
         by_hand = f'if you work on it by hand: cd "$(liza path {task.id})" && liza heartbeat'
         why = f"{coder} is off and has no session: another coder may take it; {by_hand}"
-        step = up_command_for(state)
+        step, starts = "", (coder,) if coder else ()
     else:
         why = f"{coder} is off, and its session {task.run} is not proved dead"
         step = f"liza task release {task.id}"
     message = f"{task.id}: the lease of {task.run} ran out at {_at(task.lease_expires)}; {why}"
-    yield Alarm(AlarmKind.EXPIRED_LEASE, task.id, message, step)
+    yield Alarm(AlarmKind.EXPIRED_LEASE, task.id, message, step, starts=starts)
 
 
 def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -341,7 +358,8 @@ def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) ->
             AlarmKind[f"ORPHANED_{task.status}"],
             task.id,
             f"{task.id} waits for {task.assigned_to}, which has to fix it and is off",
-            up_command_for(state, task.assigned_to),
+            "",
+            starts=(task.assigned_to,),
         )
 
 
@@ -392,7 +410,7 @@ def _signals(state: State, seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
     if seen.budget_pause:
         # At once: unlike with a pause of their own, the person does not know of it.
         message = f"the crew is paused: {_short(seen.budget_pause, 300)}"
-        yield Alarm(AlarmKind.BUDGET_USED, "PAUSE", message, "liza edit; liza resume")
+        yield Alarm(AlarmKind.BUDGET_USED, "PAUSE", message, seen.budget_step)
     for name, since in seen.signals.items():
         if name == "PAUSE" and seen.budget_pause:
             continue
@@ -434,12 +452,12 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
                 AlarmKind.IMMEDIATE_DISCOVERY,
                 discovery.id,
                 f"{discovery.id} (by {discovery.by or 'unknown'}) cannot wait: {_short(discovery.description)} "
-                f"(if it can: liza report resolve {discovery.id} WHY)",
-                f"liza task add --from-discovery {discovery.id} --id …",
+                f'(if it can: liza report resolve {discovery.id} "why")',
+                f"liza task add --from-discovery {discovery.id} --id fix-{discovery.id}",
             )
 
 
-_SET_TESTS = f"liza config set integration_command CMD{test_proof.TEST_MEANING}"
+_SET_TESTS = 'liza config set integration_command "make test"'
 
 
 def _untested(state: State) -> Iterator[Alarm]:

@@ -120,11 +120,9 @@ def _ended(before: State, after: State) -> Iterator[NewsItem]:
     if is_over:
         notes = [note for note in history if not is_person(note.event)]
         who = notes[-1].event.rpartition(".")[0] if notes else ""
-        next_step = (
-            ": liza land --merge brings it into your branch" if after.goal.status == GoalStatus.COMPLETED else ""
-        )
+        way = ": liza land --merge brings it into your branch" if after.goal.status == GoalStatus.COMPLETED else ""
         # `liza up` itself says that the goal is reached, and how far integration is ahead.
-        yield NewsItem(who, f"the goal is {after.goal.status}{next_step}", is_detail=True)
+        yield NewsItem(who, f"the goal is {after.goal.status}{way}", is_detail=True)
 
 
 def _decisions(state: State, start: int, *, is_over: bool) -> Iterator[NewsItem]:

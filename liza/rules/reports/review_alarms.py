@@ -32,14 +32,20 @@ def unreviewed_alarms(state: State, offline: Container[str], exits: Collection[s
     if not waiting or not supervised or reviewers or any(role_of(name) == REVIEWER for name in exits):
         return
     step = up_command_for(state, f"{REVIEWER}-1")
-    left = {name for name in supervised if role_of(name) == REVIEWER}
-    if all(state.agents[name].status == AgentStatus.OFFLINE for name in left):
+    if persons_review(state):
         for task in waiting:
             yield verdict_alarm(task, f", because the crew has no reviewer ({step})")
         return
     names = ", ".join(task.id for task in waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
     verb = "waits" if len(waiting) == 1 else "wait"
-    yield Alarm(AlarmKind.NEEDS_REVIEWER, waiting[0].id, f"{names} {verb} for a review, and no reviewer runs", step)
+    message = f"{names} {verb} for a review, and no reviewer runs"
+    yield Alarm(AlarmKind.NEEDS_REVIEWER, waiting[0].id, message, "", starts=(f"{REVIEWER}-1",))
+
+
+def persons_review(state: State) -> bool:
+    """Return whether the crew never had a reviewer, or each of its reviewers was stopped on request."""
+    reviewers = [agent for name, agent in state.agents.items() if agent.program and role_of(name) == REVIEWER]
+    return all(agent.status == AgentStatus.OFFLINE for agent in reviewers)
 
 
 def verdict_alarm(task: Task, why: str = "") -> Alarm:

@@ -65,18 +65,13 @@ def _highest_number(role: str, agents: Iterable[str]) -> int:
     return max((_number(agent) for agent in agents if _role(agent) == role), default=0)
 
 
-def another_coder_command(state: State) -> str:
-    """Return the command that starts one coder more than the board names."""
-    agents = [_next_coder(state)]
-    return _format_with_roles(state, agents, agents)
-
-
 def _needed_coder(state: State) -> list[str]:
     """Return the coder that a crew of its present size lacks for some task; empty if it lacks none."""
-    return [_next_coder(state)] if any(failed_by_every_coder(state, task) for task in state.tasks) else []
+    return [next_coder(state)] if any(failed_by_every_coder(state, task) for task in state.tasks) else []
 
 
-def _next_coder(state: State) -> str:
+def next_coder(state: State) -> str:
+    """Return the coder with the lowest number that is not on the board."""
     number = next(number for number in range(1, len(state.agents) + 2) if f"coder-{number}" not in state.agents)
     return f"coder-{number}"
 

@@ -196,7 +196,7 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
     if task.status not in EDITABLE_STATUSES:
         raise Refused(
             f"{describe_task(task.id, task.status)}: it can be edited only before it is claimed",
-            f"liza task supersede {task.id} --file - --because WHY",
+            f'liza task supersede {task.id} --by "…" --because "…"',
         )
     _refuse_agent_review(task, wanted, context.invocation)
     changes = {name: value for name, value in wanted.given_fields().items() if getattr(task, name) != value}
@@ -251,7 +251,7 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
     if len(task.failed_by) > 1 and not is_new_plan and not is_review:
         raise Refused(
             f"{', '.join(task.failed_by)} failed {task_id}: it needs another plan, not another try",
-            f"liza task supersede {task_id} --file - --because 'the root cause'",
+            f'liza task supersede {task_id} --by "…" --because "…"',
         )
     if not answers or not all(answer.strip() for answer in answers):
         raise UsageError(
@@ -300,9 +300,7 @@ def supersede(
     """
     task = _get_stoppable_task(state, task_id)
     if not (context.invocation.detail or "").strip():
-        raise UsageError(
-            "superseding needs the root cause", f"liza task supersede {task_id} --by OTHER --because 'why'"
-        )
+        raise UsageError("superseding needs the root cause", f'liza task supersede {task_id} --by "…" --because "…"')
     for other in existing:
         if other not in context.archived:
             get_task(state, other)
@@ -310,7 +308,7 @@ def supersede(
     if not successors or task_id in successors:
         raise UsageError(
             f"{task_id} needs other tasks that take its place",
-            f"liza task supersede {task_id} --by OTHER --because 'why'",
+            f'liza task supersede {task_id} --by "…" --because "…"',
         )
     state = add(state, [_in_place_of(task, fields) for fields in by], context)
     superseded = apply_verb(
@@ -372,7 +370,7 @@ def drop(state: State, task_id: str, invocation: Invocation, dependants: str | N
         names = ", ".join(other.id for other in dependents)
         raise Refused(
             f"{names} depends on {task_id}: drop that too (--cascade) or remove the dependency (--unlink)",
-            f"liza task drop {task_id} WHY --cascade",
+            f'liza task drop {task_id} "…" --cascade',
         )
     state = state.with_task(apply_verb(task, E.DROP, invocation, **_CLEARED_CLAIM))
     for other in dependents:

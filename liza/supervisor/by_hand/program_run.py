@@ -88,7 +88,7 @@ def _run_in_slot(crew: Crew, preset: Preset, request: RunRequest, notify: Callab
         state = crew.board.read()
         work = find_current_work(state, agent)
         if work is None or work.run != caller.run:
-            raise Refused(f"{agent} holds no work in this worktree any more", f"liza claim ID --agent {agent}")
+            raise Refused(f"{agent} holds no work in this worktree any more", f"liza claim --agent {agent}")
         work = take_run(crew, state, work, slot)
         launcher = Launcher(crew, preset, environ, notify)
         session = SlotSession(crew, launcher, crew.paths.slot(slot), work)
