@@ -224,7 +224,7 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``events`` names the format of the output in `programs/events`; if it is empty, `liza logs` shows the output as it
     is. ``refusal`` is a regular expression for a line of text beside it that reports a refused command, with the groups
-    ``command`` and ``reason``.``exit_line`` is one for the part of a command's output in which the program reports the
+    ``command`` and ``reason``. ``exit_line`` is one for the part of a command's output in which the program reports the
     exit code, as the group ``code``. ``reports_failure`` is false if a failed command has the same result as another.
 
     ``sandbox`` are arguments with which it runs a command that does nothing in the sandbox of its confined sessions.
