@@ -30,9 +30,9 @@ ROWS, COLUMNS = 24, 80
 MACHINE_WORDS = re.compile("|".join([*(rf"\b{status}\b" for status in Status), r"\b[0-9a-f]{40}\b", "  -(?:  |$)"]))
 
 
-@pytest.fixture(scope="module")
-def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with open_example(tmp_path_factory.mktemp("example") / "shop") as crew:
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    with open_example(tmp_path / "shop") as crew:
         yield crew
 
 
