@@ -14,9 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from liza.programs.presets import preset_table
-from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat, UsageFormat
+from liza.programs.presets.preset import ConversationLogFormat, ModelUsageFormat, Preset, ToolCallFormat, UsageFormat
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn
 from liza.programs.usage import meter
+from liza.programs.usage.context_windows import ContextWindows
 from liza.programs.usage.meter import ConversationUsage, FinishedCall, Meter, ToolCallReader, find_log_files
 from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.paths import Paths
@@ -110,6 +111,35 @@ def test_the_last_request_of_the_conversation_itself_fills_the_window(
     log = ConversationUsage(form, BEFORE)
     for request in requests:
         log.add(request)
+    assert log.context_usage == usage
+
+
+@pytest.mark.parametrize(
+    ("output", "logged", "usage"),
+    [
+        ([], "m-5", 0.1),
+        ([], "m-4", None),  # its user chooses one of two windows
+        ([{"model": "m-4"}], "m-4", 0.5),
+        ([{"model": "m-4[1m]"}], "m-4", 0.1),
+        ([{"model": "m-5"}, {"by": {"m-5": {"window": 200}, "m-4": {"window": 1}}}], "m-5", 0.5),
+        ([{"model": "m-4[1m]"}, {"by": {"m-4[1m]": {"window": 400}}}], "m-4", 0.25),
+        ([{"model": "m-5"}, {"by": {"m-5": {"window": "all"}}}, {"by": []}, {"model": 7}], "m-5", 0.1),
+        ([{"model": "m-5"}, {"by": {"m-5": {"window": 99}}}], "m-5", None),  # it cannot be that one
+        ([{"model": "other"}], "m-5", 0.1),
+    ],
+)
+def test_the_window_that_the_output_tells_outranks_that_of_the_row(
+    output: list[dict[str, object]], logged: str, usage: float | None
+) -> None:
+    form = ConversationLogFormat(input=("in",), model="model", windows={"m-5": 1000})
+    output_form = UsageFormat(
+        model="model", models=ModelUsageFormat(table="by", window="window"), windows={"*[[]1m]": 1000, "m-4": 200}
+    )
+    windows = ContextWindows(output_form, form)
+    log = ConversationUsage(form, BEFORE, windows=windows)
+    log.add({"in": 100, "model": logged})
+    for event in output:
+        windows.read_output(event)
     assert log.context_usage == usage
 
 

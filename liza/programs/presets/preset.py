@@ -86,11 +86,13 @@ class TokenPaths(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 class ModelUsageFormat(TokenPaths, frozen=True, kw_only=True, omit_defaults=True):
     """A table in a report of usage with one entry for each model that the session used, those of sub-agents included.
 
-    ``table`` is its path; the others are paths in an entry. The key of an entry is the model.
+    ``table`` is its path; the others are paths in an entry. The key of an entry is the model. ``window`` is the path of
+    its context window in tokens.
     """
 
     table: str = ""
     cost: str = ""
+    window: str = ""
 
 
 class UsageFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,6 +107,9 @@ class UsageFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``counts``: the figures are those of the session, or running totals of the conversation, which continue when it is
     resumed. ``models``: where the same object tells the usage by model; tokens are then the sum over its models.
+
+    ``model`` is the path, in any object, of the session's model. ``windows`` gives context windows in tokens by the
+    model, whose name may end with ``*``.
     """
 
     file: str = ""
@@ -120,6 +125,8 @@ class UsageFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     cost: str = ""
     session: tuple[str, ...] = ()
     pattern: str = ""
+    model: str = ""
+    windows: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,10 +142,9 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
     whose file is ``file``.
 
     ``model`` is the path of the model, in the line of a request or in an earlier line of the file. ``window`` is the
-    path of the model's context window in tokens, if the program logs it; ``windows`` gives it by the model, whose name
-    may end with ``*``. ``nested`` is the path of what is true in a request of a sub-agent, which has a context of its
-    own. ``request`` are the figures of one request, if the usage is a running total or in other lines: they fill the
-    window, and `liza logs` shows them.
+    path of the model's context window in tokens, if the program logs it. ``nested`` is the path of what is true in a
+    request of a sub-agent, which has a context of its own. ``request`` are the figures of one request, if the usage is
+    a running total or in other lines: they fill the window, and `liza logs` shows them.
 
     ``events`` names the format of the lines in `programs/events`, ``subagent`` the path of a sub-agent's id.
     """
@@ -149,9 +155,7 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
     request: TokenPaths = TokenPaths()
     time: str = ""
     key: str = ""
-    model: str = ""
     window: str = ""
-    windows: dict[str, int] = msgspec.field(default_factory=dict)
     nested: str = ""
     events: str = ""
     subagent: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import json
 import re
@@ -14,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from liza.programs.brief.quoting import MESSAGE_PREFIX
-from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat
+from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat, UsageFormat
 from liza.programs.session.log_file import parse_object
 from liza.programs.session.reported_health import read_reported_health
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
 from liza.programs.usage.call_digest import digest, summarize_call
+from liza.programs.usage.context_windows import ContextWindows
 from liza.programs.usage.ledger import conversation_usage
 from liza.programs.usage.telemetry_log import TelemetryLog, find_context_usage
 from liza.programs.usage.usage_report import (
@@ -86,7 +86,8 @@ class Meter:
         self._earlier: TokenUsage | None = None
         self._telemetry_log = TelemetryLog(directory.path)
         self._telemetry: TelemetrySums | None = None
-        self._log_usage = ConversationUsage(preset.journal, _exact_start(directory, started), ended)
+        self._windows = ContextWindows(preset.usage, preset.journal)
+        self._log_usage = ConversationUsage(preset.journal, _exact_start(directory, started), ended, self._windows)
         self._log_tails: dict[Path, Tail] = {}
         self._subagent_tails: dict[Path, Tail] = {}
         self._searched_at: float | None = None
@@ -211,6 +212,7 @@ class Meter:
             if form.form == "json-lines" and (used := usage_report.report_of_object(form, event)) is not None:
                 self._reported.append(used)
             self._conversation = self._conversation or usage_report.find_session_id(form, event)
+            self._windows.read_output(event)
             yield from self._reader.read(event)
 
     def _hook_calls(self) -> Iterator[FinishedCall]:
@@ -323,8 +325,15 @@ MAX_SUBAGENTS = 1000
 class ConversationUsage:
     """Adds up the usage in the lines of a conversation's logs, without those of earlier and later sessions."""
 
-    def __init__(self, form: ConversationLogFormat, started: datetime, ended: datetime | None = None) -> None:
+    def __init__(
+        self,
+        form: ConversationLogFormat,
+        started: datetime,
+        ended: datetime | None = None,
+        windows: ContextWindows | None = None,
+    ) -> None:
         self._form = form
+        self._windows = windows or ContextWindows(UsageFormat(), form)
         self._started = started
         self._end = None if ended is None else ended + timedelta(seconds=1)
         self._requests: dict[str, tuple[str, TokenUsage]] = {}
@@ -336,7 +345,8 @@ class ConversationUsage:
         self._report: ReportedUsage | None = None
         self.new_subagents: set[str] = set()
         """Ids of the conversations of sub-agents that were named, and whose logs are not found yet."""
-        self._context_usage: float | None = None
+        self._newest: tuple[int, Any, str] | None = None
+        """Tokens, window and model of the newest request of the conversation itself, as logged."""
 
     def add(self, event: Any, file: str = "", *, is_subagent: bool = False) -> None:
         """Add one object of a log."""
@@ -365,7 +375,8 @@ class ConversationUsage:
         tokens = used.tokens if request is None else request.tokens
         if tokens and not nested:
             # A message that the program writes itself has no tokens.
-            self._context_usage = self._used_part(event, tokens, self._models.get(file, ""))
+            window = value_at(event, form.window) if form.window else None
+            self._newest = tokens, window, self._models.get(file, "")
 
     def _count_on(self, total: TokenUsage, file: str) -> TokenUsage:
         """Return what a running total adds to the one before."""
@@ -399,18 +410,13 @@ class ConversationUsage:
 
     @property
     def context_usage(self) -> float | None:
-        """The part of the context window that the newest request used, 0 to 1; None if the window is unknown."""
-        return self._context_usage
-
-    def _used_part(self, event: Any, tokens: int, model: str) -> float | None:
-        """Return the used part of the window; None if it is unknown, or cannot be the model's: more is in it."""
-        window = value_at(event, self._form.window) if self._form.window else None
-        if window is None and model:
-            sizes = (size for name, size in self._form.windows.items() if fnmatch.fnmatchcase(model, name))
-            window = next(sizes, None)
-        if not isinstance(window, int | float) or isinstance(window, bool) or not tokens <= window:
+        """The part of the context window that the newest request used, 0 to 1; None if the window is unknown, or cannot
+        be the model's: more is in it."""
+        if self._newest is None:
             return None
-        return tokens / window
+        tokens, logged, model = self._newest
+        window = self._windows.find(logged, model)
+        return tokens / window if window is not None and tokens <= window else None
 
 
 def _list(value: Any) -> list[Any]:
