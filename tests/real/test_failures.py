@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import msgspec
 import pytest
 
+from liza.programs.presets import preset_table
+from liza.programs.session.program_faults import FaultKind, find_faults
+from liza.rules.paths import Paths
 from tests.journeys.crews import BIN
+from tests.real import rigs
 from tests.real.conftest import Begin
 from tests.real.model import Fault, Say, Shell, turns
 from tests.real.test_headless import WORK
@@ -84,3 +92,18 @@ def test_the_proof_of_a_program_tells_a_login_from_work(begin: Begin, program: s
     told = scene.crew.run("programs", "check", program)
     assert told.returncode == 1
     assert "login" in told.stdout
+
+
+@pytest.mark.parametrize("program", ["claude", "codex", "gemini", "qwen", "copilot", "pi", "vibe"])
+def test_a_missing_login_is_found_without_a_session_and_one_that_is_there_is_not_missed(
+    program: str, tmp_path: Path
+) -> None:
+    rig = rigs.RIGS[program]
+    assert rigs.install(rig) is None
+    rows = preset_table.load_presets(Paths(tmp_path), tmp_path).rows
+    row = msgspec.structs.replace(rows[program], command=str(rig.path))
+    outside = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    (missing,) = (fault for fault in find_faults(row, "", outside) if fault.kind is FaultKind.LOGIN)
+    assert missing.next == row.login.next
+    settled = {**outside, **rig.settle(tmp_path, 9)}
+    assert [fault for fault in find_faults(row, "", settled) if fault.kind is FaultKind.LOGIN] == []
