@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 from liza.crew import run_state
 from liza.crew.crew import Crew
@@ -88,14 +89,19 @@ def _read_usage(meter: Meter) -> ReportedUsage | None:
 def record_unconcluded_usage(crew: Crew, run: str) -> bool:
     """Record the usage of an ended session that no supervisor has concluded, if the ledger does not have it.
 
-    The agent's next supervisor concludes it, and replaces the entry. Return whether it was recorded. Raises LizaError,
-    OSError.
+    The agent's next supervisor concludes it, and replaces the entry. Return whether it was recorded. An unreadable
+    ledger has an alarm of its own, and must not prevent the repair or the claim that calls this.
     """
-    directory = crew.run_dir(run)
+    with suppress(LizaError, OSError):
+        return _record_unconcluded(crew, crew.run_dir(run))
+    return False
+
+
+def _record_unconcluded(crew: Crew, directory: RunDir) -> bool:
     if not directory.exists() or directory.is_concluded() or run_state.is_session_living(directory):
         return False
     record = trusted_record(crew, crew.board.read(), directory)
-    if record is None or any(entry.run == run for entry in ledger.read_entries(crew.paths)):
+    if record is None or any(entry.run == directory.run for entry in ledger.read_entries(crew.paths)):
         return False
     preset = preset_table.load_presets(crew.paths).resolve(record.spec or record.program)
     record_usage(crew, directory, record, preset, os.environ, SessionOutcome.STOPPED)

@@ -14,6 +14,7 @@ from liza.crew.merging import epic_branches
 from liza.crew.recovery import recover
 from liza.crew.recovery.orphan_slots import release_orphan_slot
 from liza.crew.result import Result
+from liza.crew.session_usage import record_unconcluded_usage
 from liza.repo.slots import slot_setup
 from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.times import format_time
@@ -159,6 +160,8 @@ def _prepare_and_confirm(crew: Crew, reserved: TaskClaim, evidence: Evidence) ->
     if lapsed_run:
         # Its session is proved dead, but processes that it started may still run.
         processes.kill_run(lapsed_run, crew.paths.root)
+        # Its agent may never come back to record it.
+        record_unconcluded_usage(crew, lapsed_run)
     slots, run = epic_branches.worktrees_for(crew, task), reserved.run
     prepared = slots.prepare(reserved.slot, reserved.task, run, salvage_as=lapsed_run or task.run)
     crash_points.point("claim", "prepared")

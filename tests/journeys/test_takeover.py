@@ -12,6 +12,7 @@ from liza.crew.crew import find_crew
 from liza.programs.usage import ledger
 from liza.rules.model import State
 from liza.rules.sessions.spending import TokenUsage
+from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import claims
 from liza.rules.tasks.picking import Evidence
 from liza.system import processes
@@ -43,6 +44,10 @@ def lapsed(state: State) -> bool:
     return until is not None and until < datetime.now(UTC).replace(microsecond=0)
 
 
+def status_of(state: State, agent: str) -> AgentStatus | None:
+    return state.agents[agent].status if agent in state.agents else None
+
+
 def begun(crew: Crew, more: str = "") -> str:
     """coder-1 in the middle of its work: something is committed, something is not."""
     crew.add("task-1")
@@ -54,13 +59,20 @@ def begun(crew: Crew, more: str = "") -> str:
     return program
 
 
-def test_a_second_coder_takes_over_a_lapsed_task_of_a_dead_session_and_finds_all_of_its_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_up", [True, pytest.param(False, marks=pytest.mark.campaign)])
+def test_a_second_coder_takes_over_a_lapsed_task_of_a_dead_session_and_finds_all_of_its_work(
+    tmp_path: Path, is_up: bool
+) -> None:
+    # Its own start repairs what it finds; what happens later is for its claim.
     with started(tmp_path, lease_duration=2) as crew:
         program = begun(crew, WORK_OF_THE_SECOND)
         head = crew.git("rev-parse", "task/task-1")
+        if is_up:
+            crew.agent("coder-2", program)
+            crew.wait(lambda state: status_of(state, "coder-2") == AgentStatus.IDLE, "the end of its repairs")
         crew.kill_session("coder-1.1")
-
-        crew.agent("coder-2", program)
+        if not is_up:
+            crew.agent("coder-2", program)
         task = crew.wait_status("task-1", "READY_FOR_REVIEW")
         assert crew.wait_note("second").splitlines() == ["first half", " M README.md", "?? unfinished.txt"]
         assert (task.assigned_to, task.run, task.failed_by) == ("coder-2", "coder-2.1", ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 
 from liza.crew import run_state
@@ -51,7 +50,7 @@ def _is_over(crew: Crew, run: str) -> bool:
 def end_orphan_sessions(crew: Crew, state: State, taker: str) -> tuple[str, ...]:
     """End sessions without a supervisor whose lease expired at least ``hung_after`` ago. Return what was done.
 
-    Until then a supervisor may still adopt the session. The usage of each is recorded: its agent may never come back.
+    Until then a supervisor may still adopt the session.
     """
     limit = crew.clock.now() - timedelta(seconds=state.config.hung_after)
     ended = []
@@ -65,14 +64,10 @@ def end_orphan_sessions(crew: Crew, state: State, taker: str) -> tuple[str, ...]
         ):
             continue
         directory = crew.run_dir(task.run)
-        if crew.is_supervised(str(task.assigned_to)):
-            continue
-        if run_state.is_session_over(directory):
-            _record_usage(crew, task.run)
+        if crew.is_supervised(str(task.assigned_to)) or run_state.is_session_over(directory):
             continue
         directory.write_stop(crew.clock.now(), StopReason.ORPHANED)
         session_process.stop(directory.path, task.run, crew.paths.root, grace=float(state.config.grace))
-        _record_usage(crew, task.run)
         ended.append(f"{task.id}: the session {task.run} had no supervisor and was ended by {taker}")
     return tuple(ended)
 
@@ -81,11 +76,4 @@ def record_left_usage(crew: Crew, by: str) -> tuple[str, ...]:
     """Record the usage of ended sessions whose supervisors have died. Return their runs. Raises LizaError."""
     agents = [agent for agent in crew.board.read().agents if agent != by and not crew.is_supervised(agent)]
     runs = [runs[-1] for agent in agents if (runs := run_directory.list_runs(crew.paths, agent))]
-    return tuple(run for run in runs if _record_usage(crew, run))
-
-
-def _record_usage(crew: Crew, run: str) -> bool:
-    # An unreadable ledger has an alarm of its own, and must not prevent other repairs.
-    with suppress(LizaError, OSError):
-        return record_unconcluded_usage(crew, run)
-    return False
+    return tuple(run for run in runs if record_unconcluded_usage(crew, run))

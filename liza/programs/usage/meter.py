@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import re
 import threading
@@ -24,7 +25,6 @@ from liza.programs.usage.ledger import conversation_usage
 from liza.programs.usage.telemetry_log import TelemetryLog, find_context_usage
 from liza.programs.usage.usage_report import (
     ReportedUsage,
-    add_to_model,
     is_id,
     time_of,
     usage_of_object,
@@ -386,26 +386,25 @@ class ConversationUsage:
 
     def _put(self, event: Any, used: TokenUsage, file: str) -> None:
         model = self._models.get(file, "")
-        if self._form.counts == "conversation":
-            key = f"{file} {model}"
-            before = self._requests.get(key)
-            used = used if before is None else before[1] + used
-        else:
-            name = value_at(event, self._form.key) if self._form.key else None
-            key = str(name) if name is not None else f" {len(self._requests)}"
+        is_total = self._form.counts == "conversation"
+        name = value_at(event, self._form.key) if self._form.key and not is_total else None
+        key = f"{file} {model}" if is_total else f" {len(self._requests)}" if name is None else str(name)
+        before = self._requests.get(key)
+        if is_total and before is not None:
+            used = before[1] + used
         self._requests[key] = model, used
-        self._report = None
+        if before is None and self._report is not None:
+            # A sum over all requests for each new one would take 40 ms after 10,000.
+            self._report += _report_of(model, used)
+        elif before != (model, used):
+            self._report = None
 
     @property
     def report(self) -> ReportedUsage | None:
         """The usage of all requests; None before the first."""
         if self._report is None and self._requests:
-            models: dict[str, TokenUsage] = {}
-            for model, used in self._requests.values():
-                if model and used.tokens:
-                    add_to_model(models, model, used)
-            whole = sum((used for _, used in self._requests.values()), TokenUsage())
-            self._report = ReportedUsage(whole, models)
+            reports = itertools.starmap(_report_of, self._requests.values())
+            self._report = sum(reports, ReportedUsage(TokenUsage()))
         return self._report
 
     @property
@@ -417,6 +416,10 @@ class ConversationUsage:
         tokens, logged, model = self._newest
         window = self._windows.find(logged, model)
         return tokens / window if window is not None and tokens <= window else None
+
+
+def _report_of(model: str, used: TokenUsage) -> ReportedUsage:
+    return ReportedUsage(used, {model: used} if model and used.tokens else {})
 
 
 def _list(value: Any) -> list[Any]:
