@@ -131,14 +131,14 @@ NOT_THERE = [
     (["note", "--to", "nobody", "hello"], 1, "unknown-id", "neither an agent nor a task"),
     (["note", " "], 2, "usage", "the note is empty"),
     (["task", "list", "--status", "NOPE"], 2, "usage", "not a status"),
-    (["merge", "t1"], 1, "refused", "only an APPROVED task"),
+    (["merge", "t1"], 1, "refused", "only an approved task"),
     (["merge"], 1, "refused", "no approved task is ready"),
     (["verdict", "approve", "fine", "--task", "t1"], 1, "refused", "nothing to judge"),
     (["verdict", "perhaps", "fine", "--task", "t1"], 2, "usage", "not a verdict"),
     (["task", "unblock", "t1", "--answer", "x"], 1, "refused", "asks nothing"),
     (["task", "drop", "t1", "why"], 1, "refused", "depends on t1"),
     (["task", "drop", "t1", "why", "--cascade", "--unlink"], 2, "usage", "contradict"),
-    (["task", "release", "t1"], 1, "refused", "UNCLAIMED"),
+    (["task", "release", "t1"], 1, "refused", "only a claimed task"),
     (["programs", "show", "nope"], 2, "usage", "unknown program"),
     (["restore"], 2, "usage", "name what to restore"),
     (["edit", "nonsense"], 2, "usage", "cannot be edited"),
@@ -485,7 +485,7 @@ def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(cre
     (crew / ".liza" / "state.yaml").write_bytes(good + b"tasks: [\n")
     done = say(["status", "--json"], crew)
     error = json.loads(done.stderr)["error"]
-    assert (done.returncode, error["hint"]) == (4, "liza edit")
+    assert (done.returncode, error["hint"]) == (4, "liza restore --last-good")
     assert "state.yaml:" in error["message"]
     assert say(["note", "hi"], crew).returncode == 4
     assert board(crew) == good + b"tasks: [\n"
