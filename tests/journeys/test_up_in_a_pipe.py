@@ -166,7 +166,7 @@ def test_a_crew_that_was_to_end_by_itself_ends_with_1_and_the_reason_when_nobody
     crew.configure(sandbox_setup="touch ready")
     log = crew.notes / "up.log"
     with log.open("wb") as out:
-        child = up(crew, crew.script("agent", AGENT + APPROVE + ";; esac\n"), out.fileno(), "--exit-when-done")
+        child = up(crew, crew.script("agent", AGENT + APPROVE + ";; esac\n"), out.fileno(), "--exit-when-done", "-v")
     crew.wait_note("at-t1")
     assert re.search(r"(?m)^\d\d:\d\d:\d\d  coder-1 +set-up in s1 done after \d+ s$", log.read_text())
     os.kill(int(crew.paths.supervisor_lock("coder-1").read_text().split()[0]), signal.SIGTERM)
@@ -204,7 +204,7 @@ def test_a_crew_that_down_stops_tells_of_no_missing_agent_and_waits_for_nobody(c
     program = crew.script("agent", AGENT + APPROVE + ";; esac\n")
     log = crew.notes / "up.log"
     with log.open("wb") as out:
-        child = up(crew, program, out.fileno(), "--exit-when-done")
+        child = up(crew, program, out.fileno(), "--exit-when-done", "-v")
     crew.wait_note("at-t1")
     crew.wait_supervised("code-reviewer-1")
     # A `down` that was killed leaves no lock: the next one stops the crew.
