@@ -19,6 +19,7 @@ from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
 from liza.rules.model import HumanNote, State, Status
 from liza.rules.paths import parse_agent_id, run_id
 from liza.rules.sessions import message_rules
+from liza.rules.tasks import backlog
 from liza.rules.value_classes import replace
 from liza.rules.worker_api.prompt_rules import PromptPriority
 
@@ -92,7 +93,10 @@ def _agent_at_work(state: State, to: str | None) -> str:
 
 
 def note(crew: Crew, text: str, to: str | None = None) -> Result:
-    """Write a note on the board, for an agent, a task or all agents. Raises UnknownId, UsageError, Refused."""
+    """Write a note on the board, for an agent, a task or all agents. Raises UnknownId, UsageError, Refused.
+
+    A note about a task is a new plan: coders that failed it may take it again.
+    """
     by = require_person(crew, planner=False)
     if not text.strip():
         raise UsageError("the note is empty", 'liza note --to coder-1 "…"')
@@ -100,7 +104,9 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
     with crew.change(by, "note") as tx:
         recipient = _recipient(tx.state, to)
         entry = HumanNote(timestamp=crew.clock.now(), message=text, recipient=recipient)
-        tx.state = replace(tx.state, human_notes=(*tx.state.human_notes, entry))
+        noted = replace(tx.state, human_notes=(*tx.state.human_notes, entry))
+        is_task = recipient is not None and noted.task(recipient) is not None
+        tx.state = backlog.restart_counts(noted, recipient) if recipient is not None and is_task else noted
     task = recipient if recipient is not None and tx.state.task(recipient) else None
     step = "liza status" if recipient is None else f'liza note --to {recipient} --now "…"'
     result = make_result(tx.before, tx.state, task, step, to=recipient)

@@ -30,6 +30,7 @@ from liza.supervisor.alarm_log import log_new_alarms
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.verbs.agents import list_agents
+from liza.verbs.note import note
 from liza.verbs.status import status
 from liza.verbs.task import unblock
 from liza.verbs.watch import watch
@@ -290,6 +291,25 @@ def test_after_the_answer_of_a_person_the_coder_that_failed_the_task_may_take_it
     assert (result.status, result.next) == (Status.UNCLAIMED, "liza up")
     assert result.message.endswith("; no coder runs")
     assert crew.board.read().tasks[0].failed_by == ()
+
+
+def test_after_a_note_of_a_person_the_coder_that_failed_the_task_may_take_it_again(crew: Crew) -> None:
+    task = crew.board.read().tasks[0]
+    change(crew, lambda state: state.with_task(replace(task, failed_by=("coder-1",), iteration=3)))
+    note(crew, "use the other library", task.id)
+    task = crew.board.read().tasks[0]
+    assert (task.failed_by, task.iteration) == ((), 0)
+
+
+def test_an_answer_about_a_review_names_the_reviewer_or_the_verdict_of_the_person(crew: Crew) -> None:
+    task = crew.board.read().tasks[0]
+    silent = {"reviews_without_verdict": 2, "blocked_reason": "no verdict", "blocked_questions": ("Who?",)}
+    done = {"assigned_to": "coder-1", "worktree": "s1", "base_commit": "a" * 40, "review_commit": "b" * 40}
+    change(crew, lambda state: state.with_task(replace(task, status=Status.BLOCKED, **silent, **done)))
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        result = unblock(crew, task.id, ["I do"])
+    assert (result.status, result.next) == (Status.READY_FOR_REVIEW, f'liza verdict approve --task {task.id} "…"')
+    assert result.message.endswith("; it waits for your verdict")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.governance.board_reports import convert_discovery
@@ -234,6 +234,21 @@ def _refuse_bad_dependencies(state: State, task_id: str, depends_on: Iterable[st
         raise Refused(f"{task_id} would wait for itself: {' → '.join(loop)}", f"liza task show {task_id}")
 
 
+_HELD_BY_NONE: Final = (S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.BLOCKED)
+
+
+def restart_counts(state: State, task_id: str) -> State:
+    """Count the failures of a task anew if no session works on it: a note of a person about it is a new plan."""
+    task = get_task(state, task_id)
+    if task.status not in _HELD_BY_NONE:
+        return state
+    return state.with_task(replace(_with_restarted_counts(task), failed_by=()))
+
+
+def _with_restarted_counts(task: Task) -> Task:
+    return replace(task, iteration=0, review_cycles_current=0, idle_sessions=0)
+
+
 def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invocation) -> State:
     """Answer the questions of a BLOCKED task; the next try gets the answers. Raises Refused, UsageError.
 
@@ -276,16 +291,13 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
     if is_review:
         return state.with_task(apply_verb(task, E.UNBLOCK_REVIEW, invocation, **answered))
     freed = apply_verb(
-        task,
+        _with_restarted_counts(task),
         E.UNBLOCK,
         invocation,
         **answered,
         attempted=(*task.attempted, task.blocked_reason or "blocked"),
         run=None,
         lease_expires=None,
-        iteration=0,
-        review_cycles_current=0,
-        idle_sessions=0,
         failed_by=() if is_new_plan else task.failed_by,
     )
     return state.with_task(freed)
