@@ -21,6 +21,7 @@ from liza.rules.sessions.session_events import (
     Failed,
     LoggedEvent,
     ModelText,
+    Noticed,
     Outcome,
     Printed,
     Prompted,
@@ -374,3 +375,15 @@ SECRET = "ghp_" + "a1B2" * 9
 def test_no_row_shows_a_secret_or_a_part_of_one(event: SessionEvent) -> None:
     shown = "\n".join([*format_session(logged([event]), SessionStyle(None)), format_markdown(logged([event]))])
     assert SECRET[:12] not in shown
+
+
+def test_a_usage_limit_and_the_programs_own_tries_are_no_failures() -> None:
+    tries = '{"type":"error","message":"Reconnecting... 1/5 (stream disconnected before completion)"}'
+    assert event_readers.read_line(row_of("codex"), tries).events == (
+        Noticed("Reconnecting... 1/5 (stream disconnected before completion)"),
+    )
+    limit = '{"type":"turn.failed","error":{"message":"exceeded retry limit, last status: 429 Too Many Requests"}}'
+    (event,) = event_readers.read_line(row_of("codex"), limit).events
+    assert rows([event]) == ["limit    exceeded retry limit, last status: 429 Too Many Requests"]
+    broken = '{"type":"turn.failed","error":{"message":"stream disconnected before completion"}}'
+    assert isinstance(event_readers.read_line(row_of("codex"), broken).events[0], Failed)

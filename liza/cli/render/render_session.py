@@ -28,6 +28,7 @@ from liza.rules.sessions.session_events import (
     ToolReturned,
     TurnEnded,
     Unknown,
+    UsageLimited,
     find_results,
 )
 from liza.rules.sessions.spending import TokenUsage
@@ -42,6 +43,7 @@ _MAX_LINE = 4_000
 _TIME_WIDTH, _WORD_WIDTH = 8, 7
 _COLOURS: Final[Mapping[str, str]] = {
     "failed": "red",
+    "limit": "red",
     "thinks": "dim",
     "prompt": "dim",
     "tokens": "dim",
@@ -113,7 +115,7 @@ def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterat
     for before, entry in zip([None, *logged], logged, strict=False):
         if isinstance(entry.event, ToolReturned) and (entry.parent, entry.event.call) in called:
             continue
-        if isinstance(entry.event, Failed) and before is not None and before.event == entry.event:
+        if isinstance(entry.event, Failed | UsageLimited) and before is not None and before.event == entry.event:
             # Some programs report one failure as that of the request and as that of the turn.
             continue
         if entry.parent and entry.parent not in shown and not style.with_subagents:
@@ -196,6 +198,8 @@ def _describe_event(entry: LoggedEvent, session: _Session) -> _Row | None:
             return _Row("tokens", describe_usage(event.usage))
         case Failed():
             return _Row("failed", event.text)
+        case UsageLimited():
+            return _Row("limit", event.text)
         case Noticed():
             return _Row("note", event.text)
         case Printed():

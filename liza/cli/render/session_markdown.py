@@ -18,6 +18,7 @@ from liza.rules.sessions.session_events import (
     SessionBegan,
     ToolCalled,
     TurnEnded,
+    UsageLimited,
     find_results,
 )
 
@@ -52,6 +53,8 @@ def _format_event(entry: LoggedEvent, results: CallResults) -> Iterator[str]:
             yield f"*{describe_usage(usage)}*"
         case Failed(text=text):
             yield f"**{time_text}failed:** {text.strip()}"
+        case UsageLimited(text=text):
+            yield f"**{time_text}limit:** {text.strip()}"
         case Noticed(text=text):
             yield f"*{time_text}{text.strip()}*"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from liza.programs.presets.preset import ConversationLogFormat, Preset, UsageFormat
+from liza.programs.presets.preset import ConversationLogFormat, FailurePattern, Preset, UsageFormat
 from liza.programs.session.log_file import parse_object
 from liza.programs.usage.usage_report import time_of, usage_of_object, usage_of_request, value_at
 from liza.rules.sessions.session_events import (
@@ -32,6 +32,7 @@ from liza.rules.sessions.session_events import (
     ToolReturned,
     TurnEnded,
     Unknown,
+    UsageLimited,
     count_edit,
 )
 from liza.rules.value_classes import Value, replace
@@ -72,8 +73,9 @@ def read_line(preset: Preset, line: str) -> LineEvents:
     except UnknownObject:
         return LineEvents((Unknown(line),))
     read = tuple(_complete(preset, preset.usage, parsed, event) for event in events)
-    if any(isinstance(event, Failed) for event in read) and _is_retried(preset, line):
-        read = tuple(Noticed(event.text) if isinstance(event, Failed) else event for event in read)
+    if any(isinstance(event, Failed | Noticed) for event in read):
+        failure = _find_failure(preset, line)
+        read = tuple(_explain(event, failure) for event in read)
     return LineEvents(read, str(parsed.get("parent_tool_use_id") or ""))
 
 
@@ -119,9 +121,18 @@ def _complete(preset: Preset, usage: UsageFormat, parsed: Object, event: Session
     return event
 
 
-def _is_retried(preset: Preset, line: str) -> bool:
-    """Return whether the program reports a failure after which it tries again by itself."""
-    return any(pattern.retried and re.search(pattern.match, line) for pattern in preset.failures)
+def _find_failure(preset: Preset, line: str) -> FailurePattern | None:
+    """Return the pattern of the row that the line matches; the last one, as for the end of a session."""
+    return next((pattern for pattern in reversed(preset.failures) if re.search(pattern.match, line)), None)
+
+
+def _explain(event: SessionEvent, failure: FailurePattern | None) -> SessionEvent:
+    """Return a reported failure as what it is: a usage limit, or one of the program's own tries."""
+    if failure is None or not isinstance(event, Failed | Noticed):
+        return event
+    if failure.kind == "quota":
+        return UsageLimited(event.text)
+    return Noticed(event.text) if failure.retried else event
 
 
 def _read_text(preset: Preset, line: str) -> tuple[SessionEvent, ...]:

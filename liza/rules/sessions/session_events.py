@@ -138,6 +138,12 @@ class Failed(Value):
     text: str
 
 
+class UsageLimited(Value):
+    """The model refuses to answer because a usage limit is reached; the program may try again by itself."""
+
+    text: str
+
+
 class Noticed(Value):
     """The program reports an event that a person may want to know, such as a compaction."""
 
@@ -168,6 +174,7 @@ SessionEvent: TypeAlias = (
     | SubagentEnded
     | TurnEnded
     | Failed
+    | UsageLimited
     | Noticed
     | Unknown
     | Printed
@@ -200,7 +207,7 @@ class LoggedEvent(Value):
     offset: int = 0
 
 
-_ONLY_IN_OUTPUT = (SessionBegan, CallsRefused, Failed, Noticed, Printed, Unknown)
+_ONLY_IN_OUTPUT = (SessionBegan, CallsRefused, Failed, UsageLimited, Noticed, Printed, Unknown)
 """Events that a conversation log lacks."""
 
 

@@ -26,6 +26,7 @@ from liza.rules.sessions.session_events import (
     ToolReturned,
     TurnEnded,
     Unknown,
+    UsageLimited,
     find_results,
     fold_usage,
 )
@@ -87,7 +88,10 @@ class FinalMetrics(_Part):
 
 
 class TrajectoryStep(_Part):
-    """A message of a person or of Liza (user), of the model (agent), or of its program (system)."""
+    """A message of a person or of Liza (user), of the model (agent), or of its program (system).
+
+    ``extra``: what the ``timestamp`` is the time of, and the first byte of the event in its file.
+    """
 
     step_id: int
     source: Literal["user", "agent", "system"]
@@ -97,6 +101,7 @@ class TrajectoryStep(_Part):
     tool_calls: list[TrajectoryCall] | None = None
     observation: Observation | None = None
     metrics: Metrics | None = None
+    extra: Mapping[str, str | int] | None = None
 
 
 class TrajectoryAgent(_Part):
@@ -189,12 +194,22 @@ class _StepBuilder:
                 self._is_answered = True
             case TurnEnded(usage=usage) if usage is not None and self._open is not None:
                 self._open.metrics = _measure(usage)
-            case Failed(text=text) | Noticed(text=text) | Printed(text=text) | Unknown(text=text):
+            case (
+                Failed(text=text)
+                | UsageLimited(text=text)
+                | Noticed(text=text)
+                | Printed(text=text)
+                | Unknown(text=text)
+            ):
                 self._append(entry, "system", text)
 
     def _append(self, entry: LoggedEvent, source: Literal["user", "agent", "system"], message: str) -> TrajectoryStep:
         step = TrajectoryStep(
-            step_id=len(self.steps) + 1, source=source, message=message, timestamp=_format_time(entry.time)
+            step_id=len(self.steps) + 1,
+            source=source,
+            message=message,
+            timestamp=_format_time(entry.time),
+            extra={"time_source": entry.time_source.value, "offset": entry.offset},
         )
         self.steps.append(step)
         return step
