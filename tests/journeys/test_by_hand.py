@@ -14,7 +14,7 @@ def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_m
     assert "mail is a task, and no agent has taken it yet" in untaken
     there = crew.paths.task_link("mail")
     said = crew.liza("claim", "mail", "--agent", "coder-1")
-    assert f"cd {there} && touch ready; test -f ready; liza submit when it is committed" in said
+    assert f"cd {there} && touch ready; test -f ready\n" in said
     assert (there / ".env").read_text() == "SECRET=1\n", "a claim copies what a supervisor copies"
     assert "coder-1.1 printed nothing" in crew.run("logs", "mail").stderr
     assert "liza logs --since 15m" in crew.run("logs", "--since", "yesterday").stderr

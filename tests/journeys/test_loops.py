@@ -82,7 +82,8 @@ def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(t
         crew.wait(lambda _: crew.json("metrics")["by_outcome"].keys() - {"living"}, "the end of the session")
         shown = crew.liza("status")
         assert "! the crew is paused: task-1 has used " in shown
-        assert "of 1,000 tokens: raise config.budget (liza edit), then: liza resume" in shown
+        assert "of 1,000 tokens" in shown
+        assert "\n    liza config set budget.tokens_per_task " in shown
         assert "cost not known, limit 1,000 tokens a task" in shown
         (alert,) = [row for row in crew.json("status")["alerts"] if row["kind"] == "budget_used"]
         assert "the crew is paused: task-1 has used " in alert["message"]

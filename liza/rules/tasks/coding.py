@@ -138,12 +138,14 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
         )
     if not work.ahead:
         raise Refused(
-            f"HEAD {work.head[:12]} has no commit beyond the base {(task.base_commit or '?')[:12]}",
+            f"HEAD {work.head[:12]} has no commit beyond the base {(task.base_commit or '?')[:12]}; "
+            'if there is nothing to commit: liza block "why" --ask "…"',
             'git add -A && git commit -m "…"',
         )
     if task.status is S.CLAIMED and work.head == task.review_commit and not is_last_return_cleared(task):
         raise Refused(
-            f"HEAD {work.head[:12]} is the commit that was sent back; a new commit is needed",
+            f"HEAD {work.head[:12]} is the commit that was sent back; a new commit is needed, "
+            'or: liza block "why" --ask "…"',
             'git add -A && git commit -m "…"',
         )
 
