@@ -310,6 +310,11 @@ class CrewMachine(RuleBasedStateMachine):
             self.by(by),
         )
 
+    @rule(index=indexes)
+    def note_about_a_task(self, index: int) -> None:
+        name = self.task_at(index)
+        self.play(lambda model: model.restart_counts(name), backlog.restart_counts, name)
+
     @rule(index=indexes, other=indexes, by=planners, new=st.booleans(), epic=st.sampled_from(["", "mails"]), why=texts)
     def supersede(self, index: int, other: int, by: str, new: bool, epic: str, why: str) -> None:
         name, existing = self.task_at(index), () if new else (self.task_at(other),)

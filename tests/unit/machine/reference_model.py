@@ -260,6 +260,11 @@ class ReferenceModel:
         zero = {"failed": failed, "crashes": 0, "rounds": 0, "unmerged": 0, "idle": 0, "silent_reviews": 0}
         self.write(name, "unblock", status="UNCLAIMED", run=None, lease=None, **zero)
 
+    def restart_counts(self, name: str) -> None:
+        task = self.task(name)
+        if task["status"] in ("UNCLAIMED", "REJECTED", "INTEGRATION_FAILED", "BLOCKED"):
+            task.update(failed=(), rounds=0, idle=0)
+
     def supersede(self, name: str, new: Iterable[Entry], existing: Iterable[str], because: str) -> None:
         task, new, existing = self.stoppable(name), [dict(fields) for fields in new], list(existing)
         successors = (*existing, *(fields["id"] for fields in new))
