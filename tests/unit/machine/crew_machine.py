@@ -728,7 +728,7 @@ class CrewMachine(RuleBasedStateMachine):
         assert len(set(subjects)) == len(subjects)
 
     @precondition(lambda machine: bool(machine.state.circuit_breaker.history))
-    @rule(by=planners, cause=st.sampled_from(["a missing service", "a missing service", " ", "ROOT CAUSE"]))
+    @rule(by=planners, cause=st.sampled_from(["a missing service", "a missing service", " ", "…"]))
     def resolve_trips(self, by: str, cause: str) -> None:
         args = (by, cause, self.model.now)
         self.play(lambda model: model.resolve_trips(by, cause), breaker_trips.resolve_trips, *args)

@@ -649,7 +649,7 @@ class ReferenceModel:
         self.reports[name], self.urgent = "resolved", self.urgent - {name}
 
     def resolve_trips(self, by: str, root_cause: str) -> None:
-        require(self.trips and root_cause.strip() not in ("", "ROOT CAUSE"))
+        require(self.trips and root_cause.strip() not in ("", "…"))
         require(by.startswith("human:") or "halt" not in self.trips, "only a person resolves a halt")
         self.trips = ()
 
