@@ -84,7 +84,7 @@ def logs(
     if raw:
         _print_raw(crew, names, window, _LineStyle(max(map(len, names), default=0) if agent is None else 0, times))
     elif as_json:
-        is_single = bool(names) and agent in (names[0], agent_of(names[0]))
+        is_single = agent is not None and agent in (names[0], agent_of(names[0]))
         _print_trajectories(crew, names, window, is_single=is_single)
     elif markdown:
         events, _ = session_log.read_recent(crew, names, window.lines, window.begin(crew))

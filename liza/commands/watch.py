@@ -22,7 +22,6 @@ from liza.cli.render.reader_watch import exit_with_reader
 from liza.crew.crew import Crew, find_crew
 from liza.rules.formatting.times import format_duration
 from liza.verbs import watch as verbs
-from liza.view.structs import AlarmRow
 
 app = create_app()
 
@@ -70,7 +69,7 @@ def watch(
     for number, change in enumerate(changes):
         if as_json:
             for alarm in change.raised:
-                printing.print_json_line(alarm)
+                printing.print_json_line(alarm.fields())
             continue
         start = "" if number else "watching; Ctrl+C ends it\n"
         printing.print_now(start + format_change(change, crew.clock.now(), printing.wants_colours()))
@@ -79,9 +78,9 @@ def watch(
 def format_change(change: verbs.AlarmChange, now: datetime, colour: bool) -> str:
     """Return the alarms that ended, those that were raised, and that there is none now."""
     over = paint("over", "green", colour)
-    ended = [(alarm["message"], (now - alarm["since"]).total_seconds()) for alarm in change.ended]
+    ended = [(alarm.message, (now - (alarm.since or now)).total_seconds()) for alarm in change.ended]
     lines = [f"{over} {message} (after {format_duration(seconds)})" for message, seconds in ended]
-    lines += [render_crew.format_alarm(AlarmRow(**alarm), colour) for alarm in change.raised]
+    lines += [render_crew.format_alarm(alarm, colour) for alarm in change.raised]
     return "\n".join([*lines, *([] if change.count else ["no alarm"])])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -19,8 +18,8 @@ from liza.rules.model import State
 from liza.rules.notices import notice_rules
 from liza.rules.notices.quiet_hours import QuietHours, parse_quiet_hours
 from liza.rules.value_classes import Value
-from liza.rules.value_classes import asdict as fields_of
 from liza.verbs.change_stream import watch_changes
+from liza.view.structs import AlarmRow
 
 
 def _no_notices(alarms: Sequence[Alarm]) -> None:
@@ -31,8 +30,8 @@ class AlarmChange(Value):
     """What one look found: alarms that were raised since the last look, and those that ended. ``count``: of present
     alarms."""
 
-    raised: tuple[dict[str, Any], ...] = ()
-    ended: tuple[dict[str, Any], ...] = ()
+    raised: tuple[AlarmRow, ...] = ()
+    ended: tuple[AlarmRow, ...] = ()
     count: int = 0
 
 
@@ -48,7 +47,7 @@ def watch(
     A board that cannot be read is an alarm, and so is its return. ``since`` of an alarm is the time at which this
     command first saw it. Raises NoCrew if the board is gone.
     """
-    reported: dict[tuple[str, str, str], dict[str, Any]] = {}
+    reported: dict[tuple[str, str, str], AlarmRow] = {}
     alarms: tuple[Alarm, ...] = ()
     is_unreadable, is_first = False, True
     for _ in watch_changes(crew):
@@ -75,13 +74,13 @@ def watch(
         is_unreadable = is_first = False
 
 
-def _back_row(crew: Crew, state: State) -> dict[str, Any]:
+def _back_row(crew: Crew, state: State) -> AlarmRow:
     message = f"the board can be read again, at revision {state.revision}"
     return _alarm_row(crew, Alarm(AlarmKind.BOARD_BACK, "board", message, "liza status"))
 
 
-def _alarm_row(crew: Crew, alarm: Alarm) -> dict[str, Any]:
-    return {**fields_of(alarm), "since": crew.clock.now()}
+def _alarm_row(crew: Crew, alarm: Alarm) -> AlarmRow:
+    return AlarmRow(alarm.kind, alarm.about, alarm.message, alarm.next, alarm.waiting_since, crew.clock.now())
 
 
 _HELP = "liza watch --help"

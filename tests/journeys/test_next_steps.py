@@ -330,7 +330,7 @@ LANDING_SITUATIONS = {
         merged("git switch -q -c mine", *OWN, "git switch -q main"), f"{SYNC} mine", by_hand=resolve_merge
     ),
     "push without a remote": Situation(worked(REMOTE_OF_WORKTREE), "liza push a", value="../other.git"),
-    "push of an unknown task": Situation(worked(), "liza push nothing", shows="a  CLAIMED"),
+    "push of an unknown task": Situation(worked(), "liza push nothing", shows="a  working"),
 }
 DOCTOR_SITUATIONS = {
     "without a crew": Situation(project, "liza status", shows="no tasks"),
