@@ -15,6 +15,7 @@ from typing import Any, Final
 from liza.programs.presets.preset import ConversationLogFormat, FailurePattern, Preset, UsageFormat
 from liza.programs.session.log_file import parse_object
 from liza.programs.usage.usage_report import time_of, usage_of_object, usage_of_request, value_at
+from liza.rules.sessions.session_ends import SilenceKind
 from liza.rules.sessions.session_events import (
     CallsRefused,
     Failed,
@@ -130,7 +131,7 @@ def _explain(event: SessionEvent, failure: FailurePattern | None) -> SessionEven
     """Return a reported failure as what it is: a usage limit, or one of the program's own tries."""
     if failure is None or not isinstance(event, Failed | Noticed):
         return event
-    if failure.kind == "quota":
+    if SilenceKind(failure.kind) is SilenceKind.QUOTA:
         return UsageLimited(event.text)
     return Noticed(event.text) if failure.retried else event
 
