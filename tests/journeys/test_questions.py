@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conftest import worktree_of
-from tests.journeys.crews import APPROVE, Crew
+from tests.journeys.crews import APPROVE, WORK, Crew
 
 QUESTION = "Which sender address?"
 ANSWER = "billing@shop.example; never the old one"
@@ -46,3 +46,15 @@ def test_a_question_of_a_coder_waits_for_a_person_and_the_answer_reaches_its_nex
     crew.agent("code-reviewer-1", crew.script("reviewer", APPROVE))
     crew.wait_status("task-1", "MERGED")
     assert crew.git("show", "integration:task-1.txt").splitlines() == ["begun", ANSWER]
+
+
+def test_the_answer_to_a_review_without_a_verdict_goes_to_a_reviewer_with_the_same_commit(crew: Crew) -> None:
+    crew.add("t1")
+    crew.agent("coder-1", crew.script("coder", WORK))
+    submitted = crew.wait_status("t1", "READY_FOR_REVIEW").review_commit
+    silent_without = f"""liza ready > brief\ngrep -q 'Only the tests.' brief || exit 0\nrm brief\n{APPROVE}"""
+    crew.agent("code-reviewer-1", crew.script("reviewer", silent_without, ready=False))
+    crew.wait_status("t1", "BLOCKED")
+    assert "a reviewer reviews it again" in crew.liza("answer", "t1", "Only the tests.")
+    task = crew.wait_status("t1", "MERGED")
+    assert (task.review_commit, crew.heard("t1").count("claim")) == (submitted, 1)
