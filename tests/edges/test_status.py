@@ -93,7 +93,7 @@ def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_i
     with Lock(crew.paths.supervisor_lock("coder-1")):
         assert row(crew) == ("OFFLINE", f"its supervisor left: {why}")
     assert alerts(crew) == [("supervisor_left", "liza up")]
-    assert [row["kind"] for row in next(watch(crew)).raised] == ["supervisor_left"]
+    assert [row.kind for row in next(watch(crew)).raised] == ["supervisor_left"]
     run_directory.clear_supervisor_exit(crew.paths, "coder-1")
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
 
@@ -241,22 +241,24 @@ def test_who_watches_is_told_once_of_a_board_that_cannot_be_read_and_then_that_i
     seen = watch(crew)
     change(crew, lambda state: replace(state, config=replace(state.config, integration_command="")))
     first = next(seen)
-    assert ([row["kind"] for row in first.raised], first.ended, first.count) == (["untested_merges"], (), 1)
+    assert ([row.kind for row in first.raised], first.ended, first.count) == (["untested_merges"], (), 1)
     good = crew.paths.state.read_text()
     edit(crew, "tasks:", "tasks: [")
     (lost,) = next(seen).raised
-    assert lost["kind"] == "board_unreadable"
-    assert "liza restore --last-good" in lost["next"]
+    assert lost.kind == "board_unreadable"
+    assert "liza restore --last-good" in lost.next
     edit(crew, "tasks: [", "tasks: {")
     edit(crew, "tasks: {", "tasks:")
     assert crew.paths.state.read_text() == good
     (back,) = next(seen).raised
-    assert (back["kind"], back["next"]) == ("board_back", "liza status")
+    assert (back.kind, back.next) == ("board_back", "liza status")
     change(crew, lambda state: replace(state, config=replace(state.config, integration_command="true")))
     over = next(seen)
-    assert ([row["kind"] for row in over.ended], over.raised, over.count) == (["untested_merges"], (), 0)
-    assert format_change(over, over.ended[0]["since"] + timedelta(minutes=4), colour=False).splitlines() == [
-        f"over {first.raised[0]['message']} (after 4 min)",
+    assert ([row.kind for row in over.ended], over.raised, over.count) == (["untested_merges"], (), 0)
+    assert format_change(
+        over, (over.ended[0].since or crew.clock.now()) + timedelta(minutes=4), colour=False
+    ).splitlines() == [
+        f"over {first.raised[0].message} (after 4 min)",
         "no alarm",
     ]
     seen.close()
