@@ -82,7 +82,7 @@ def logs(
     window = _Window(lines, None if since is None else parse_duration(since, "liza logs --since 15m"), follow)
     names = _find_sessions(crew, agent)
     if raw:
-        _print_raw(crew, names, window, _LineStyle(max(map(len, names), default=0) if agent is None else 0, times))
+        _print_raw(crew, names, window, _LineStyle(max(map(len, names), default=1) if agent is None else 0, times))
     elif as_json:
         is_single = agent is not None and agent in (names[0], agent_of(names[0]))
         _print_trajectories(crew, names, window, is_single=is_single)
@@ -93,7 +93,7 @@ def logs(
         style = render_session.SessionStyle(
             printing.text_width(),
             printing.wants_colours(),
-            name_width=max(map(len, names), default=0) if agent is None else 0,
+            name_width=max(map(len, names), default=1) if agent is None else 0,
             with_subagents=subagents,
             with_times=times,
         )
@@ -151,9 +151,9 @@ def _format_sessions(events: list[LoggedEvent], names: list[str], style: render_
         yield from render_session.format_session((entry for entry in events if entry.run == name), style)
 
 
-def _followed(agent: str | None, names: list[str]) -> list[str]:
-    """Return what is followed: of an agent, or of the agent of a task, also the next runs."""
-    return names if agent is None else [names[-1] if agent == names[-1] else agent_of(names[-1])]
+def _followed(agent: str | None, names: list[str]) -> list[str] | None:
+    """Return what is followed: of an agent, or of the agent of a task, also the next runs; None: all agents."""
+    return None if agent is None else [names[-1] if agent == names[-1] else agent_of(names[-1])]
 
 
 def _print_notes(crew: Crew, events: Iterable[LoggedEvent], runs: list[str], window: _Window) -> None:

@@ -98,9 +98,10 @@ def agent_word(status: str, state: str | None, *, is_asking: bool, is_halted: bo
     ``is_asking``: its program asks a person. ``is_halted``: a signal of the crew is set, so nothing is started. An
     agent without work can take the next task, whatever it asked about another one.
     """
-    if state == AgentState.ZOMBIE:
-        return STATE_WORDS[AgentState.ZOMBIE]  # its session runs, even if its supervisor does not
     by_status = AGENT_WORDS.get(AgentStatus(status), AgentWord.IDLE) if status in AgentStatus.__members__ else None
+    if state == AgentState.ZOMBIE:
+        # Its session runs without work. A supervisor ends it soon; without one it goes on.
+        return STATE_WORDS[AgentState.ZOMBIE] if by_status is AgentWord.OFF else AgentWord.WORKING
     if by_status in (AgentWord.OFF, AgentWord.WAITS_UNTIL):
         return by_status
     if is_asking:

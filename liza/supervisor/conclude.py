@@ -15,6 +15,7 @@ from liza.crew.liza_path import liza_argv
 from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.crew.session_usage import record_usage, trusted_record
 from liza.programs.accounts import session_results
+from liza.programs.brief.quoting import quote_line
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file, outcomes, session_process
@@ -27,7 +28,14 @@ from liza.repo import commit_signing
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
-from liza.rules.sessions.session_events import Failed, LoggedEvent, ModelText, find_refused_calls, is_unread
+from liza.rules.sessions.session_events import (
+    Failed,
+    LoggedEvent,
+    ModelText,
+    find_last_failure,
+    find_refused_calls,
+    is_unread,
+)
 from liza.rules.statuses import StartupCheck, WorkKind
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.value_classes import replace
@@ -222,12 +230,18 @@ def _describe_last_words(crew: Crew, directory: RunDir, preset: Preset) -> str:
         allow = (
             ""
             if crew.board.read().config.permissions == "bypass"
-            else ". To allow all: liza config set permissions bypass"
+            else " (liza config set permissions bypass allows all)"
         )
-        return f"{preset.name} refused {number}: `{last.what[:200]}`: {last.reason[:200]}{allow}"
+        # First what a person needs: texts are cut where they are shown.
+        return f"{preset.name} refused {number}{allow}: `{quote_line(last.what, 60)}`: {quote_line(last.reason, 100)}"
+    failure = find_last_failure(events)
     spoken = "\n".join(entry.event.text for entry in events if isinstance(entry.event, ModelText | Failed))
     own = spoken or _BRIEF_END.split(directory.last_output())[-1]
-    return " / ".join(list(log_file.extract_lines(own))[-3:])[:400] or directory.unreadable() or "It printed nothing."
+    words = " / ".join(list(log_file.extract_lines(own))[-3:])[:400] or directory.unreadable() or "It printed nothing."
+    if failure is None:
+        return words
+    cause = f"`{quote_line(failure.what, 60)}` failed: {quote_line(failure.reason, 100)}"
+    return f"{cause} (liza logs {directory.run}). {words}"
 
 
 def _read_last_events(crew: Crew, directory: RunDir) -> list[LoggedEvent]:

@@ -88,11 +88,12 @@ def read_recent_lines(
 
 
 def follow_lines(
-    crew: Crew, names: Sequence[str], offsets: dict[str, int], files: FollowedFiles = OUTPUTS
+    crew: Crew, names: Sequence[str] | None, offsets: dict[str, int], files: FollowedFiles = OUTPUTS
 ) -> Iterator[OutputLine]:
     """Yield new lines after these offsets, of these runs and of the agents' next runs. Raises NotRegularFile.
 
-    ``offsets`` are those of the files that ``files`` names.
+    ``names`` None: of all agents, also of those that come later. ``offsets`` are those of the files that ``files``
+    names.
     """
     readers: dict[str, _Reader] = {}
     events_queue: queue.Queue[Any] = queue.Queue()
@@ -125,10 +126,10 @@ def _open_readers(crew: Crew, runs: Sequence[str], offsets: dict[str, int], file
     return {run: _Reader(run, path, offsets.get(run, 0)) for run, path in paths if path is not None}
 
 
-def _runs(crew: Crew, names: Sequence[str]) -> list[str]:
-    """Return the newest run with output of each agent; a run in ``names`` stays as it is."""
+def _runs(crew: Crew, names: Sequence[str] | None) -> list[str]:
+    """Return the newest run with output of each agent, None: of all; a run in ``names`` stays as it is."""
     runs = []
-    for name in names:
+    for name in sorted_agents(crew) if names is None else names:
         if "." in name:
             runs.append(name)
             continue

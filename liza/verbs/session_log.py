@@ -59,8 +59,9 @@ def read_trajectories(crew: Crew, names: Sequence[str], most: int, since: dateti
     return [trajectory for trajectory in built if trajectory is not None]
 
 
-def follow(crew: Crew, names: Sequence[str], offsets: dict[str, int]) -> Iterator[LoggedEvent]:
-    """Yield the events of new lines after these offsets, of these runs and of the agents' next runs.
+def follow(crew: Crew, names: Sequence[str] | None, offsets: dict[str, int]) -> Iterator[LoggedEvent]:
+    """Yield the events of new lines after these offsets, of these runs and of the agents' next runs; None: of all
+    agents, also of those that come later.
 
     Of a session in a terminal its program's log is followed, else the output.
     """

@@ -142,3 +142,15 @@ def test_without_a_name_every_agents_lines_come_behind_its_name_with_their_time_
             assert re.fullmatch(r"coder-[12] \| coder-[12] goes on\n", line(child))
         finally:
             child.send_signal(signal.SIGINT)
+
+
+def test_who_follows_all_agents_before_there_are_any_sees_the_first_one(crew: Crew) -> None:
+    crew.add("t1")
+    with subprocess.Popen(
+        [str(BIN / "liza"), "logs", "-f"], cwd=crew.root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as child:
+        try:
+            crew.agent("coder-1", crew.script("agent", 'echo "first"\nliza block "no way" --ask "what then?"\n'))
+            assert line(child) == "coder-1 | first\n"
+        finally:
+            child.send_signal(signal.SIGINT)

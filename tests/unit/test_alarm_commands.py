@@ -360,7 +360,10 @@ def test_a_question_is_told_with_its_time_and_without_questions_by_its_reason() 
     )
     alarms = evaluate_alarms(crew(asked), NOW, AlarmFacts())
     (alarm,) = (alarm for alarm in alarms if alarm.kind == "blocked")
-    assert alarm.message == f"task-1 is blocked ({LONG_SHOWN}) and asks: {LONG_SHOWN}"
+    cause, _, question = alarm.message.removeprefix("task-1 is blocked (").partition(") and asks: ")
+    assert LONG.startswith(cause.removesuffix("…"))
+    assert len(cause) > len(question)
+    assert question == LONG_SHOWN
     assert alarm.waiting_since == later(-9)
 
 

@@ -14,18 +14,18 @@ from liza.cli.render.session_markdown import format_markdown
 from liza.programs.events import event_readers
 from liza.programs.events.event_readers import READERS, UnknownObject
 from liza.programs.presets import preset_files, preset_table
-from liza.programs.presets.preset import Preset
+from liza.programs.presets.preset import EVENT_FORMATS, Preset
 from liza.programs.session.log_file import parse_object
 from liza.rules.paths import Paths
 from liza.rules.sessions.session_events import (
     Failed,
+    FailedCall,
     LoggedEvent,
     ModelText,
     Noticed,
     Outcome,
     Printed,
     Prompted,
-    RefusedCall,
     SessionBegan,
     SessionEvent,
     TimeSource,
@@ -34,6 +34,7 @@ from liza.rules.sessions.session_events import (
     TurnEnded,
     Unknown,
     count_edit,
+    find_last_failure,
     find_refused_calls,
     fold_usage,
     merge_sessions,
@@ -111,7 +112,7 @@ def test_a_recorded_session_of_each_program_is_read_without_an_unknown_line(name
 def test_each_format_that_a_row_names_has_a_reader_and_each_reader_a_row() -> None:
     text = (Path(preset_files.__file__).parent / "presets.toml").read_text()
     named = {line.partition('"')[2].rstrip('"') for line in text.splitlines() if line.startswith("events = ")}
-    assert named | {"acp"} == set(READERS)
+    assert named | {"acp"} == set(READERS) == EVENT_FORMATS
 
 
 @pytest.mark.parametrize("events_format", READERS)
@@ -171,7 +172,7 @@ def test_refused_calls_are_found_with_their_command_and_reason() -> None:
         claude("user", returned("c1", "a"), returned("c2", "This needs approval\nmore", is_error=True)),
         {"type": "result", "permission_denials": [{"tool_use_id": "c2"}]},
     )
-    assert find_refused_calls(logged(events)) == (RefusedCall("curl x", "This needs approval"),)
+    assert find_refused_calls(logged(events)) == (FailedCall("curl x", "This needs approval"),)
     assert find_refused_calls([]) == ()
 
 
@@ -387,3 +388,27 @@ def test_a_usage_limit_and_the_programs_own_tries_are_no_failures() -> None:
     assert rows([event]) == ["limit    exceeded retry limit, last status: 429 Too Many Requests"]
     broken = '{"type":"turn.failed","error":{"message":"stream disconnected before completion"}}'
     assert isinstance(event_readers.read_line(row_of("codex"), broken).events[0], Failed)
+
+
+def test_the_last_failed_call_is_found_with_the_last_line_of_its_output() -> None:
+    entries = conversation("codex")
+    failed = FailedCall(
+        "if [ x$LIZA_TASK = xone ]; then rm -rf /etc/x; fi",
+        "rm -f style commands are not permitted. Use a safer approach",
+    )
+    assert find_last_failure(entries) == failed
+    assert find_last_failure(entries[:8]) == FailedCall(
+        "cat no-such-file", "exit 1: cat: no-such-file: No such file or directory"
+    )
+    assert find_last_failure([]) is None
+
+
+def test_lines_beside_the_events_are_folded_and_a_denial_of_a_guard_begins_with_its_own_words() -> None:
+    lines = [Printed(f"line {number}", is_beside=True) for number in range(5)]
+    assert rows([*lines, ModelText("x")]) == ["prints   line 0 … 4 more lines: --raw", "says     x"]
+    hooked = ToolReturned(
+        "c1", "PreToolUse:Bash hook error: [/x/liza hook]: [liza] not run: nothing is pushed", Outcome.FAILED
+    )
+    call = ToolCalled("c1", "Bash", {"command": "git push"})
+    assert rows([call, hooked]) == ["runs     git push · failed: [liza] not run: nothing is pushed"]
+    assert find_refused_calls(logged([call, replace(hooked, outcome=Outcome.REFUSED)])) == ()

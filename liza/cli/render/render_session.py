@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Final
 
 from liza.cli.render import printing
@@ -12,6 +13,7 @@ from liza.cli.render.render_crew import agent_colour
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.redaction import MAX_KEY, redact
 from liza.rules.sessions.session_events import (
+    GUARD_MARK,
     CallResults,
     Failed,
     FileEdit,
@@ -36,6 +38,8 @@ from liza.rules.value_classes import Value, replace
 
 _MAX_BRIEF = 160
 """Characters of a prompt, a thought, an unknown object or a tool's arguments that are shown."""
+_MAX_BESIDE = 2
+"""Lines of text beside the events that are shown in a row; more are folded."""
 _MAX_REASON = 200
 """Characters of a tool's output that are shown if it failed."""
 _MAX_LINE = 4_000
@@ -112,11 +116,12 @@ def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterat
     shown = {call for parent, call in called if not parent} | {
         entry.event.subagent for entry in logged if isinstance(entry.event, SubagentEnded)
     }
-    for before, entry in zip([None, *logged], logged, strict=False):
+    for before, entry in zip([None, *logged], _fold_lines(logged), strict=False):
         if isinstance(entry.event, ToolReturned) and (entry.parent, entry.event.call) in called:
             continue
-        if isinstance(entry.event, Failed | UsageLimited) and before is not None and before.event == entry.event:
-            # Some programs report one failure as that of the request and as that of the turn.
+        is_repeated = before is not None and before.event == entry.event
+        if is_repeated and isinstance(entry.event, Failed | UsageLimited | SessionBegan):
+            # Some programs report one failure as that of the request and as that of the turn, or their begin twice.
             continue
         if entry.parent and entry.parent not in shown and not style.with_subagents:
             # No call of the session names this sub-agent.
@@ -125,6 +130,21 @@ def format_session(events: Iterable[LoggedEvent], style: SessionStyle) -> Iterat
             yield from _format_event(replace(entry, event=Noticed(folded), parent=""), session, style)
             continue
         yield from _format_event(entry, session, style)
+
+
+def _fold_lines(logged: list[LoggedEvent]) -> list[LoggedEvent]:
+    """Return the events with lines of text beside them folded: the first of several, with their number."""
+    folded: list[LoggedEvent] = []
+    for is_beside, group in groupby(
+        logged, key=lambda entry: isinstance(entry.event, Printed) and entry.event.is_beside
+    ):
+        entries = list(group)
+        first = entries[0].event
+        if is_beside and isinstance(first, Printed) and len(entries) > _MAX_BESIDE:
+            text = f"{first.text[:_MAX_BRIEF]} … {len(entries) - 1} more lines: --raw"
+            entries = [replace(entries[0], event=Printed(text, is_beside=True))]
+        folded += entries
+    return folded
 
 
 def _fold_subagents(logged: list[LoggedEvent]) -> Mapping[str, str]:
@@ -243,7 +263,9 @@ def describe_end(result: ToolReturned) -> str:
     # The reason of a refusal is its first line, the error of a command its last one.
     part = result.text.strip()[:MAX_KEY] if outcome is Outcome.REFUSED else result.text.strip()[-MAX_KEY:]
     lines = clean(part).splitlines() or [""]
-    reason = _first_line(lines[0] if outcome is Outcome.REFUSED else lines[-1], _MAX_REASON)
+    text = lines[0] if outcome is Outcome.REFUSED else lines[-1]
+    # A program names the hook that denied a call before the reason of Liza's guard.
+    reason = _first_line(text[max(0, text.find(GUARD_MARK)) :], _MAX_REASON)
     return f"{what}: {reason}" if reason else what
 
 

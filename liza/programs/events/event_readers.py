@@ -140,6 +140,8 @@ def _read_text(preset: Preset, line: str) -> tuple[SessionEvent, ...]:
     refusal = re.search(preset.refusal, line) if preset.refusal else None
     if refusal is None:
         return (Printed(line),)
+    if refusal["command"] is None:
+        return (Noticed(f"refused: {refusal['reason']}"),)
     call, command = f"refused {line[:_MAX_TIMESTAMP]}", refusal["command"]
     return ToolCalled(call, "shell", {"command": command}), ToolReturned(call, refusal["reason"], Outcome.REFUSED)
 

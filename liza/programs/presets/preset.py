@@ -9,6 +9,22 @@ import msgspec
 from liza.programs.presets.acp_settings import AcpSettings, Transport
 from liza.rules.model import FrozenStruct
 
+EVENT_FORMATS = frozenset(
+    [
+        "acp",
+        "blocks",
+        "chats",
+        "contents",
+        "effects",
+        "executions",
+        "items",
+        "messages",
+        "parts",
+        "rollout",
+        "tool-events",
+    ]
+)
+"""Forms of lines that `programs/events` reads."""
 PromptStyle = Literal["arg", "stdin", "none"]
 UNCONFINED_WARNING = "nothing confines it: it can do what you can"
 

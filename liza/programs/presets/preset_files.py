@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from liza.programs.presets import acp_settings, preset
-from liza.programs.presets.preset import Preset
+from liza.programs.presets.preset import EVENT_FORMATS, Preset
 from liza.rules.errors import Missing, UsageError
 from liza.rules.formatting.type_errors import describe_decode_error
 from liza.rules.paths import ROLES
@@ -271,6 +271,12 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(line, str) and "(?P<typed>" not in line:
             yield "input_line needs a group (?P<typed>…) for the text in the line"
     yield from (f"input_empty {reason}" for reason in _expression_errors(row.get("input_empty"), may_match_empty=True))
+    for name in ("refusal", "exit_line"):
+        yield from (f"{name} {reason}" for reason in _expression_errors(row.get(name) or None))
+    journal = row.get("journal")
+    for form in (row.get("events"), journal.get("events") if isinstance(journal, dict) else None):
+        if isinstance(form, str) and form and form not in EVENT_FORMATS:
+            yield f"events {form!r} is none of {', '.join(sorted(EVENT_FORMATS))}"
     login = row.get("login")
     signs = [login.get("missing") or None, *_as_values(login.get("files"))] if isinstance(login, dict) else []
     for value in signs:

@@ -324,7 +324,7 @@ def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
     yield Alarm(
         AlarmKind.BLOCKED,
         task.id,
-        f"{task.id} is blocked ({_short(task.blocked_reason or '')}) and asks: {_short(asked)}",
+        f"{task.id} is blocked ({_short(task.blocked_reason or '', _MAX_CAUSE)}) and asks: {_short(asked)}",
         f'liza answer {task.id} "…"',
         task.history[-1].time if task.history else None,
     )
@@ -488,6 +488,9 @@ def _untested(state: State) -> Iterator[Alarm]:
 
 def _at(when: datetime) -> str:
     return f"{when:%H:%M:%SZ}"
+
+
+_MAX_CAUSE = 260  # characters: the cause of a block, with the command that resolves it
 
 
 def _short(text: str, most: int = 160) -> str:

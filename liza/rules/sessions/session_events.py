@@ -308,8 +308,8 @@ def is_unread(entries: Iterable[LoggedEvent]) -> bool:
     return kinds == {Unknown}
 
 
-class RefusedCall(Value):
-    """A tool call that the program did not run: what was called, and the reason."""
+class FailedCall(Value):
+    """A tool call that the program did not run, or that failed: what was called, and the reason."""
 
     what: str
     reason: str
@@ -345,7 +345,19 @@ def find_results(entries: Iterable[LoggedEvent]) -> CallResults:
     return CallResults(returned, frozenset(refused))
 
 
-def find_refused_calls(entries: Sequence[LoggedEvent]) -> tuple[RefusedCall, ...]:
+def find_last_failure(entries: Sequence[LoggedEvent]) -> FailedCall | None:
+    """Return the last call of a session, with the last line of its output, if it failed; else None."""
+    results = find_results(entries)
+    for entry in reversed(entries):
+        result = results.find(entry.event.call, entry.parent) if isinstance(entry.event, ToolCalled) else None
+        if isinstance(entry.event, ToolCalled) and result is not None:
+            code = f"exit {result.exit_code}: " if result.exit_code else ""
+            reason = code + (result.text.strip().splitlines() or [""])[-1]
+            return FailedCall(entry.event.command or entry.event.name, reason) if result.is_failure else None
+    return None
+
+
+def find_refused_calls(entries: Sequence[LoggedEvent]) -> tuple[FailedCall, ...]:
     """Return the calls that the program refused, in their order. A guard of Liza is not the program."""
     results = find_results(entries)
     calls = []
@@ -353,6 +365,6 @@ def find_refused_calls(entries: Sequence[LoggedEvent]) -> tuple[RefusedCall, ...
         if isinstance(entry.event, ToolCalled):
             result = results.find(entry.event.call, entry.parent)
             reason = "" if result is None else result.text.strip().partition("\n")[0]
-            if result is not None and result.outcome is Outcome.REFUSED and not reason.startswith(GUARD_MARK):
-                calls.append(RefusedCall(entry.event.command or entry.event.name, reason))
+            if result is not None and result.outcome is Outcome.REFUSED and GUARD_MARK not in reason:
+                calls.append(FailedCall(entry.event.command or entry.event.name, reason))
     return tuple(calls)
