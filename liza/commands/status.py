@@ -24,6 +24,7 @@ from liza.verbs.change_stream import watch_changes
 from liza.verbs.status import look
 from liza.verbs.status import status as find_status
 
+REDRAW_SECONDS = 5.0  # without a change, so that the times go on and a supervisor that exited is seen
 app = create_app()
 
 
@@ -53,7 +54,7 @@ def status(
         return
     exit_with_reader()
     with printing.Repainting() as screen:
-        for _ in watch_changes(crew):
+        for _ in watch_changes(crew, None if as_json else REDRAW_SECONDS):
             if as_json:
                 printing.print_json_line(find_status(crew))
             else:

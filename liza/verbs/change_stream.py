@@ -14,8 +14,11 @@ from liza.rules.model import Config
 QUIET_SECONDS = 0.1  # seconds without an event that end a change: the writes of one verb cause several events
 
 
-def watch_changes(crew: Crew) -> Iterator[None]:
-    """Yield now and after each change, and at least every poll interval: a lease expires without a change."""
+def watch_changes(crew: Crew, longest: float | None = None) -> Iterator[None]:
+    """Yield now and after each change, and at least every ``longest`` seconds, None: every poll interval.
+
+    A lease expires, and a supervisor exits, without a change.
+    """
     events_queue: queue.Queue[Any] = queue.Queue()
     # Do not watch the locks: checking whether a supervisor runs touches its lock and would cause an endless loop.
     watch = events.watch(crew.paths)
@@ -23,7 +26,7 @@ def watch_changes(crew: Crew) -> Iterator[None]:
     try:
         while True:
             yield None
-            _wait_for_event(events_queue, _poll_interval(crew))
+            _wait_for_event(events_queue, longest or _poll_interval(crew))
     finally:
         watch.close()
 

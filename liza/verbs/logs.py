@@ -17,7 +17,7 @@ from liza.programs.messages import delivery_log
 from liza.programs.messages.delivery_log import DeliveryEntry
 from liza.programs.session import run_archive, run_directory, session_process
 from liza.programs.session.run_archive import OutputTail
-from liza.rules.errors import Refused, UnknownId
+from liza.rules.errors import Refused, UnknownId, UsageError
 from liza.rules.formatting.redaction import redact, redactable_length
 from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.model import Agent, State
@@ -105,13 +105,20 @@ def _describe_silence(crew: Crew, run: str) -> str:
 
 
 def resolve_run(crew: Crew, name: str) -> str:
-    """Return the last run of a task if ``name`` is a task and not an agent, else ``name``. Raises Refused."""
+    """Return the last run of a task if ``name`` is a task and not an agent, else ``name``.
+
+    Raises Refused, UnknownId if it can be neither.
+    """
     if "." in name:
         return name
     state = crew.board.read()
     task = archived_tasks.find_task(crew, state, name) if name not in state.agents else None
     if task is None:
-        return name
+        try:
+            return parse_agent_id(name)
+        except UsageError as error:
+            known = did_you_mean(name, [*state.agents, *(task.id for task in state.tasks)])
+            raise UnknownId(f"there is no agent and no task {name}{known}", "liza status") from error
     run = task.run or next((event.run for event in reversed(task.history) if event.run), None)
     if run is None:
         raise Refused(f"{name} is a task, and no agent has taken it yet", f"liza task show {name}")

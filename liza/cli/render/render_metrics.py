@@ -53,7 +53,7 @@ def _total_usage(by_outcome: Row) -> list[str]:
 
 
 def _longest_tasks(rows: Sequence[Row], by_task: Row) -> str:
-    cells = [["task", "time", "tries", "waited for you", "money"]]
+    cells = [["task", "time", "claims", "waited for you", "money"]]
     for row in rows:
         if row["seconds"] is not None:
             money = by_task.get(row["id"], {}).get("money")
@@ -161,7 +161,7 @@ def _retrospective(metrics: Row) -> list[str]:
 
 
 def _task_table(rows: Any) -> str:
-    cells = [["task", "state", "time", "tries", "waited for you"]]
+    cells = [["task", "state", "time", "claims", "waited for you"]]
     for row in rows:
         time = "" if row["seconds"] is None else format_duration(row["seconds"])
         waited = format_duration(row["waiting_seconds"]) if row["waiting_seconds"] else ""
