@@ -28,7 +28,7 @@ from liza.rules.value_classes import Value, replace
 from liza.system import untrusted_files
 
 MAX_WAIT = 30.0  # seconds after which the file is read again, in case an event was lost
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 19
 _MAX_BYTES = 1 << 22  # bytes read at once
 
 

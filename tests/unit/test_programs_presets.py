@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from liza.cli.render import render_crew
-from liza.programs.presets import acp_session, command_line, preset_table
+from liza.programs.presets import acp_session, command_line, preset_files, preset_table
 from liza.programs.presets.acp_settings import AcpSettings, Transport
 from liza.programs.presets.preset import Preset
 from liza.programs.presets.preset_files import Layer
@@ -128,6 +128,11 @@ def test_a_conversation_is_gone_on_with_by_the_words_of_the_row_in_front_of_the_
         command_line.build_resume_args(table.resolve("script:./agent.sh"), "7")
     with pytest.raises(UsageError, match="cannot go on"):
         command_line.build_resume_args(table.resolve("gemini"), "7", fork=True)
+
+
+def test_the_rows_that_come_with_liza_have_no_error() -> None:
+    rows = preset_files.read_built_in().rows
+    assert {name: [*preset_files.find_errors(row)] for name, row in rows.items()} == {name: [] for name in rows}
 
 
 def test_no_module_names_a_vendors_program(project: Project) -> None:

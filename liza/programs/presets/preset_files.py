@@ -97,7 +97,8 @@ def read_layer(file: Path, source: str) -> Layer:
             value = row.get(key, [])
             for table in value if isinstance(value, list) else [value]:
                 _check_keys(file, f" [[programs.{name}.{key}]]", table, inner)
-        for reason in find_errors(row):
+        # A test reads the rows that come with Liza: to compile their expressions takes 50 ms of each command.
+        for reason in find_errors(row) if file != BUILT_IN else ():
             raise _file_error(file, f"[programs.{name}] {reason}")
     tiers = _read_tables(file, document, "tiers", (*_ROLES, "default"))
     roles = document.get("roles", {})
