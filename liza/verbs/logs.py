@@ -117,8 +117,8 @@ def resolve_run(crew: Crew, name: str) -> str:
         try:
             return parse_agent_id(name)
         except UsageError as error:
-            known = did_you_mean(name, [*state.agents, *(task.id for task in state.tasks)])
-            raise UnknownId(f"there is no agent and no task {name}{known}", "liza status") from error
+            suggestion = did_you_mean(name, [*state.agents, *(task.id for task in state.tasks)])
+            raise UnknownId(f"there is no agent and no task {name}{suggestion}", "liza status") from error
     run = task.run or next((event.run for event in reversed(task.history) if event.run), None)
     if run is None:
         raise Refused(f"{name} is a task, and no agent has taken it yet", f"liza task show {name}")
