@@ -26,6 +26,7 @@ from liza.programs.terminal import tmux
 from liza.programs.usage import otel_export
 from liza.repo import commit_signing
 from liza.rules.errors import LizaError, Refused
+from liza.rules.formatting.redaction import redact
 from liza.rules.model import FailedCheck, State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.session_events import (
@@ -218,7 +219,8 @@ def _has_committed(crew: Crew, directory: RunDir) -> bool:
 
 
 def _describe_last_words(crew: Crew, directory: RunDir, preset: Preset) -> str:
-    """Return why the session may have ended without a result: refused commands, else the last lines of its output.
+    """Return why the session may have ended without a result: refused commands; else its last command, if that failed,
+    and the last lines of its output. Without secrets: the text is written to files and to the terminal.
 
     The brief that `liza ready` prints is no such line, nor what the program says of itself.
     """
@@ -233,15 +235,24 @@ def _describe_last_words(crew: Crew, directory: RunDir, preset: Preset) -> str:
             else " (liza config set permissions bypass allows all)"
         )
         # First what a person needs: texts are cut where they are shown.
-        return f"{preset.name} refused {number}{allow}: `{quote_line(last.what, 60)}`: {quote_line(last.reason, 100)}"
+        return f"{preset.name} refused {number}{allow}: `{_quote(last.what, 60)}`: {_quote(last.reason, 100)}"
     failure = find_last_failure(events)
     spoken = "\n".join(entry.event.text for entry in events if isinstance(entry.event, ModelText | Failed))
     own = spoken or _BRIEF_END.split(directory.last_output())[-1]
-    words = " / ".join(list(log_file.extract_lines(own))[-3:])[:400] or directory.unreadable() or "It printed nothing."
+    words = (
+        " / ".join(list(log_file.extract_lines(redact(own)))[-3:])[:400]
+        or directory.unreadable()
+        or "It printed nothing."
+    )
     if failure is None:
         return words
-    cause = f"`{quote_line(failure.what, 60)}` failed: {quote_line(failure.reason, 100)}"
+    cause = f"`{_quote(failure.what, 60)}` failed: {_quote(failure.reason, 100)}"
     return f"{cause} (liza logs {directory.run}). {words}"
+
+
+def _quote(text: str, limit: int) -> str:
+    """Return a text in one line without secrets. They are found before the cut: a part of one is not recognised."""
+    return quote_line(redact(text), limit)
 
 
 def _read_last_events(crew: Crew, directory: RunDir) -> list[LoggedEvent]:

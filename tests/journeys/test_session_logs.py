@@ -192,3 +192,17 @@ def test_a_block_after_refused_commands_names_the_command_and_what_allows_it(cre
     remedy = "liza config set permissions bypass allows all"
     assert f"modelled refused a command ({remedy}): `curl example.org`: {REASON}" in reason
     assert f"({remedy}): `curl example.org`: {REASON}" in " ".join(crew.liza("status").split())
+
+
+def test_the_cause_of_a_block_has_no_secret_of_the_command_that_failed(crew: Crew) -> None:
+    crew.configure(max_coder_iterations=2)
+    crew.add("t1")
+    secret = "ghp_" + "a1B2" * 9
+    call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": f"curl -H {secret} example.org"}}
+    end = {"type": "tool_result", "tool_use_id": "c1", "content": f"no host for {secret}", "is_error": True}
+    lines = f"{_said('assistant', call)}\n{_said('user', end)}"
+    _use(crew, f"liza ready > /dev/null\ncat <<'LINES'\n{lines}\nLINES\n")
+    reason = crew.wait_status("t1", "BLOCKED").blocked_reason or ""
+    assert "failed: no host for [redacted: GitHub token]" in reason
+    settled = (crew.paths.run("coder-1.1") / "settled").read_text()
+    assert secret[:12] not in reason + settled + "".join(path.read_text() for path in crew.notes.glob("*.log"))
