@@ -76,7 +76,7 @@ def watch(
 
 
 def format_change(change: verbs.AlarmChange, now: datetime, colour: bool) -> str:
-    """Return the alarms that ended, those that were raised, and that there is none now."""
+    """Return a line for each alarm that ended or was raised, and `no alarm` if none is present."""
     over = paint("over", "green", colour)
     ended = [(alarm.message, (now - (alarm.since or now)).total_seconds()) for alarm in change.ended]
     lines = [f"{over} {message} (after {format_duration(seconds)})" for message, seconds in ended]

@@ -96,7 +96,7 @@ def agent_word(status: str, state: str | None, *, is_asking: bool, is_halted: bo
     """Return the word for an agent.
 
     ``is_asking``: its program asks a person. ``is_halted``: a signal of the crew is set, so nothing is started. An
-    agent without work can take the next task, whatever it asked about another one.
+    agent without work is idle, also while its question about another task waits.
     """
     by_status = AGENT_WORDS.get(AgentStatus(status), AgentWord.IDLE) if status in AgentStatus.__members__ else None
     if state == AgentState.ZOMBIE:

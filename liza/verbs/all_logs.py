@@ -56,8 +56,8 @@ def _output_path(crew: Crew, run: str) -> Path | None:
 
 
 class FollowedFiles(Value):
-    """Which file of a run is followed, and how its bytes become text. ``find_path`` returns None if there is none yet;
-    it is asked again. A file that is not the run's output is read from its start."""
+    """The files that are followed. ``find_path`` returns the file of a run; while it returns None, it is called again
+    after each event. ``decode`` makes text of the bytes. Another file than the output is read from its start."""
 
     decode: Decode = logs.redacted_text
     find_path: Callable[[Crew, str], Path | None] = _output_path

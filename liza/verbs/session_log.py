@@ -98,9 +98,8 @@ def read_events(crew: Crew, lines: Iterable[OutputLine]) -> Iterator[LoggedEvent
             continue
         source = TimeSource.ARRIVAL if read.time is None else TimeSource.RECORD
         for event in read.events:
-            shown = Printed(event.text, is_beside=True) if isinstance(event, Printed) else event
             yield LoggedEvent(
-                line.agent, line.run, read.time or line.time, shown, read.parent, source, path, line.offset
+                line.agent, line.run, read.time or line.time, event, read.parent, source, path, line.offset
             )
 
 
@@ -133,7 +132,7 @@ def find_row(crew: Crew, run: str) -> Preset | None:
 
 
 def _read_record(crew: Crew, run: str) -> RunRecord | None:
-    """Return the record of a run, also of an archived one; None if there is none. Raises LizaError."""
+    """Return the record of a run, archived or not; None if the run has no record. Raises LizaError."""
     archive = run_archive.archive_path(crew.paths, run)
     return crew.run_dir(run).read_record() or (run_archive.read_record(archive, run) if archive.exists() else None)
 

@@ -193,7 +193,7 @@ def test_a_refusal_in_a_line_of_text_beside_the_events_is_read() -> None:
     )
     events = event_readers.read_line(row_of("codex"), line).events
     assert rows(list(events)) == ["runs     rm -rf x · refused: rm -f style commands are not permitted"]
-    assert event_readers.read_line(row_of("codex"), "WARNING: x").events == (Printed("WARNING: x"),)
+    assert event_readers.read_line(row_of("codex"), "WARNING: x").events == (Printed("WARNING: x", is_beside=True),)
 
 
 def test_an_edit_is_a_path_with_the_lines_that_it_adds_and_removes() -> None:

@@ -139,7 +139,7 @@ def _explain(event: SessionEvent, failure: FailurePattern | None) -> SessionEven
 def _read_text(preset: Preset, line: str) -> tuple[SessionEvent, ...]:
     refusal = re.search(preset.refusal, line) if preset.refusal else None
     if refusal is None:
-        return (Printed(line),)
+        return (Printed(line, is_beside=True),)
     if refusal["command"] is None:
         return (Noticed(f"refused: {refusal['reason']}"),)
     call, command = f"refused {line[:_MAX_TIMESTAMP]}", refusal["command"]

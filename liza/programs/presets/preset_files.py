@@ -277,7 +277,7 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
     journal = row.get("journal")
     for form in (row.get("events"), journal.get("events") if isinstance(journal, dict) else None):
         if isinstance(form, str) and form and form not in EVENT_FORMATS:
-            yield f"events {form!r} is none of {', '.join(sorted(EVENT_FORMATS))}"
+            yield f"events is {form!r}; it must be one of {', '.join(sorted(EVENT_FORMATS))}"
     login = row.get("login")
     signs = [login.get("missing") or None, *_as_values(login.get("files"))] if isinstance(login, dict) else []
     for value in signs:

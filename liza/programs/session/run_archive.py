@@ -66,7 +66,7 @@ def read_output(archive: Path, run: str, most: int) -> OutputTail | None:
 
 
 def read_record(archive: Path, run: str) -> RunRecord | None:
-    """Return the record of an archived run; None if there is none. Raises LizaError if it cannot be read."""
+    """Return the record of an archived run; None if its archive has no record. Raises LizaError if it is damaged."""
     with _open_member(archive, f"{run}/{RUN_FILE}") as member:
         if member is None:
             return None

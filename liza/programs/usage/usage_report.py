@@ -233,7 +233,7 @@ def value_at(event: Any, path: str) -> Any:
 
 
 def time_of(value: Any) -> datetime | None:
-    """Return the time in ISO 8601, with UTC as its default zone, or in milliseconds since 1970; None if it is none."""
+    """Return the time of a value: ISO 8601 (UTC without a zone) or milliseconds since 1970; None for another value."""
     try:
         if isinstance(value, str):
             when = datetime.fromisoformat(value)
