@@ -571,6 +571,15 @@ class NotifySettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
         return bool(self.targets or (self.exec or "").strip())
 
 
+class Confinement(StrEnum):
+    """Whether what agents write runs in a box."""
+
+    AUTO = "auto"
+    """Where this machine can make one."""
+    REQUIRED = "required"
+    OFF = "off"
+
+
 class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. ``project.setting_meanings`` has the meaning and the unit of each, also of the nested ones."""
 
@@ -609,6 +618,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     unproved_commands: tuple[str, ...] = ()
     programs: dict[str, str] = {}
     permissions: str = "confined"
+    confinement: Confinement = Confinement.OFF
     budget: Budget = Budget()
     delivery: Delivery = Delivery()
     loop: LoopLimits = LoopLimits()

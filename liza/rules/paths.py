@@ -22,6 +22,9 @@ HISTORY_REF = "refs/liza/blackboard"
 TASK_LINKS = "tasks"
 """Name of the directory of the links to the slots of tasks, beside the slots. No slot has this name."""
 
+BOXES = ".boxes"
+"""Name of the directory of what sessions and commands in boxes have for themselves, beside the slots."""
+
 
 def state_directory(environ: Mapping[str, str], home: Path) -> Path:
     """Return the directory of Liza's state of this user: below XDG_STATE_HOME, or ``~/.local/state``."""
@@ -109,6 +112,41 @@ def run_number(run: str, agent: str) -> int | None:
 def branch_of(task: str) -> str:
     """Return the name of a task's branch."""
     return f"task/{task}"
+
+
+class BoxPaths(Value):
+    """Paths of what the boxes of one slot have for themselves. All of them can be written from inside a box."""
+
+    directory: Path
+
+    @property
+    def git(self) -> Path:
+        """The git directory of the run: objects that it added, and copies of refs, index, HEAD and configuration."""
+        return self.directory / "git"
+
+    @property
+    def git_pointer(self) -> Path:
+        """File that a box sees as the ``.git`` of the worktree: it names ``git``."""
+        return self.directory / "dotgit"
+
+    @property
+    def tmp(self) -> Path:
+        """What the box sees as /tmp and /var/tmp."""
+        return self.directory / "tmp"
+
+    @property
+    def liza(self) -> Path:
+        """What the box sees as ``.liza``: copies of the board and of the assignment."""
+        return self.directory / "liza"
+
+    @property
+    def cache(self) -> Path:
+        """Directory of the caches of package managers."""
+        return self.directory / "cache"
+
+    def program_state(self, program: str) -> Path:
+        """Directory of the settings and conversations of an agent program."""
+        return self.directory / "state" / program
 
 
 class Paths(Value):
@@ -344,6 +382,10 @@ class Paths(Value):
 
     def slot(self, name: str) -> Path:
         return self.slots / name
+
+    def box(self, slot: str) -> BoxPaths:
+        """Paths of what a box of a slot has for itself."""
+        return BoxPaths(self.slots / BOXES / slot)
 
     @property
     def task_links(self) -> Path:

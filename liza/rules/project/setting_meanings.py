@@ -64,6 +64,7 @@ MEANINGS: Final = {
     "unproved_commands": Meaning("", "parts of the test command that you accept although they cannot fail"),
     "programs": Meaning("", "program of each role or agent"),
     "permissions": Meaning("", "confined, or bypass: never ask"),
+    "confinement": Meaning("", "whether what agents write runs in a box: auto, required or off"),
     "budget.money_per_task": Meaning("US$", "most money a task; null: no limit"),
     "budget.money_per_sprint": Meaning("US$", "most money in all; null: no limit"),
     "budget.tokens_per_task": Meaning("tokens", "most tokens for a task; null: no limit"),

@@ -1,0 +1,72 @@
+"""Build the command line of a box: a process with its own view of the files, users and processes (bubblewrap).
+
+Everything is read-only except what is mounted as writable. The process has no capabilities, and user, pid, ipc and uts
+namespaces of its own. `specs/threat-model.md` says what a box does not stop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from liza.rules.value_classes import Value
+
+_SIGNALS: Final = "INT,TERM,HUP,QUIT"
+"""bubblewrap ends its program with SIGKILL when it gets one of these; ignored there, the program can handle them."""
+
+
+class MountKind(StrEnum):
+    """How a path is seen in a box."""
+
+    READ_ONLY = "read-only"
+    WRITABLE = "writable"
+    EMPTY = "empty"
+    """A directory of the box's own, which is gone with it: what it hides is not there."""
+
+
+class Mount(Value):
+    """``target`` in the box shows ``source``, or the same path outside if there is none."""
+
+    kind: MountKind
+    target: Path
+    source: Path | None = None
+
+
+class Box(Value):
+    """A box. Later mounts cover earlier ones. ``directory``: where its program starts."""
+
+    program: str
+    """Path of bubblewrap."""
+    mounts: tuple[Mount, ...]
+    directory: Path
+    has_network: bool = True
+
+    def wrap(self, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` in the box. The environment is that of the process."""
+        return [
+            "env", f"--ignore-signal={_SIGNALS}", self.program,
+            "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *_protect_kernel_settings(),
+            *(word for mount in self.mounts for word in _mount_options(mount)),
+            "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL",
+            *(() if self.has_network else ("--unshare-net",)),
+            "--die-with-parent", "--chdir", str(self.directory),
+            "--", "env", f"--default-signal={_SIGNALS}", *argv,
+        ]  # fmt: skip
+
+
+def _protect_kernel_settings() -> tuple[str, ...]:
+    """Make /proc/sys read-only for root: the kernel checks the user there, not a capability.
+
+    Not for other users: a box inside the box could not mount /proc.
+    """
+    return ("--ro-bind", "/proc/sys", "/proc/sys") if os.geteuid() == 0 else ()
+
+
+def _mount_options(mount: Mount) -> tuple[str, ...]:
+    if mount.kind is MountKind.EMPTY:
+        return ("--tmpfs", str(mount.target))
+    option = "--bind" if mount.kind is MountKind.WRITABLE else "--ro-bind"
+    return (option, str(mount.source or mount.target), str(mount.target))

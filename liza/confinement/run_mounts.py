@@ -1,0 +1,79 @@
+"""What a process in a box sees: the mounts of a session and of a project command, in the order that they are made.
+
+Pure but for the existence of paths, which `Surroundings` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from liza.confinement.box import Box, Mount, MountKind
+from liza.rules.paths import Paths
+from liza.rules.value_classes import Value
+
+REPLACED: Final = (Path("/tmp"), Path("/var/tmp"), Path("/run"), Path("/dev"))
+"""Directories that a box has for itself. What is needed below them is mounted again."""
+SECRETS: Final = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/glab-cli", ".config/gcloud",
+    ".netrc", ".git-credentials", ".config/git/credentials", ".npmrc", ".pypirc", ".cargo/credentials.toml",
+)  # fmt: skip
+"""Files and directories of a home directory that no box shows."""
+
+
+class Surroundings(Value):
+    """The machine and the person around a box. All paths are resolved and exist.
+
+    ``program``: bubblewrap. ``needed``: paths that a process in a box reads, such as the installations of Liza, of the
+    agent program and of the project's tools. ``hidden``: files and directories that it must not read.
+    """
+
+    program: str
+    paths: Paths
+    needed: tuple[Path, ...]
+    hidden_directories: tuple[Path, ...]
+    hidden_files: tuple[Path, ...]
+
+
+def build_slot_box(
+    around: Surroundings,
+    slot: str,
+    *,
+    socket: Path | None = None,
+    shared: tuple[Mount, ...] = (),
+    has_network: bool = True,
+) -> Box:
+    """Return the box of a session or a project command in a slot.
+
+    ``socket``: the session's socket, at which its verbs are answered. ``shared``: what a person allowed besides.
+    """
+    paths, own = around.paths, around.paths.box(slot)
+    worktree = paths.slot(slot)
+    mounts = (
+        Mount(MountKind.WRITABLE, Path("/tmp"), own.tmp),
+        Mount(MountKind.WRITABLE, Path("/var/tmp"), own.tmp),
+        Mount(MountKind.EMPTY, Path("/run")),
+        *_show_needed((*around.needed, paths.root)),
+        *(Mount(MountKind.EMPTY, path) for path in around.hidden_directories),
+        *(Mount(MountKind.READ_ONLY, path, Path("/dev/null")) for path in around.hidden_files),
+        Mount(MountKind.EMPTY, paths.slots),
+        Mount(MountKind.WRITABLE, paths.liza, own.liza),
+        Mount(MountKind.WRITABLE, own.directory),
+        Mount(MountKind.WRITABLE, worktree),
+        Mount(MountKind.READ_ONLY, worktree / ".git", own.git_pointer),
+        *(() if socket is None else (Mount(MountKind.WRITABLE, SESSION_SOCKET, socket),)),
+        *shared,
+    )
+    return Box(around.program, mounts, worktree, has_network)
+
+
+SESSION_SOCKET: Final = Path("/run/liza.sock")
+"""Path of the session's socket inside its box."""
+
+
+def _show_needed(needed: tuple[Path, ...]) -> Iterator[Mount]:
+    """Yield mounts of what is needed below a replaced directory, outer paths first."""
+    for path in sorted(set(needed)):
+        if any(path.is_relative_to(replaced) for replaced in REPLACED):
+            yield Mount(MountKind.READ_ONLY, path)
