@@ -114,10 +114,6 @@ class Pins(Value, dict=True):
     substitutes: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] | None = None
     """Board settings that a person has confirmed; None if none was ever confirmed."""
-    reviewed: Mapping[str, int] = field(default_factory=dict)
-    """For a ref, the time (seconds since the epoch) until which a person has accepted what sessions did to it. ``*``
-    means every ref.
-    """
     origin: Mapping[str, Any] | None = None
     """The address of ``origin`` that a person has accepted, as a ``push_address.PushAddress``; None: no address."""
 
@@ -145,10 +141,9 @@ class Pins(Value, dict=True):
             fields = json.loads(untrusted_files.read_record(path))
             config = {key: tuple(map(str, values)) for key, values in fields["config"].items()}
             substitutes, settings = dict(fields.get("substitutes", {})), fields.get("settings")
-            reviewed = {ref: int(until) for ref, until in fields.get("reviewed", {}).items()}
             if settings is not None and not are_valid(settings):
                 raise ValueError("its settings are not valid")
-            return cls(config, dict(fields["hooks"]), substitutes, settings, reviewed, fields.get("origin"))
+            return cls(config, dict(fields["hooks"]), substitutes, settings, fields.get("origin"))
         except FileNotFoundError as error:
             raise Missing(f"the pinned configuration {path} is missing", _RECAPTURE_COMMAND) from error
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
@@ -159,7 +154,6 @@ class Pins(Value, dict=True):
         config = {key: list(values) for key, values in sorted(self.config.items())}
         fields: dict[str, Any] = {"config": config, "hooks": dict(self.hooks), "substitutes": dict(self.substitutes)}
         fields |= {} if self.settings is None else {"settings": dict(self.settings)}
-        fields |= {"reviewed": dict(self.reviewed)} if self.reviewed else {}
         fields |= {} if self.origin is None else {"origin": self.origin}
         # A process that confirms a setting reads the pins and writes them again: it must not write older ones back.
         with lock_path(paths.pins_lock, LOCK_TIMEOUT):

@@ -53,7 +53,6 @@ class AlarmKind(_Kind):
     PLANTED_CONFIGURATION = "planted_configuration", STEP
     SYMBOLIC_REF = "symbolic_ref", STEP
     INTEGRATION_MOVED = "integration_moved", STEP
-    MOVED_BY_SESSION = "moved_by_session", STEP
     OVERWRITTEN = "overwritten", NEWS
     EXTERNAL_EDIT = "external_edit", NEWS
     SUPERVISOR_LEFT = "supervisor_left", STEP

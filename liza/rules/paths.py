@@ -103,6 +103,11 @@ def agent_of(run: str) -> str:
     return match.group(1)
 
 
+def session_committer(name: str, run: str) -> str:
+    """Return the committer's name of a session of ``run``: the person's name and the run."""
+    return f"{name} ({run})"
+
+
 def run_number(run: str, agent: str) -> int | None:
     """Return 7 for ``coder-1.7`` of ``coder-1``; None if ``run`` is not a run of this agent."""
     match = _RUN.fullmatch(run)

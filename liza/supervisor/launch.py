@@ -31,9 +31,8 @@ from liza.repo.slots import slot_setup
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork, find_current_work
-from liza.rules.paths import agent_of
+from liza.rules.paths import agent_of, session_committer
 from liza.rules.project.slot_states import slot_variables
-from liza.rules.reports import ref_moves
 from liza.rules.reports.narration import Detail
 from liza.rules.sessions.message_rules import LIZA
 from liza.rules.statuses import WorkKind
@@ -334,8 +333,8 @@ class Launcher:
         key = commit_signing.key_settings(self.crew.git, environment.get("GIT_COMMITTER_EMAIL", ""))
         environment |= slot_variables(worktree.name) | slot_excludes.session_variables(git_dir, key)
         name = environment.get("GIT_COMMITTER_NAME")
-        # With this name the reflogs show which session moved a ref that is not its own.
-        return {**environment, "GIT_COMMITTER_NAME": ref_moves.session_author(name, work.run)} if name else environment
+        # With this name the commits and the reflogs show which session made them.
+        return {**environment, "GIT_COMMITTER_NAME": session_committer(name, work.run)} if name else environment
 
     def _git_identity(self) -> dict[str, str]:
         """Return the committer's identity as git's environment variables.

@@ -22,7 +22,6 @@ from liza.programs.brief.beacon_topics import CONTINUED_TOPICS
 from liza.programs.brief.quoting import quote_line
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory, session_process
-from liza.repo import reflogs
 from liza.repo.config_pins import git_dirs
 from liza.rules.backoff import backoff
 from liza.rules.errors import LizaError, Refused, TakenMeanwhile
@@ -104,7 +103,9 @@ class Supervisor:
         self.environ = environ
         self.branch_pusher: BranchPusher | None = None
         self.wake_up_path = wake_up.wake_directory(crew.paths).resolve()
-        self.watched_directories = (self.wake_up_path, *reflogs.log_directories(git_dirs(crew.git)[1].resolve()))
+        integration = f"refs/heads/{self.last_state.config.integration_branch}"
+        refs_path = (git_dirs(crew.git)[1] / integration).parent.resolve()
+        self.watched_directories = (self.wake_up_path, *([refs_path] if refs_path.is_dir() else ()))
         self.watch = events.watch(crew.paths, self.watched_directories)
 
     def run(self) -> actions.Exit:

@@ -11,7 +11,7 @@ from liza.crew import deleted_parts, layout, run_state
 from liza.crew.briefs import checkout_brief
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, with_stop
-from liza.crew.drift import confirmed_settings, ref_drift
+from liza.crew.drift import confirmed_settings
 from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
 from liza.crew.recovery.recover import recover_crew
@@ -299,14 +299,10 @@ def _accept_name(crew: Crew, name: str) -> tuple[str, ...]:
     if name in values:
         confirmed_settings.confirm_settings(crew.paths, {name: values[name]}, state.config)
         return (f"config.{name} counts with its value on the board: {values[name]!r}",)
-    ref = ref_drift.find_moved_ref(crew, state, name)
-    if ref is not None:
-        confirmed_settings.accept_ref(crew.paths, ref, crew.clock.now())
-        return (f"what sessions did to {name} until now is accepted",)
     programs = Pins.load(crew.paths.pins).find_added(crew.git).get(name)
     if programs is not None:
         confirmed_settings.accept_configuration(crew.paths, name, programs)
         return (f"git configuration {name} counts as it is now: {', '.join(map(repr, programs))}",)
     accepted = ", ".join((ALL_SETTINGS, *values))
-    what = "a ref or a key of git's configuration that an alarm names"
+    what = "a key of git's configuration that an alarm names"
     raise UsageError(f"{name!r} cannot be accepted; expected one of {accepted}, or {what}", "liza status")

@@ -226,7 +226,6 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
         crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
         confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())
-        confirmed_settings.accept_ref(crew.paths, confirmed_settings.EVERY_REF, crew.clock.now())
         _init_marker(crew).unlink()
         if newest:
             say(

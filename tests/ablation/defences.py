@@ -849,22 +849,6 @@ TABLE: dict[str, Defence] = {
             "test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either[all of .liza]",
         ),
     ),
-    "runs in reflogs": Defence(
-        "a session that moves a branch of the person's, or pushes, is told",
-        {"liza.rules.reports.ref_moves:session_author": lambda was: lambda name, run: name},
-        (
-            "tests/journeys/test_trespass.py::"
-            "test_a_session_that_commits_in_the_persons_checkout_moves_a_branch_and_pushes_is_told",
-        ),
-    ),
-    "branches remembered": Defence(
-        "a branch of the person's that a session deletes and creates again is told with the commit it had",
-        {"liza.rules.reports.ref_moves:remembered": gives({})},
-        (
-            "tests/journeys/test_trespass.py::"
-            "test_a_session_that_renames_the_persons_branch_and_makes_another_one_anew_is_told_and_each_way_back_works",
-        ),
-    ),
     "forged statuses": Defence(
         "a status that no verb led to is told and can be put back",
         {"liza.rules.tasks.forged_status:forgery_reason": gives(None)},

@@ -27,7 +27,6 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
     "a setting of another kind": setting("integration_command", 5),
     "a mapping that is none": setting("budget", 3),
     "settings that are a list": lambda words: words.__setitem__("settings", [1]),
-    "a time that is none": lambda words: words.__setitem__("reviewed", {"*": "x"}),
     "nothing of it": lambda words: words.clear(),
 }
 
@@ -68,7 +67,8 @@ def test_settings_in_the_history_that_can_be_none_are_not_confirmed_again(repo: 
 
 def test_what_is_confirmed_at_the_same_time_counts_all_of_it(repo: Path) -> None:
     crew = begun(repo)
-    refs = [f"refs/heads/{number}" for number in range(60)]
+    config = crew.board.read_as_written().config
+    keys = [f"unknown_{number}" for number in range(60)]
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda ref: confirmed_settings.accept_ref(crew.paths, ref, crew.clock.now()), refs))
-    assert set(refs) <= json.loads(crew.paths.pins.read_text())["reviewed"].keys()
+        list(pool.map(lambda key: confirmed_settings.confirm_settings(crew.paths, {key: 1}, config), keys))
+    assert set(keys) <= json.loads(crew.paths.pins.read_text())["settings"].keys()

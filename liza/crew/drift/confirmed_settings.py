@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from liza.rules.value_classes import replace
 from liza.system import atomic, untrusted_files
 from liza.system.locks import lock_path
 
-SETTINGS_KEY, REVIEWED_KEY, CONFIG_KEY, ORIGIN_KEY = "settings", "reviewed", "config", "origin"
-EVERY_REF = "*"
+SETTINGS_KEY, CONFIG_KEY, ORIGIN_KEY = "settings", "config", "origin"
 _cache: dict[Path, tuple[object, dict[str, Any] | None]] = {}
 
 
@@ -64,11 +62,6 @@ def confirm_settings(paths: Paths, given: Mapping[str, Any], standing: Config) -
     ``standing``. Otherwise one confirmed value would reset the test command to its default, which is none.
     """
     _add_to_pins(paths, SETTINGS_KEY, given, standing)
-
-
-def accept_ref(paths: Paths, ref: str, now: datetime) -> None:
-    """Accept what sessions did to a ref until now. Raises OSError, LockTimeout."""
-    _add_to_pins(paths, REVIEWED_KEY, {ref: int(now.timestamp())})
 
 
 def accept_configuration(paths: Paths, key: str, values: Sequence[str]) -> None:

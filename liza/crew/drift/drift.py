@@ -16,9 +16,9 @@ from msgspec import structs
 
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
-from liza.crew.drift import drift_cache, ref_drift
+from liza.crew.drift import drift_cache
 from liza.crew.drift.drift_cache import CachedDrift, RepositoryStamp
-from liza.repo import ref_names, reflogs, symbolic_refs
+from liza.repo import ref_names, symbolic_refs
 from liza.repo.config_pins import Pins, config_files, git_dirs
 from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.runner import COMMIT, Git
@@ -88,13 +88,10 @@ def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
     stamp = stamp_repository(crew, state)
     violations = Pins.load(crew.paths.pins).violation_messages(crew.git)
     symbolic = tuple(SymbolicRef(*row) for row in _symbolic_rows(crew, state))
-    session_moves, branches = ref_drift.detect_session_moves(crew, state, drift_cache.read_cache(crew.paths).branches)
-    result = structs.replace(
-        _detect_integration_drift(crew, state, violations), trespasses=session_moves, symbolic=symbolic
-    )
+    result = structs.replace(_detect_integration_drift(crew, state, violations), symbolic=symbolic)
     # The cache is an optimization: the result is valid even if it cannot be written.
     with suppress(OSError, WriteFailed):
-        drift_cache.write_cache(crew.paths, CachedDrift(stamp, result, branches))
+        drift_cache.write_cache(crew.paths, CachedDrift(stamp, result))
     return result
 
 
@@ -116,7 +113,6 @@ def stamp_repository(crew: Crew, state: State) -> RepositoryStamp:
     files = (*config_files(plain_git), *(common / name for name in names), crew.paths.pins, *absent_records)
     return [
         *(_stamp_file(path) for path in files),
-        reflogs.stamp_logs(common),
         symbolic_refs.stamp_symbolic(common, branch),
     ]
 

@@ -16,14 +16,10 @@ RepositoryStamp = list[list[int] | None]
 
 
 class CachedDrift(msgspec.Struct, frozen=True):
-    """Result of a detection and the stamp of the files that it was computed from.
-
-    ``branches`` are the tips of people's branches, by ref.
-    """
+    """Result of a detection and the stamp of the files that it was computed from."""
 
     stamp: RepositoryStamp
     seen: RepositoryDrift
-    branches: dict[str, str] = {}
 
 
 def read_cache(paths: Paths) -> CachedDrift:

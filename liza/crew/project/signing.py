@@ -14,9 +14,8 @@ from liza.repo.commit_signing import is_signing, key_settings, unlock_command
 from liza.repo.runner import Git, summarize_error
 from liza.rules.errors import GitFailed
 from liza.rules.model import Config
-from liza.rules.paths import Paths
+from liza.rules.paths import Paths, session_committer
 from liza.rules.project import clean_environment
-from liza.rules.reports import ref_moves
 
 _RUN = "coder-1.1"
 _TRIAL_LIMIT = 10.0  # seconds; a key that waits for a touch or a passphrase does not sign before
@@ -50,7 +49,7 @@ def inspect_signing(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         keep=config.environment,
         allowed=config.env_allow,
     )
-    session["GIT_COMMITTER_NAME"] = ref_moves.session_author(session["GIT_COMMITTER_NAME"], _RUN)
+    session["GIT_COMMITTER_NAME"] = session_committer(session["GIT_COMMITTER_NAME"], _RUN)
     trial = _Trial(git.with_config(*key_settings(git, session["GIT_COMMITTER_EMAIL"])), session)
     failure = trial.find_failure(())
     if failure is None:

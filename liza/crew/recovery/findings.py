@@ -72,8 +72,6 @@ def _check_integration(crew: Crew, state: State) -> Iterator[Finding]:
     tip = drift.require_integration(crew, state)
     for alarm in merge_alarms.absent_checkout_alarms(drift_now.away):
         yield Finding("branch", alarm.message, True, alarm.next)
-    for session_move in drift_now.trespasses:
-        yield Finding("branch", drift_alarms.to_keep(session_move), True, session_move.way)
     if drift_now.moved is not None:
         yield Finding("branch", drift_now.moved, not drift_now.lost, drift_now.ways)
     else:

@@ -11,7 +11,6 @@ from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.merging import merge_alarms
 from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import State
-from liza.rules.reports.ref_moves import SessionRefMove
 from liza.rules.settings import UnconfirmedSetting
 
 ACCEPT_COMMAND = "liza doctor --accept"
@@ -33,7 +32,6 @@ class RepositoryDrift(msgspec.Struct, frozen=True, kw_only=True):
     ``planted``: one line for each configuration that names a program or replaces a commit and is newer than init.
     ``symbolic``: symbolic refs. ``away``: checkouts that were missing when integration moved. ``moved``: how another
     process moved integration. ``lost``: merged tasks that it does not contain any more. ``ways``: commands to continue.
-    ``trespasses``: refs that sessions moved.
     """
 
     planted: tuple[str, ...] = ()
@@ -42,7 +40,6 @@ class RepositoryDrift(msgspec.Struct, frozen=True, kw_only=True):
     moved: str | None = None
     lost: tuple[str, ...] = ()
     ways: str = ""
-    trespasses: tuple[SessionRefMove, ...] = ()
 
 
 def repository_alarms(
@@ -61,13 +58,6 @@ def repository_alarms(
         branch = state.config.integration_branch
         ways = seen.ways or f"git log --first-parent refs/heads/{shlex.quote(branch)}"
         yield Alarm(AlarmKind.INTEGRATION_MOVED, branch, seen.moved, ways)
-    for moved in seen.trespasses:
-        yield Alarm(AlarmKind.MOVED_BY_SESSION, moved.about, to_keep(moved), moved.way)
-
-
-def to_keep(moved: SessionRefMove) -> str:
-    """Return what a session did to a ref, with the command that accepts it. The name is quoted: a session chose it."""
-    return f"{moved.message}. To keep it: {ACCEPT_COMMAND} {shlex.quote(moved.about)}"
 
 
 def settings_alarms(unconfirmed: Iterable[UnconfirmedSetting] | None) -> Iterator[Alarm]:
