@@ -1,0 +1,280 @@
+"""Make the git directory of a run, which its box sees instead of the repository's own.
+
+The slot stays an ordinary linked worktree. In the box the file ``.git`` of the slot names this directory. It has an
+empty object store that borrows from the repository, and copies of refs, HEAD, index and configuration: the run can
+commit, rebase, stash and collect garbage, and changes nothing of the repository. One git process reads the
+configuration; everything else is copied, so that the size of the repository hardly matters.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from liza.repo.config_pins import config_files, git_dirs
+from liza.repo.runner import COMMIT, Git
+from liza.repo.slots import stuck_slots
+from liza.rules.errors import NotRegularFile, Refused
+from liza.rules.paths import BoxPaths
+from liza.system import atomic, crash_points, untrusted_files
+
+REMOTE = "liza"
+"""Name of the repository in a run: after ``git fetch liza``, ``liza/integration`` is the branch as it is now."""
+BASE_PREFIX = "refs/liza/base/"
+"""Each run has a ref of the repository here: it keeps what the run borrows, until the run is imported and over."""
+
+_KEPT = ("modules", "lfs")
+"""Directories of a run's git that its next session gets: repositories of submodules, and files of LFS."""
+_NOT_COPIED = re.compile(r"(commondir|gitdir|locked|config|config\.worktree|logs|modules|lfs|liza.*|.*\.lock)")
+"""Entries of the git directory of a slot that a run does not get."""
+_PRIVATE_REFS = re.compile(rb"refs/(liza|stash|bisect|worktree|rewritten)(/|$)")
+_REF_LINE = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (refs/\S+)")
+_OWN_SETTINGS = re.compile(rf"core\.(worktree|bare)|extensions\.worktreeconfig|remote\.{REMOTE}\..*", re.DOTALL)
+"""Settings that name the place of the repository, or that a run has of its own."""
+_MAX_REFS = 64 << 20
+"""Maximum size of the packed refs of a repository, in bytes."""
+
+
+def make_run_git(git: Git, box: BoxPaths, run: str = "", *, salvages_of: str = "") -> None:
+    """Make the git directory of a run, from that of its slot. Repeated, it is made anew.
+
+    ``git`` is that of the slot; no process of the slot runs. ``salvages_of``: a task whose saved work the run sees.
+    A killed call is completed by the next one. Raises Refused for a repository with reftables, GitFailed, OSError.
+    """
+    admin, common = git_dirs(git)
+    if (common / "reftable").is_dir():
+        raise Refused(
+            f"{common} stores refs as reftables, which Liza cannot copy into a box",
+            "git refs migrate --ref-format=files",
+        )
+    box.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new, old = _beside(box, "new"), _beside(box, "old")
+    _complete_earlier(box, new, old)
+    new.mkdir(mode=0o700)
+    _copy_entries(admin, new)
+    _write_objects(common, new)
+    refs = read_refs(common, salvages_of)
+    _write_refs(new, refs)
+    (new / "config").write_bytes(os.fsencode(_format_config(common, _read_settings(git))))
+    _copy_shared(common, new)
+    crash_points.point("run-git", "written")
+    _keep_base(common, new, run, refs)
+    for name in _KEPT:
+        with suppress(FileNotFoundError):
+            (box.git / name).rename(new / name)
+    crash_points.point("run-git", "kept")
+    with suppress(FileNotFoundError):
+        box.git.rename(old)
+    crash_points.point("run-git", "aside")
+    new.rename(box.git)
+    crash_points.point("run-git", "renamed")
+    remove_tree(old)
+    atomic.write(box.git_pointer, os.fsencode(f"gitdir: {box.git}\n"), 0o644, sync=False)
+
+
+def remove_run_git(box: BoxPaths) -> None:
+    """Remove the git directory of a slot's runs: what they made was imported or saved. Idempotent. Raises OSError."""
+    for path in (_beside(box, "new"), _beside(box, "old"), box.git):
+        remove_tree(path)
+    box.git_pointer.unlink(missing_ok=True)
+
+
+def remove_base(git: Git, run: str) -> None:
+    """Delete the ref that keeps what a run borrows. Idempotent. Raises GitFailed."""
+    git.out("update-ref", "-d", f"{BASE_PREFIX}{run}")
+
+
+def find_stores(common: Path) -> tuple[Path, ...]:
+    """Return the object stores that the repository itself borrows from: a box has to show them. Raises OSError."""
+    stores: list[Path] = []
+    pending = [common / "objects"]
+    while pending and len(stores) < 10:
+        objects = pending.pop()
+        text = untrusted_files.read_if_exists(objects / "info" / "alternates", _MAX_REFS) or b""
+        for line in text.splitlines():
+            if line and not line.startswith((b"#", b'"')):
+                store = (objects / os.fsdecode(line)).resolve()
+                if store not in stores and store.is_dir():
+                    stores.append(store)
+                    pending.append(store)
+    return tuple(stores)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove what a box wrote, whatever it is: links are not followed, and permissions are no obstacle.
+
+    Raises OSError.
+    """
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(path)
+    except PermissionError:
+        stuck_slots.loosen_permissions(path)
+        shutil.rmtree(path)
+
+
+def read_refs(common: Path, salvages_of: str = "") -> dict[bytes, bytes]:
+    """Return the refs of a repository and their values, without Liza's own: a commit id, or ``ref: `` and a name.
+
+    ``salvages_of``: a task whose salvages are included. Raises OSError, NotRegularFile.
+    """
+    own = f"refs/liza/salvage/{salvages_of}/".encode() if salvages_of else b"\0"
+    packed = untrusted_files.read_if_exists(common / "packed-refs", _MAX_REFS) or b""
+    lines = (_REF_LINE.fullmatch(line) for line in packed.split(b"\n"))
+    refs = {line[2]: line[1] for line in lines if line is not None}
+    refs.update(_read_loose(common))
+    return {name: value for name, value in refs.items() if not _PRIVATE_REFS.match(name) or name.startswith(own)}
+
+
+def _beside(box: BoxPaths, suffix: str) -> Path:
+    return box.git.with_name(f"{box.git.name}.{suffix}")
+
+
+def _complete_earlier(box: BoxPaths, new: Path, old: Path) -> None:
+    """Complete what a killed call left: the directory of the last run is in its place, with what is kept."""
+    if not os.path.lexists(box.git) and old.is_dir() and not old.is_symlink():
+        old.rename(box.git)
+    if box.git.is_symlink() or not box.git.is_dir():
+        remove_tree(box.git)
+    for name in _KEPT:
+        path = new / name
+        if new.is_symlink() or path.is_symlink() or not path.is_dir() or os.path.lexists(box.git / name):
+            continue
+        box.git.mkdir(mode=0o700, exist_ok=True)
+        path.rename(box.git / name)
+    for path in (new, old, *(box.git / name for name in _KEPT if (box.git / name).is_symlink())):
+        remove_tree(path)
+
+
+def _copy_entries(admin: Path, new: Path) -> None:
+    """Copy HEAD, index, sparse checkout and an operation in progress. The times stay: git compares them with files."""
+    for entry in os.scandir(admin):
+        if _NOT_COPIED.fullmatch(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.copytree(entry.path, new / entry.name, symlinks=True)
+        elif entry.is_file(follow_symlinks=False):
+            shutil.copy2(entry.path, new / entry.name)
+
+
+def _write_objects(common: Path, new: Path) -> None:
+    for name in ("info", "pack"):
+        (new / "objects" / name).mkdir(parents=True)
+    (new / "objects" / "info" / "alternates").write_bytes(os.fsencode(f"{common / 'objects'}\n"))
+
+
+def _write_refs(new: Path, refs: Mapping[bytes, bytes]) -> None:
+    """Write refs as packed ones, symbolic ones as files. The branches are those of the remote, too."""
+    (new / "refs" / "heads").mkdir(parents=True, exist_ok=True)
+    rows = dict(refs)
+    for name, value in refs.items():
+        if name.startswith(b"refs/heads/") and COMMIT.fullmatch(value.decode("ascii", "replace")):
+            rows[b"refs/remotes/liza/" + name.removeprefix(b"refs/heads/")] = value
+    lines = [b"# pack-refs with: sorted \n"]
+    for name in sorted(rows):
+        value = rows[name]
+        if value.startswith(b"ref: "):
+            path = new / os.fsdecode(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(value + b"\n")
+        else:
+            lines.append(value + b" " + name + b"\n")
+    (new / "packed-refs").write_bytes(b"".join(lines))
+
+
+def _read_loose(common: Path) -> Iterator[tuple[bytes, bytes]]:
+    pending = [b"refs"]
+    root = os.fsencode(common)
+    while pending:
+        directory = pending.pop()
+        if _PRIVATE_REFS.match(directory) and not directory.startswith(b"refs/liza"):
+            continue
+        try:
+            entries = list(os.scandir(os.path.join(root, directory)))  # noqa: PTH118
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            name = directory + b"/" + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(name)
+            elif not name.endswith(b".lock"):
+                with suppress(FileNotFoundError, NotRegularFile):
+                    value = untrusted_files.read_record(os.fsdecode(entry.path)).strip()
+                    if value.startswith(b"ref: ") or COMMIT.fullmatch(value.decode("ascii", "replace")):
+                        yield name, value
+
+
+def _copy_shared(common: Path, new: Path) -> None:
+    """Copy what all worktrees share: names that git ignores, attributes, hooks, the limit of a shallow clone."""
+    for name in ("info/exclude", "info/attributes", "shallow"):
+        source = common / name
+        if source.is_file():
+            (new / name).parent.mkdir(exist_ok=True)
+            shutil.copy2(source, new / name)
+    hooks = new / "hooks"
+    hooks.mkdir()
+    for hook in (common / "hooks").iterdir() if (common / "hooks").is_dir() else ():
+        if hook.suffix != ".sample" and hook.is_file():
+            shutil.copy2(hook, hooks / hook.name)
+
+
+def _read_settings(git: Git) -> list[tuple[str, str | None]]:
+    """Return the settings of the repository and of the slot, with those that a condition on their place includes.
+
+    A value of None is a setting without one, which is true. Raises GitFailed.
+    """
+    plain = git.with_git_dir(git.directory, *git_dirs(git))
+    fields = plain.unpinned().names("config", "--list", "--includes", "--show-scope", "--show-origin", "-z")
+    rows = list(zip(fields[::3], fields[1::3], (field.partition("\n") for field in fields[2::3]), strict=True))
+    own_files = {f"file:{path}" for path in config_files(plain)}
+    # A condition such as includeIf.gitdir is not met in the directory of a run.
+    has_condition = any(key.startswith("includeif.") for _, _, (key, _, _) in rows)
+    return [
+        (key, value if mark else None)
+        for scope, origin, (key, mark, value) in rows
+        if scope in ("local", "worktree") or (has_condition and scope == "global" and origin not in own_files)
+        if not _OWN_SETTINGS.fullmatch(key) and not key.startswith(("includeif.", "include."))
+    ]
+
+
+def _format_config(common: Path, settings: Sequence[tuple[str, str | None]]) -> str:
+    """Return the text of the configuration of a run. Each setting has its section: repeated sections are valid."""
+    own = (
+        ("core.bare", "false"),
+        (f"remote.{REMOTE}.url", str(common)),
+        (f"remote.{REMOTE}.fetch", f"+refs/heads/*:refs/remotes/{REMOTE}/*"),
+    )
+    return "".join(_format_setting(key, value) for key, value in (*settings, *own))
+
+
+def _format_setting(key: str, value: str | None) -> str:
+    section, _, rest = key.partition(".")
+    subsection, dot, name = rest.rpartition(".")
+    header = f'[{section} "{_escape(subsection)}"]' if dot else f"[{section}]"
+    if value is None:
+        return f"{header}\n\t{name}\n"
+    text = _escape(value).replace("\n", "\\n").replace("\t", "\\t").replace("\b", "\\b")
+    return f'{header}\n\t{name} = "{text}"\n'
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _keep_base(common: Path, new: Path, run: str, refs: Mapping[bytes, bytes]) -> None:
+    """Write the ref that keeps what the run borrows: the commit at which it starts. Raises GitFailed, OSError."""
+    if not run:
+        return
+    head = untrusted_files.read_record(new / "HEAD").strip()
+    commit = refs.get(head.removeprefix(b"ref: "), b"") if head.startswith(b"ref: ") else head
+    if not COMMIT.fullmatch(commit.decode("ascii", "replace")):
+        return  # before the first commit nothing is borrowed
+    path = common / BASE_PREFIX / run
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, commit + b"\n", 0o644, sync=False)
