@@ -1,6 +1,9 @@
 """Confinement by the kernel: an agent, a test and a set-up can write their worktree, and nothing else of the person.
 
-- `box.py`: the command line of a box, and whether this machine can make one; the only module that knows bubblewrap.
+- `box.py`: the command line of a box.
+- `support.py`: whether this machine can make a box, or why not. Only these two know bubblewrap.
+- `surroundings.py`: what the mounts depend on: installations, secrets of the person, files below /run.
+- `slot_directories.py`: create and remove what the boxes of a slot have for themselves.
 - `run_mounts.py`: what a session, a project command and a git command see in their box.
 Read `run_mounts.py` first.
 """

@@ -17,6 +17,9 @@ from liza.rules.value_classes import Value
 _SIGNALS: Final = "INT,TERM,HUP,QUIT"
 """bubblewrap ends its program with SIGKILL when it gets one of these; ignored there, the program can handle them."""
 
+_ENV: Final = "/usr/bin/env"
+"""Not looked up in PATH: an agent may have written one of its directories."""
+
 
 class MountKind(StrEnum):
     """How a path is seen in a box."""
@@ -47,13 +50,13 @@ class Box(Value):
     def wrap(self, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs ``argv`` in the box. The environment is that of the process."""
         return [
-            "env", f"--ignore-signal={_SIGNALS}", self.program,
+            _ENV, f"--ignore-signal={_SIGNALS}", self.program,
             "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *_protect_kernel_settings(),
             *(word for mount in self.mounts for word in _mount_options(mount)),
             "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL",
             *(() if self.has_network else ("--unshare-net",)),
             "--die-with-parent", "--chdir", str(self.directory),
-            "--", "env", f"--default-signal={_SIGNALS}", *argv,
+            "--", _ENV, f"--default-signal={_SIGNALS}", *argv,
         ]  # fmt: skip
 
 

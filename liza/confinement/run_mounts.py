@@ -17,9 +17,15 @@ REPLACED: Final = (Path("/tmp"), Path("/var/tmp"), Path("/run"), Path("/dev"))
 """Directories that a box has for itself. What is needed below them is mounted again."""
 SECRETS: Final = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/glab-cli", ".config/gcloud",
-    ".netrc", ".git-credentials", ".config/git/credentials", ".npmrc", ".pypirc", ".cargo/credentials.toml",
+    ".netrc", ".git-credentials", ".config/git/credentials", ".pypirc", ".cargo/credentials.toml", ".gem/credentials",
+    ".config/hub", ".config/rclone", ".password-store", ".local/share/keyrings",
 )  # fmt: skip
-"""Files and directories of a home directory that no box shows."""
+"""Files and directories of a home directory that no box shows. Of ~/.npmrc it shows what is no secret: the registries
+are needed, a token that may publish is not."""
+NPM_SETTINGS: Final = "npmrc"
+"""Name of the copy of ~/.npmrc without secrets."""
+_NOTHING: Final = Path(__file__).with_name("empty")
+"""An empty file. /dev/null could not be opened: bubblewrap binds devices without the right to use them."""
 
 
 class Surroundings(Value):
@@ -34,6 +40,8 @@ class Surroundings(Value):
     needed: tuple[Path, ...]
     hidden_directories: tuple[Path, ...]
     hidden_files: tuple[Path, ...]
+    npm_settings: tuple[Path, ...] = ()
+    """Files that are shown without their secrets."""
 
 
 def build_slot_box(
@@ -56,10 +64,12 @@ def build_slot_box(
         Mount(MountKind.EMPTY, Path("/run")),
         *_show_needed((*around.needed, paths.root)),
         *(Mount(MountKind.EMPTY, path) for path in around.hidden_directories),
-        *(Mount(MountKind.READ_ONLY, path, Path("/dev/null")) for path in around.hidden_files),
+        *(Mount(MountKind.READ_ONLY, path, _NOTHING) for path in around.hidden_files),
+        *(Mount(MountKind.READ_ONLY, path, own.directory / NPM_SETTINGS) for path in around.npm_settings),
         Mount(MountKind.EMPTY, paths.slots),
         Mount(MountKind.WRITABLE, paths.liza, own.liza),
-        Mount(MountKind.WRITABLE, own.directory),
+        # Not the directory above them: in it an agent could replace one by a link, which the next box would follow.
+        *(Mount(MountKind.WRITABLE, path) for path in (own.git, own.cache, own.state)),
         Mount(MountKind.WRITABLE, worktree),
         Mount(MountKind.READ_ONLY, worktree / ".git", own.git_pointer),
         *(() if socket is None else (Mount(MountKind.WRITABLE, SESSION_SOCKET, socket),)),
@@ -75,5 +85,5 @@ SESSION_SOCKET: Final = Path("/run/liza.sock")
 def _show_needed(needed: tuple[Path, ...]) -> Iterator[Mount]:
     """Yield mounts of what is needed below a replaced directory, outer paths first."""
     for path in sorted(set(needed)):
-        if any(path.is_relative_to(replaced) for replaced in REPLACED):
+        if any(replaced in path.parents for replaced in REPLACED):
             yield Mount(MountKind.READ_ONLY, path)

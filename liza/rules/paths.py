@@ -120,7 +120,10 @@ def branch_of(task: str) -> str:
 
 
 class BoxPaths(Value):
-    """Paths of what the boxes of one slot have for themselves. All of them can be written from inside a box."""
+    """Paths of what the boxes of one slot have for themselves.
+
+    A box can write the content of each directory, but neither ``git_pointer`` nor ``directory`` itself.
+    """
 
     directory: Path
 
@@ -149,9 +152,14 @@ class BoxPaths(Value):
         """Directory of the caches of package managers."""
         return self.directory / "cache"
 
+    @property
+    def state(self) -> Path:
+        """Directory of the settings and conversations of agent programs."""
+        return self.directory / "state"
+
     def program_state(self, program: str) -> Path:
-        """Directory of the settings and conversations of an agent program."""
-        return self.directory / "state" / program
+        """As ``state``, of one program."""
+        return self.state / program
 
 
 class Paths(Value):

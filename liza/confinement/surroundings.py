@@ -1,0 +1,86 @@
+"""Read what the mounts of a box depend on: the installation, the person's secrets, and what a box needs below /run."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import liza
+from liza.confinement.run_mounts import REPLACED, SECRETS, Surroundings
+from liza.rules.paths import Paths, state_directory
+
+_NEEDED: Final = ("/run/systemd/resolve", "/run/current-system", "/etc/resolv.conf", "/etc/hosts")
+"""DNS through systemd-resolved, the programs of NixOS, and files that some systems keep below /run."""
+_SYSTEM_SECRETS: Final = ("/etc/shadow", "/etc/gshadow")
+_SECRET_VARIABLES: Final = ("GNUPGHOME", "GH_CONFIG_DIR", "DOCKER_CONFIG", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE")
+"""Variables that name another path of a secret."""
+
+
+def read_surroundings(
+    program: str, paths: Paths, environ: Mapping[str, str], executables: Iterable[Path] = ()
+) -> Surroundings:
+    """Return the surroundings of boxes of a crew. ``program``: bubblewrap; ``executables``: what runs in the box.
+
+    Raises OSError.
+    """
+    homes = _list_homes(environ)
+    needed = (
+        *(Path(path) for path in (*_NEEDED, sys.prefix, sys.base_prefix)),
+        Path(liza.__file__).parent,
+        *homes,
+        *_list_path_entries(environ),
+        *(part for executable in executables for part in _list_parts(executable)),
+    )
+    hidden = _resolve((
+        *(home / secret for home in homes for secret in SECRETS),
+        *(Path(path) for path in _SYSTEM_SECRETS),
+        *(Path(environ[name]) for name in _SECRET_VARIABLES if environ.get(name, "").startswith("/")),
+        state_directory(environ, homes[0]),
+    ))  # fmt: skip
+    return Surroundings(
+        program,
+        paths,
+        tuple(path for path in _resolve(needed) if _is_below_replaced(path)),
+        tuple(path for path in hidden if path.is_dir()),
+        tuple(path for path in hidden if not path.is_dir()),
+        tuple(path for path in _resolve(home / ".npmrc" for home in homes) if path.is_file()),
+    )
+
+
+def _list_homes(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return HOME, and the home directory of the user database: ssh reads only that one."""
+    try:
+        recorded = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        recorded = Path.home()
+    home = environ.get("HOME", "")
+    return tuple(dict.fromkeys((Path(home) if home.startswith("/") else recorded, recorded)))
+
+
+def _list_path_entries(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the directories of PATH, for a virtual environment the whole."""
+    for entry in environ.get("PATH", "").split(os.pathsep):
+        if entry.startswith("/"):
+            path = Path(entry)
+            yield path.parent if (path.parent / "pyvenv.cfg").is_file() else path
+
+
+def _list_parts(executable: Path) -> Iterator[Path]:
+    """Yield the directory of a program, and what it is a link to: for a package of npm the packages beside it."""
+    yield executable.parent
+    real = executable.resolve()
+    packages = next((path for path in reversed(real.parents) if path.name == "node_modules"), None)
+    yield packages or real.parent
+
+
+def _resolve(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the real paths of those that exist."""
+    return tuple(dict.fromkeys(path.resolve() for path in paths if path.exists()))
+
+
+def _is_below_replaced(path: Path) -> bool:
+    return any(replaced in path.parents for replaced in REPLACED)
