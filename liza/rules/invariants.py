@@ -285,6 +285,9 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         yield Violation(entry=key, field="queue.retries", actual=str(config.queue.retries), expected="0 or more")
     if config.notify.targets or config.notify.quiet is not None:
         yield from _notify(key, config)
+    for path in config.shared:
+        if not path.startswith(("/", "~/")) or ".." in path.split("/"):
+            yield Violation(entry=key, field="shared", actual=repr(path), expected="paths that begin with / or ~/")
     for name in config.slots.__struct_fields__:
         most = getattr(config.slots, name)
         if most is not None and most < 1:

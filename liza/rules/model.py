@@ -522,10 +522,18 @@ class GuardSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
     on_error: Literal["deny", "allow"] = "deny"
 
 
+class Network(StrEnum):
+    """Whether a command in a box has the network. It always has a loopback interface."""
+
+    ON = "on"
+    OFF = "off"
+
+
 class Gate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A check that a candidate must pass. ``paths``: it runs only if the candidate changes a file that matches one of
     these patterns, in which ``*`` matches any characters; empty: always. ``branches``: patterns of the branches whose
-    candidates it checks; empty: all. ``timeout``: seconds; None: ``config.integration_timeout``.
+    candidates it checks; empty: all. ``timeout``: seconds; None: ``config.integration_timeout``. ``network``: None:
+    ``config.network``.
     """
 
     name: str
@@ -533,6 +541,7 @@ class Gate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     paths: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     timeout: int | None = None
+    network: Network | None = None
 
 
 class QueueSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -619,6 +628,8 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     programs: dict[str, str] = {}
     permissions: str = "confined"
     confinement: Confinement = Confinement.OFF
+    network: Network = Network.ON
+    shared: tuple[str, ...] = ()
     budget: Budget = Budget()
     delivery: Delivery = Delivery()
     loop: LoopLimits = LoopLimits()

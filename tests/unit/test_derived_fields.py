@@ -204,6 +204,7 @@ def test_the_settings_that_need_a_person_are_these() -> None:
         "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "breaker", "guards",
         "planning_rounds", "queue", "gates", "push", "notify", "gate_environment", "tests_write", "checkout",
         "proof_runs", "unproved_commands", "installed_changes", "env_allow", "confinement",
+        "network", "shared",
     }  # fmt: skip
 
 
