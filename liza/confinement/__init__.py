@@ -4,7 +4,6 @@
 - `support.py`: whether this machine can make a box, or why not. Only these two know bubblewrap.
 - `surroundings.py`: what the mounts depend on: installations, secrets of the person, files below /run.
 - `slot_directories.py`: create and remove what the boxes of a slot have for themselves.
-- `box.py`: the command line of a box, and whether this machine can make one; the only module that knows bubblewrap.
 - `box_environment.py`: variables and caches in a box, and what a person shares with all boxes.
 - `run_mounts.py`: what a session, a project command and a git command see in their box.
 Read `run_mounts.py` first.

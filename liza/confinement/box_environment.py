@@ -52,12 +52,10 @@ def make_box_environment(
     return {**environ, **variables}
 
 
-def make_cache(own: BoxPaths, environ: Mapping[str, str], home: Path) -> None:
-    """Make the cache of a slot, with links to what tests only read. An existing one is left as it is: an agent may have
+def fill_cache(own: BoxPaths, environ: Mapping[str, str], home: Path) -> None:
+    """Link what tests only read into the new cache of a slot. One with content is left as it is: an agent may have
     written links there. Raises OSError."""
-    try:
-        own.cache.mkdir(parents=True)
-    except FileExistsError:
+    if any(own.cache.iterdir()):
         return
     usual = _cache_home(environ, home)
     links = {name: usual / name for name in _READ_ONLY_CACHES}
