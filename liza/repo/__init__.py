@@ -2,8 +2,7 @@
 
 `runner.Git` runs git with hooks, prompts and foreign configuration switched off, in a process group with a timeout.
 `config_pins.py` records which programs the git configuration may name. `run_git.py` makes the git directory that a box
-sees instead of that of the repository. `board_history.py` commits each board revision
-to a ref. `git_dir_check.py` refuses to start git where it would wait for ever. The other modules read refs and
+sees instead of that of the repository. `board_history.py` commits each board revision to a ref. The other modules read refs and
 the state of a work tree.
 Sub-packages: `slots/` (worktrees of the agents), `merge/` (candidates and moving branches), `hiding/` (keep the brief
 out of git). The package knows the rules and `liza.system`, but neither the board's files nor programs.

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from liza.repo import git_start
-from liza.repo.git_dir_check import check_git_dir
 from liza.rules.errors import GitFailed, Missing
 from liza.rules.value_classes import Value, field, replace
 from liza.system import crash_points, program_path
@@ -248,7 +247,6 @@ class Git(Value):
     def _spawn(
         self, args: Sequence[str], stdin: bytes | BinaryIO | None, env: Mapping[str, str], timeout: float
     ) -> GitResult:
-        check_git_dir(args, self.directory, self.git_dir, self.common_dir)
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
         if self.git_dir is not None and (self.git_dir.is_symlink() or not self.git_dir.is_dir()):

@@ -9,6 +9,8 @@ from pathlib import Path
 from liza.rules.errors import NotRegularFile
 from liza.system import untrusted_files
 
+_MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
+
 
 def records_directory(common: Path) -> Path:
     """Return the directory of the records in the git directory that all worktrees share."""
@@ -40,3 +42,15 @@ def recorded_path(git_dir: Path) -> Path | None:
     except (FileNotFoundError, NotADirectoryError, NotRegularFile):
         return None
     return Path(os.path.normpath(git_dir / text)) if text else None
+
+
+def read_gitfile(path: Path) -> Path | None:
+    """Return the git directory that a file ``.git`` names; None if it names none, or is not a regular file.
+
+    The result is relative to the directory of the file if the file says so. Raises OSError.
+    """
+    try:
+        text = os.fsdecode(untrusted_files.read(path, _MAX_GITFILE)).rstrip("\n")
+    except (FileNotFoundError, NotADirectoryError, NotRegularFile):
+        return None
+    return path.parent / text.removeprefix("gitdir: ") if text.startswith("gitdir: ") else None

@@ -865,11 +865,6 @@ TABLE: dict[str, Defence] = {
             "test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file[diff-tree]",
         ),
     ),
-    "no git at a pipe": Defence(
-        "a pipe in the git directory is named at once, and no git waits for it",
-        {"liza.repo.git_dir_check:check_git_dir": gives(None)},
-        ("tests/edges/test_repo_runner.py::test_a_pipe_in_the_record_of_another_worktree_is_named_at_once",),
-    ),
     "no link is opened": Defence(
         "what an agent put in the place of a file leads to no other file",
         {"liza.system.untrusted_files:open_regular": _following},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import liza
-from liza.repo.git_dir_check import RECORD_FREE
 from liza.repo.runner import FALLBACK_IDENTITY, Git
 from liza.repo.survey import survey
 from liza.rules.errors import GitFailed, Missing
@@ -158,99 +155,6 @@ def test_the_import_of_the_runner_starts_no_program(tmp_path: Path) -> None:
     env = {**os.environ, "PATH": f":{os.environ['PATH']}"}
     subprocess.run([sys.executable, "-c", "import liza.repo.runner"], cwd=tmp_path, env=env, check=True)
     assert not (tmp_path / "started").exists()
-
-
-@pytest.mark.parametrize("name", ["info/attributes", "info/exclude"])
-def test_git_is_not_run_where_a_file_that_it_reads_whole_never_ends(repo: Path, tmp_path: Path, name: str) -> None:
-    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
-    place = repo / ".git" / name
-    place.unlink(missing_ok=True)
-    place.parent.mkdir(exist_ok=True)
-    place.symlink_to("/dev/zero")
-    for directory in (repo, tmp_path / "linked"):
-        with pytest.raises(GitFailed, match="not a regular file"):
-            Git(directory).out("status")
-
-
-@pytest.mark.parametrize("name", ["HEAD", "index", "refs/heads/main"])
-def test_git_is_not_run_where_it_would_wait_for_ever_at_a_pipe_and_taking_that_away_leads_on(
-    repo: Path, tmp_path: Path, name: str
-) -> None:
-    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
-    for directory, git_dir in ((repo, repo / ".git"), (tmp_path / "linked", repo / ".git" / "worktrees" / "linked")):
-        place = (repo / ".git" if name.startswith("refs/") else git_dir) / name
-        before = place.read_bytes()
-        place.unlink()
-        os.mkfifo(place)
-        for runner in (Git(directory), Git(directory).with_git_dir(directory, git_dir, repo / ".git")):
-            with pytest.raises(GitFailed, match="not a regular file") as caught:
-                runner.out("rev-parse", "refs/heads/main^{commit}", timeout=5)
-            assert caught.value.hint == f"rm {place}"
-        place.unlink()
-        place.write_bytes(before)
-        assert Git(directory).out("rev-parse", "refs/heads/main^{commit}") == Git(directory).out("rev-parse", "HEAD")
-
-
-@pytest.mark.parametrize("name", ["HEAD", "commondir", "gitdir", "locked"])
-def test_a_pipe_in_the_record_of_another_worktree_is_named_at_once(repo: Path, tmp_path: Path, name: str) -> None:
-    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
-    record = repo / ".git" / "worktrees" / "linked" / name
-    record.unlink(missing_ok=True)
-    os.mkfifo(record)
-    for command in (
-        ("worktree", "list"),
-        ("for-each-ref", "--format=%(worktreepath)"),
-        ("switch", "--detach", "main"),
-        ("bundle", "create", "--quiet", str(tmp_path / "bundle"), "--all"),
-        ("log", "--all"),
-    ):
-        with pytest.raises(GitFailed, match=r"was not run: .* is a pipe") as caught:
-            Git(repo).out(*command, timeout=5)
-        assert caught.value.hint == f"rm {record}"
-
-
-RECORD_FREE_COMMANDS = """add f; am --quit; archive HEAD; cat-file -p HEAD; check-attr -a f; check-ignore f
-checkout-index -a -f; cherry-pick --quit; clean -fdx; commit --allow-empty -m x; commit-tree -m x HEAD^{tree}
-config --list; diff HEAD; diff-files
-diff-tree HEAD HEAD; fast-import --quiet; for-each-ref; grep x; hash-object -w f; init; log; ls-files; ls-tree HEAD
-merge-base main HEAD; merge-tree main HEAD; mktree; read-tree HEAD; rebase --quit; reflog show HEAD; reset --hard
-restore f; rev-list HEAD; rev-parse HEAD; show HEAD; show-ref; status; symbolic-ref HEAD refs/heads/main
-update-index --refresh; update-ref refs/heads/main HEAD; version; write-tree"""
-RECORD_READERS = {"bundle", "remote", "checkout", "fsck", "pack-objects", "switch", "worktree"}
-GIT_METHODS = {"lines", "names", "ok", "out", "raw", "run"}
-
-
-def commands_in(text: str) -> set[str]:
-    """The git commands that a module runs, as far as they are literals."""
-    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
-    words = ([arg.value for arg in call.args if isinstance(arg, ast.Constant)] for call in calls if method(call))
-    firsts = (next((str(word) for word in row if not str(word).startswith("-")), None) for row in words)
-    return {command for command in firsts if command is not None}
-
-
-def method(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in GIT_METHODS
-
-
-def test_every_git_command_of_the_code_is_known_to_read_the_records_of_other_worktrees_or_not() -> None:
-    found = set[str]().union(*(commands_in(path.read_text()) for path in Path(liza.__file__).parent.rglob("*.py")))
-    assert found - RECORD_FREE == RECORD_READERS
-    assert commands_in('git.out("--literal-pathspecs", "gc", "--auto")') == {"gc"}
-
-
-def test_no_command_that_is_run_beside_a_pipe_in_another_record_reads_it(repo: Path, tmp_path: Path) -> None:
-    (repo / "f").write_text("x\n")
-    git(repo, "add", "f")
-    git(repo, "commit", "-qm", "f")
-    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
-    for name in ("HEAD", "commondir", "gitdir", "locked"):
-        record = repo / ".git" / "worktrees" / "linked" / name
-        record.unlink(missing_ok=True)
-        os.mkfifo(record)
-    commands = [row.split() for row in RECORD_FREE_COMMANDS.replace("\n", "; ").split("; ")]
-    assert {command[0] for command in commands} == RECORD_FREE
-    for command in commands:
-        assert Git(repo).run(*command, stdin="").code in (0, 1, 128), command
 
 
 @pytest.mark.parametrize("verb", ["diff-tree", "diff", "log", "show"])

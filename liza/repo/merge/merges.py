@@ -11,13 +11,12 @@ from pathlib import Path
 
 from liza.repo import stale_locks, symbolic_refs
 from liza.repo.config_pins import git_dirs
-from liza.repo.git_dir_check import read_gitfile
 from liza.repo.merge import absent_checkouts, branch_moves, checkout_files, merge_refs
 from liza.repo.merge.absent_checkouts import AbsentCheckoutRecord
 from liza.repo.merge.branch_moves import AdvanceResult, BranchMove, MoveOutcome
 from liza.repo.runner import Git, find_remedy, summarize_error
 from liza.repo.survey import describe_operation, find_operation
-from liza.repo.worktree_records import list_worktrees
+from liza.repo.worktree_records import list_worktrees, read_gitfile
 from liza.rules.errors import GitFailed, MergeConflict, Missing, NotRegularFile, Refused
 from liza.rules.formatting.undecoded import list_names
 from liza.rules.merging.blocking_files import put_away_command, show_command

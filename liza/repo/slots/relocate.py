@@ -15,10 +15,9 @@ from itertools import count, pairwise
 from pathlib import Path, PurePath
 
 from liza.repo.config_pins import git_dirs
-from liza.repo.git_dir_check import read_gitfile
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
-from liza.repo.worktree_records import list_worktrees
+from liza.repo.worktree_records import list_worktrees, read_gitfile
 from liza.rules.errors import GitFailed, NotRegularFile
 from liza.rules.paths import Paths
 from liza.system import atomic, untrusted_files

@@ -15,9 +15,9 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from liza.repo import git_dir_check, stale_locks
+from liza.repo import stale_locks
 from liza.repo.runner import Git
-from liza.repo.worktree_records import list_worktrees, recorded_path, records_directory
+from liza.repo.worktree_records import list_worktrees, read_gitfile, recorded_path, records_directory
 from liza.rules.errors import GitFailed, NotRegularFile, SharedPathBlocked
 from liza.rules.paths import TASK_LINKS, Paths
 from liza.rules.value_classes import Value
@@ -137,13 +137,13 @@ def _name_worktree(slot: Path, git_dir: Path) -> None:
 
 def points_to(gitfile: Path, git_dir: Path) -> bool:
     """Return whether a file ``.git`` names the git directory ``git_dir``. Raises OSError."""
-    path = git_dir_check.read_gitfile(gitfile)
+    path = read_gitfile(gitfile)
     return path is not None and Path(os.path.normpath(path)) == git_dir
 
 
 def is_worktree_of(slot: Path, common: Path) -> bool:
     """Return whether the ``.git`` file in ``slot`` is that of a worktree of the repository ``common``."""
-    git_dir = git_dir_check.read_gitfile(slot / ".git")
+    git_dir = read_gitfile(slot / ".git")
     return git_dir is not None and Path(os.path.normpath(git_dir)).parent == records_directory(common)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
-from liza.repo.git_dir_check import read_gitfile
 from liza.repo.runner import COMMIT, Git
 from liza.repo.slots import reset, slot_records
 from liza.repo.slots.salvage import clear_hiding_flags
+from liza.repo.worktree_records import read_gitfile
 
 _SUBMODULE_MODE = "160000"
 
