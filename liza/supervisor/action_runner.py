@@ -166,13 +166,18 @@ class ActionRunner:
             self.memory.failed_set_up = None
 
     def _start_set_up(self, set_up: SetUpDue) -> None:
+        words, environment = (
+            ["/bin/sh", "-c", set_up.command],
+            self.launcher.set_up_environment(set_up.run, set_up.slot),
+        )
+        box = self.launcher.open_set_up_box(set_up.slot)
         spec = jobs.JobSpec(
             kind=JobKind.SET_UP,
             subject=set_up.slot,
-            argv=["/bin/sh", "-c", set_up.command],
+            argv=words if box is None else box.wrap(words),
             directory=self.crew.paths.slot(set_up.slot),
             log=self.crew.paths.logs / f"setup-{set_up.slot}.log",
-            env=self.launcher.set_up_environment(set_up.run, set_up.slot),
+            env=environment if box is None else box.environment(environment),
             guarded=True,
             limit=self.crew.board.read().config.integration_timeout,
         )

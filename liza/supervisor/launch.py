@@ -9,6 +9,8 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
 from liza.crew.merging import epic_branches
+from liza.crew.project import command_box
+from liza.crew.project.command_box import CommandBox
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
 from liza.programs.accounts.run_account import account_of, config_dir_of
 from liza.programs.guards import guard_files
@@ -287,6 +289,12 @@ class Launcher:
             return None
         slot_setup.begin_setup(git)
         return SetUpDue(run, slot, setup)
+
+    def open_set_up_box(self, slot: str) -> CommandBox | None:
+        """Return the box of the set-up of a slot, None without confinement. Raises Missing, GitFailed, OSError."""
+        settings, git = command_box.settings_of(self.crew.board.read().config), self.crew.worktrees.slot_git(slot)
+        command_box.renew_git(self.crew.paths, git, settings)
+        return command_box.open_box(self.crew.paths, git, settings)
 
     def mark_set_up_done(self, slot: str) -> None:
         """Record that the set-up command succeeded in ``slot``."""

@@ -14,7 +14,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.project import commands, installed_packages, listeners, proof, tree_snapshot
+from liza.crew.project import command_box, commands, installed_packages, listeners, proof, tree_snapshot
+from liza.crew.project.command_box import CommandBox
 from liza.crew.project.tree_snapshot import TreeSnapshot
 from liza.programs.session import log_file
 from liza.repo import sparse_checkout
@@ -22,7 +23,7 @@ from liza.repo.merge import merge_refs
 from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures
 from liza.rules.merging.gates import GateFinding, GateFindingKind, GateOutcome
-from liza.rules.model import FULL_CHECKOUT, TESTS_GATE, Gate
+from liza.rules.model import FULL_CHECKOUT, TESTS_GATE, Gate, Network
 from liza.rules.project import (
     command_parts,
     gate_variables,
@@ -99,6 +100,7 @@ def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMerg
     if config.checkout == FULL_CHECKOUT:
         sparse_checkout.make_full(git)
     slot_setup.mark_tests_started(git)
+    command_box.renew_git(crew.paths, git, command_box.settings_of(config))
     return PreparedMergeSlot(slot, tree_snapshot.take_snapshot(git))
 
 
@@ -192,6 +194,7 @@ def _run_gate(
     limit = config.integration_timeout if gate.timeout is None else gate.timeout
     slot = replace(slot, files=tree_snapshot.add_submodules(crew.worktrees.slot_git(slot.name), slot.files))
     job.on_start(gate.name)
+    box = _open_box(crew, slot.name, gate.network)
     servers = [_find_servers(crew, job)]
     installed = _list_installed(crew, slot.name)
     result = commands.run_command(
@@ -207,6 +210,7 @@ def _run_gate(
             "LIZA_BASE": job.base,
         },
         cancelled=cancelled,
+        box=box,
     )
     is_killed = cancelled is not None and result.exit_status in commands.EXTERNAL_KILL_STATUSES
     servers.append(_find_servers(crew, job))
@@ -235,6 +239,13 @@ def _run_gate(
     failure = merge_failures.format_failure(summary, where, result.tail(12))
     outcome = GateOutcome.TIMEOUT if is_late else GateOutcome.RED
     return GateTiming(gate.name, outcome, result.seconds, failure, is_killed, findings)
+
+
+def _open_box(crew: Crew, slot: str, network: Network | None = None) -> CommandBox | None:
+    """Return the box of commands in a slot. ``network``: of the gate; None: as all commands."""
+    settings = command_box.settings_of(crew.board.read().config)
+    box = command_box.open_box(crew.paths, crew.worktrees.slot_git(slot), settings)
+    return box if box is None or network is None else box.with_network(network)
 
 
 def _check_checkout(crew: Crew, job: GateJob, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:
@@ -335,7 +346,13 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
     slot_setup.begin_setup(slot_git)
     log = crew.paths.logs / f"setup-{slot}.log"
     result = commands.run_command(
-        config.sandbox_setup, path, log, config.integration_timeout, crew.paths.root, config.environment
+        config.sandbox_setup,
+        path,
+        log,
+        config.integration_timeout,
+        crew.paths.root,
+        config.environment,
+        box=_open_box(crew, slot),
     )
     if not result.passed:
         script = result.find_crlf_script()

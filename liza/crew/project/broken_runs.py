@@ -13,7 +13,8 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
-from liza.crew.project import commands, import_traces
+from liza.crew.project import command_box, commands, import_traces
+from liza.crew.project.command_box import BoxSettings
 from liza.crew.project.import_traces import ProofSite
 from liza.programs.guards.statements import split_statements
 from liza.programs.presets.preset import Preset
@@ -21,7 +22,8 @@ from liza.programs.session import log_file
 from liza.repo import file_commits
 from liza.repo.runner import Git
 from liza.repo.slots import stuck_slots
-from liza.rules.model import TESTS_GATE, Gate
+from liza.rules.model import TESTS_GATE, Gate, Network
+from liza.rules.paths import Paths
 from liza.rules.project import breakage, command_parts, test_definitions, tree_changes
 from liza.rules.project.command_parts import PartContext
 from liza.rules.project.test_proof import GreenPart, ProofDetails
@@ -42,7 +44,8 @@ class ProofPlan(Value):
     ``gates``: further commands that must notice failing sources. ``runs``: the most runs with failing sources.
     ``hint`` is the command for the error that the tests test another checkout, ``red_hint`` the one for red tests.
     ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it. ``presets``: the tests run
-    with a brief in the instructions files of these programs, and once without it if they are red.
+    with a brief in the instructions files of these programs, and once without it if they are red. ``boxes``: the
+    settings of the boxes in which the commands run.
     """
 
     command: str
@@ -58,6 +61,7 @@ class ProofPlan(Value):
     red_hint: str = ""
     may_drop_variables: bool = False
     presets: tuple[Preset, ...] = ()
+    boxes: BoxSettings = BoxSettings()
 
 
 class ProofStep(Enum):
@@ -81,19 +85,26 @@ NO_REPORT = ProofReport()
 
 class ProofSlot(Value):
     """The slot of a proof: at ``commit``, with its ``tracked`` files and their modes as ``git ls-files -s`` lists them,
-    and the ``texts`` of the commands and of the files that define what they do."""
+    and the ``texts`` of the commands and of the files that define what they do. ``traces``: the directory in which its
+    interpreters log what they load.
+    """
 
-    root: Path
+    paths: Paths
     git: Git
     commit: str
     tracked: tuple[str, ...]
     definitions: Mapping[str, str]
     plan: ProofPlan
     logs: Path
+    traces: Path | None = None
 
     @property
     def path(self) -> Path:
         return self.git.directory
+
+    @property
+    def root(self) -> Path:
+        return self.paths.root
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,11 +123,20 @@ class ProofSlot(Value):
         log: str,
         variables: Mapping[str, str] = MappingProxyType({}),
         limit: float | None = None,
+        network: Network | None = None,
+        written: Path | None = None,
     ) -> commands.CommandOutcome:
-        """Run a command of the project in the slot. ``limit``: seconds; None: that of the plan. Raises OSError."""
+        """Run a command of the project in the slot. ``limit``: seconds; None: that of the plan. ``network``: None: as
+        all commands. ``written``: a directory of Liza that the command writes. Raises OSError."""
+        box = command_box.open_box(self.paths, self.git, self.plan.boxes)
+        if box is not None and network is not None:
+            box = box.with_network(network)
+        for directory in filter(None, (self.traces, written)):
+            box = None if box is None else box.with_writable(directory)
         seconds = self.plan.limit if limit is None else limit
-        environment = self.plan.environment
-        return commands.run_command(command, self.path, self.logs / log, seconds, self.root, environment, variables)
+        return commands.run_command(
+            command, self.path, self.logs / log, seconds, self.root, self.plan.environment, variables, box=box
+        )
 
 
 class PartRun(Value):
@@ -251,6 +271,7 @@ class BrokenRuns:
         stuck_slots.loosen_permissions(path)
         git.with_timeout(_CHECKOUT_LIMIT).out("reset", "--quiet", "--hard", commit)
         self.remove_new_files()
+        command_box.renew_git(self.slot.paths, git, self.slot.plan.boxes)
 
     def drop_variables(self, names: Iterable[str]) -> None:
         """Run the commands without these variables from now on."""
@@ -290,7 +311,10 @@ class BrokenRuns:
         with tempfile.TemporaryDirectory(prefix="liza-parts-") as folder:
             record = Path(folder) / "statuses"
             script = command_parts.write_script(statements, str(record))
-            outcome = self.slot.run_command(script, f"proof-tests{own}.log", self.variables, gate.timeout)
+            log = f"proof-tests{own}.log"
+            outcome = self.slot.run_command(
+                script, log, self.variables, gate.timeout, gate.network, written=Path(folder)
+            )
             statuses = command_parts.read_record(record.read_text() if record.is_file() else "")
         output = log_file.read_tail(outcome.log, 1 << 20)
         lost = command_parts.lost_statements(statements)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
+from liza.crew.project.command_box import CommandBox
 from liza.programs.session import guarded_command, log_file
 from liza.rules.errors import NotRegularFile
 from liza.rules.formatting.redaction import redact
@@ -81,6 +82,7 @@ def run_command(
     keep: str | None = None,
     more: Mapping[str, str] = MappingProxyType({}),
     cancelled: threading.Event | None = None,
+    box: CommandBox | None = None,
 ) -> CommandOutcome:
     """Run a shell command in ``directory`` with its output in ``log``; end it after ``limit`` seconds.
 
@@ -88,16 +90,20 @@ def run_command(
     if it were the person. Variables and PATH entries that lead to the person's checkout are removed from its
     environment, except ``keep`` (``config.environment``); ``more`` is added.
 
+    ``box``: the box in which it runs; None: as any process of this user.
+
     A run killed from outside is inconclusive; it is retried once. Raises OSError if the log cannot be written.
 
     With ``cancelled`` the command is one of several that run at the same time: it ends soon after the event is set, and
     the caller handles one that was killed from outside.
     """
     env = {**command_environment(root, keep), **slot_variables(directory.name), **more}
-    outcome = _run_once(command, directory, log, limit, env, cancelled)
-    if cancelled is not None:
+    if box is not None:
+        env = box.environment(env)
+    outcome = _run_once(command, directory, log, limit, env, cancelled, box)
+    if cancelled is not None or outcome.exit_status not in EXTERNAL_KILL_STATUSES:
         return outcome
-    return _run_once(command, directory, log, limit, env) if outcome.exit_status in EXTERNAL_KILL_STATUSES else outcome
+    return _run_once(command, directory, log, limit, env, box=box)
 
 
 def _run_once(
@@ -107,11 +113,13 @@ def _run_once(
     limit: float,
     env: Mapping[str, str],
     cancelled: threading.Event | None = None,
+    box: CommandBox | None = None,
 ) -> CommandOutcome:
+    words = ["/bin/sh", "-c", command]
     log.parent.mkdir(mode=0o700, exist_ok=True)
     started = time.monotonic()
     with log_file.open_empty(log) as out:
-        command_run = guarded_command.start_guarded(["/bin/sh", "-c", command], directory, out, env)
+        command_run = guarded_command.start_guarded(words if box is None else box.wrap(words), directory, out, env)
         crash_points.point("spawned", "command")
         try:
             with exit_on_signals():
@@ -123,6 +131,8 @@ def _run_once(
             if command_run.process.returncode == -signal.SIGKILL and cancelled is None:
                 # Either the command or its guard was killed. Without its guard, its processes still run.
                 kill_orphan_commands(Path(env["LIZA_ROOT"]))
+    if box is not None and code is not None and -(code - 128) in EXTERNAL_KILL_STATUSES:
+        code = -(code - 128)  # the box ended by itself: it reports the signal that ended the command as a shell does
     return CommandOutcome(command, directory, code, time.monotonic() - started, log)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from liza.crew.briefs import sample_brief
-from liza.crew.project import commands, import_traces, installed_packages, tree_snapshot
+from liza.crew.project import command_box, commands, import_traces, installed_packages, tree_snapshot
 from liza.crew.project.broken_runs import NO_REPORT, BrokenRuns, ProofPlan, ProofReport, ProofSlot, ProofStep
 from liza.crew.project.tree_snapshot import TreeSnapshot
 from liza.programs.session import log_file
@@ -78,11 +78,12 @@ def run_proof(
 def _open_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, *, prove: bool) -> ProofSlot:
     git = worktrees.slot_git(PROOF_SLOT)
     slot_setup.copy_files(worktrees.paths.root, git, plan.copied_files)
+    command_box.renew_git(worktrees.paths, git, plan.boxes)
     commit = git.out("rev-parse", "HEAD")
     tracked = git.names("ls-files", "-s", "-z") if prove else ()
     texts = (plan.command, plan.setup or "", *(gate.command for gate in plan.gates))
     definitions = read_definitions(git, commit, texts) if prove else {}
-    return ProofSlot(worktrees.paths.root, git, commit, tracked, definitions, plan, logs)
+    return ProofSlot(worktrees.paths, git, commit, tracked, definitions, plan, logs)
 
 
 def read_definitions(git: Git, commit: str, texts: Sequence[str]) -> dict[str, str]:
@@ -117,6 +118,7 @@ def _run_in_slot(
     result = replace(result, packages=installed_packages.find_changed_files(git, plan.environment))
     site = _proof_site(slot, broken)
     with import_traces.record_imports(site) as (logging_variables, log):
+        slot = replace(slot, traces=log.parent)
         uncached = gate_variables.uncached_variables({**os.environ, **plan.gate_environment})
         variables = {
             **plan.gate_environment,

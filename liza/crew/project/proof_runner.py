@@ -6,7 +6,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.merging import merge_outcomes
 from liza.crew.merging.merge_lock import hold_merge_lock
-from liza.crew.project import commands, installed_packages, listeners, proof
+from liza.crew.project import command_box, commands, installed_packages, listeners, proof
 from liza.crew.project.broken_runs import ProofPlan
 from liza.crew.project.proof import ProofResult
 from liza.repo.slots.pool import PROOF_SLOT
@@ -89,6 +89,7 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         config.proof_runs,
         config.integration_timeout,
         PROOF_HINT,
+        boxes=command_box.settings_of(config),
     )
     server = listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (plan.command,))
     if server is not None:

@@ -1,0 +1,82 @@
+"""Boxes for the project's own commands: its set-up, tests and gates, in the slot where they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from liza.confinement import box_environment, slot_directories, support, surroundings
+from liza.confinement.box import Box, Mount, MountKind
+from liza.confinement.run_mounts import build_slot_box
+from liza.repo.run_git import make_run_git
+from liza.repo.runner import Git
+from liza.rules.model import Config, Confinement, Network
+from liza.rules.paths import BoxPaths, Paths
+from liza.rules.value_classes import Value, replace
+
+
+class BoxSettings(Value):
+    """The settings of boxes. ``shared``: ``config.shared``, in which ``~`` is the home directory."""
+
+    confinement: Confinement = Config().confinement
+    network: Network = Config().network
+    shared: tuple[str, ...] = ()
+
+
+class CommandBox(Value):
+    """The box of the project's commands in one slot. ``shared``: paths that a person shares with all boxes."""
+
+    box: Box
+    own: BoxPaths
+    shared: tuple[Path, ...]
+
+    def wrap(self, words: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``words`` in the box."""
+        return self.box.wrap(words)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a command in the box, whose environment outside would be ``environ``."""
+        return box_environment.make_box_environment(environ, self.own, Path.home(), self.shared)
+
+    def with_network(self, network: Network) -> CommandBox:
+        """Return the box with the network on or off. It has a loopback interface in any case."""
+        return replace(self, box=replace(self.box, has_network=network is Network.ON))
+
+    def with_writable(self, directory: Path) -> CommandBox:
+        """Return the box in which a directory, also one below /tmp, is seen and can be written."""
+        return replace(self, box=replace(self.box, mounts=(*self.box.mounts, Mount(MountKind.WRITABLE, directory))))
+
+
+def settings_of(config: Config) -> BoxSettings:
+    """Return the settings of boxes in a crew."""
+    return BoxSettings(config.confinement, config.network, config.shared)
+
+
+def open_box(paths: Paths, git: Git, settings: BoxSettings) -> CommandBox | None:
+    """Return the box of commands in the slot of ``git``, whose git directory exists; None without confinement.
+
+    Raises Missing if confinement is required and this machine cannot make a box, OSError.
+    """
+    program = support.choose_box_program(settings.confinement)
+    if program is None:
+        return None
+    slot, home = git.directory.name, Path.home()
+    own = slot_directories.create_directories(paths, slot, home)
+    if not own.git_pointer.is_file():
+        make_run_git(git, own)
+    box_environment.fill_cache(own, os.environ, home)
+    shared = tuple(Path(path).expanduser() for path in settings.shared)
+    mounts = box_environment.share_mounts(own, os.environ, home, shared)
+    around = surroundings.read_surroundings(program, paths, os.environ)
+    box = build_slot_box(around, slot, shared=mounts, has_network=settings.network is Network.ON)
+    return CommandBox(box, own, shared)
+
+
+def renew_git(paths: Paths, git: Git, settings: BoxSettings) -> None:
+    """Make the git directory of boxes in a slot, after another commit was checked out there.
+
+    What earlier boxes left in /tmp goes, too. Does nothing without confinement. Raises Missing, GitFailed, OSError.
+    """
+    if support.choose_box_program(settings.confinement) is not None:
+        make_run_git(git, slot_directories.prepare_directories(paths, git.directory.name, Path.home()))
