@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -40,16 +39,14 @@ def create_directories(paths: Paths, slot: str, home: Path) -> BoxPaths:
     return own
 
 
-def remove_directories(paths: Paths, slots: Iterable[str]) -> None:
-    """Remove what the boxes of slots had for themselves. Raises OSError, SystemRefused."""
-    for slot in slots:
-        _remove(paths.box(slot).directory)
+def remove_directories(paths: Paths, slot: str) -> None:
+    """Remove what the boxes of a slot had for themselves. Raises OSError, SystemRefused."""
+    _remove(paths.box(slot).directory)
 
 
-def list_slots(paths: Paths) -> tuple[str, ...]:
-    """Return the slots whose boxes have directories, sorted. Raises OSError."""
-    boxes = paths.slots / BOXES
-    return tuple(sorted(path.name for path in boxes.iterdir())) if boxes.is_dir() else ()
+def remove_all(paths: Paths) -> None:
+    """As ``remove_directories``, for all slots of the crew."""
+    _remove(paths.slots / BOXES)
 
 
 def _make_directory(path: Path) -> None:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from liza.rules.paths import Paths
+
 
 def measure_bytes(path: Path) -> int:
     """Return the bytes on disk of a directory. A file with several links counts once. Slow for large directories.
@@ -20,6 +22,11 @@ def measure_bytes(path: Path) -> int:
             seen.add(key) if status.st_nlink > 1 else None
             total += status.st_blocks * 512
     return total
+
+
+def measure_slot(paths: Paths, slot: str) -> int:
+    """As ``measure_bytes``, for a slot and what its boxes have for themselves."""
+    return measure_bytes(paths.slot(slot)) + measure_bytes(paths.box(slot).directory)
 
 
 def _walk(path: Path) -> Iterator[os.stat_result]:

@@ -51,7 +51,7 @@ def _slot_row(crew: Crew, state: State, slot: str) -> dict[str, Any]:
         "agent": None if last is None else last.agent,
         "last_used": None if last is None else datetime.fromtimestamp(int(last.since), UTC),
         "age": None if last is None else max(0, int(crew.clock.now().timestamp() - last.since)),
-        "bytes": disk_usage.measure_bytes(crew.paths.slot(slot)),
+        "bytes": disk_usage.measure_slot(crew.paths, slot),
         "directory": str(crew.paths.slot(slot)),
     }
 

@@ -20,7 +20,7 @@ from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import LizaError
 from liza.rules.formatting.counts import count_noun, format_bytes
 from liza.rules.model import Config
-from liza.rules.paths import Paths
+from liza.rules.paths import BOXES, TASK_LINKS, Paths
 from liza.rules.project import clean_environment, project_kinds, slot_states, test_proof
 from liza.rules.project.init_command import INIT, setup_hint, suggest_init_command
 from liza.rules.project.project_kinds import SUBMODULE_COMMAND
@@ -317,9 +317,9 @@ def _disk(paths: Paths) -> Iterator[Finding]:
     slots = paths.slot("x").parent
     directories = sorted(slots.iterdir()) if _is_real_directory(slots) else []
     sizes = {
-        path.name: disk_usage.measure_bytes(path)
+        path.name: disk_usage.measure_slot(paths, path.name)
         for path in directories
-        if _is_real_directory(path) and path != paths.task_links
+        if _is_real_directory(path) and path.name not in (TASK_LINKS, BOXES)
     }
     if sizes:
         largest = ", ".join(

@@ -22,7 +22,7 @@ from liza.repo.merge import merge_refs, merges
 from liza.repo.slots import leftovers, stuck_slots
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL_STATUSES, ProcessIdentity, Reservation, Status, Task
-from liza.rules.paths import TASK_LINKS
+from liza.rules.paths import BOXES, TASK_LINKS
 from liza.rules.tasks import claims
 from liza.rules.tasks.task_groups import held_tasks
 from liza.rules.value_classes import Value
@@ -258,7 +258,7 @@ def _repair_slots(crew: Crew) -> list[str]:
         if directory.is_dir()
         else set()
     )
-    existing = {name for name in existing if not stuck_slots.is_retired(name) and name != TASK_LINKS}
+    existing = {name for name in existing if not stuck_slots.is_retired(name) and name not in (TASK_LINKS, BOXES)}
     names = sorted({*existing, *crew.worktrees.recorded_slots()})
     tip = drift.require_integration(crew, crew.board.read())
     return [name for name in names if crew.worktrees.repair(name, tip)]

@@ -50,7 +50,7 @@ def remove_free_slots(crew: Crew, slots: Iterable[str]) -> list[tuple[str, int]]
             if find_status(crew, crew.board.read(), slot).state is not SlotState.FREE:
                 raise _NotFree(f"{slot} is not free", "liza slots")
 
-        size = disk_usage.measure_bytes(crew.paths.slot(slot))
+        size = disk_usage.measure_slot(crew.paths, slot)
         try:
             crew.worktrees.remove(slot, refuse_used)
         except _NotFree:
@@ -70,7 +70,7 @@ def keep_limit(crew: Crew) -> None:
     limit = crew.board.read().config.slots.max_bytes
     if limit is None:
         return
-    sizes = {slot: disk_usage.measure_bytes(crew.paths.slot(slot)) for slot in slot_damage.list_slots(crew.worktrees)}
+    sizes = {slot: disk_usage.measure_slot(crew.paths, slot) for slot in slot_damage.list_slots(crew.worktrees)}
     total = sum(sizes.values())
     uses = {slot: crew.worktrees.last_use(slot) for slot in sizes}
     for slot in sorted(sizes, key=lambda slot: use.since if (use := uses[slot]) is not None else 0.0):

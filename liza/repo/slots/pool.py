@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from liza.confinement import slot_directories
 from liza.repo import ref_names, symbolic_refs
 from liza.repo.merge.merges import Branch, find_branches
 from liza.repo.slots import slot_records, slot_setup, slots_directory, stuck_slots
@@ -198,6 +199,7 @@ class Worktrees(SlotEmptying):
 
         Raises GitFailed, LockTimeout, OSError.
         """
+        slot_directories.remove_directories(self.paths, slot)
         with lock_path(self.paths.worktree_lock):
             git_dir, path = self._git_dir(slot), self.paths.slot(slot)
             if git_dir is None and not path.is_dir():
@@ -273,6 +275,7 @@ class Worktrees(SlotEmptying):
         for slot in slot_records.git_dirs_below(self._slots_directory, self.common_dir):
             saved += self._remove_slot(slot)
         slot_records.remove_links(self.paths)
+        slot_directories.remove_all(self.paths)
         slots_directory.remove_directory(self.paths)
         return tuple(saved)
 
@@ -307,6 +310,7 @@ class Worktrees(SlotEmptying):
                 slot_records.remove_half_made(self.git, path, git_dir)
             else:
                 self.git.out("worktree", "remove", "--force", "--force", str(path), timeout=600)
+        slot_directories.remove_directories(self.paths, slot)
         return tuple(ref for ref in saved if ref is not None)
 
     def earlier(self) -> tuple[Worktrees, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from liza.repo.slots import slot_records
 from liza.rules.errors import NotRegularFile, Refused
-from liza.rules.paths import Paths
+from liza.rules.paths import BOXES, Paths
 from liza.rules.project import slots_location
 from liza.rules.project.slots_location import MARK_FILE, DirectoryFacts, SlotsMark, SlotsRecord
 from liza.rules.value_classes import replace
@@ -193,7 +193,7 @@ def remove_if_empty(directory: Path) -> tuple[Path, ...]:
 
 
 def _entries(directory: Path) -> list[Path]:
-    """Return the entries of a directory, except the mark, temporary marks and the links to slots.
+    """Return the entries of a directory, except the mark, temporary marks, the links to slots, and what boxes have.
 
     One supervisor may look while another creates the directory. Raises OSError.
     """
@@ -201,7 +201,9 @@ def _entries(directory: Path) -> list[Path]:
     return [
         entry
         for entry in entries
-        if entry.name != MARK_FILE and not entry.match(_UNFINISHED) and not slot_records.is_links_directory(entry)
+        if entry.name not in (MARK_FILE, BOXES)
+        and not entry.match(_UNFINISHED)
+        and not slot_records.is_links_directory(entry)
     ]
 
 
