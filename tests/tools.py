@@ -26,6 +26,7 @@ USUAL = (
 )  # fmt: skip
 """Programs that every test finds, if this machine has them."""
 OPTIONAL = {
+    "bwrap": "--version",
     "dbus-daemon": "--version",
     "dbus-run-session": "--version",
     "gdbus": "help",

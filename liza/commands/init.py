@@ -13,6 +13,8 @@ from liza.cli.declare import Heading, JsonOption, Position, Process, create_app,
 from liza.cli.render import printing
 from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import HINT_LABEL, UsageError
+from liza.rules.model import Confinement
+from liza.rules.sessions.permissions import BYPASS, PROMPTS, VALUES, read_permissions
 from liza.verbs.init import InitOptions
 from liza.verbs.init import init as verb
 from liza.verbs.program_findings import find_crew_faults
@@ -58,7 +60,11 @@ def init(
     budget: Annotated[float | None, typer.Option("--budget", help="Cost limit of a sprint, in dollars.")] = None,
     permissions: Annotated[
         str | None,
-        typer.Option("--permissions", help="confined: only what needs no permission prompt; bypass: skip the prompts."),
+        typer.Option("--permissions", help="prompts: only what needs no permission prompt; bypass: skip the prompts."),
+    ] = None,
+    confinement: Annotated[
+        Literal["auto", "required", "off"] | None,
+        typer.Option("--confinement", help="Whether what agents write runs in a box; default: where that is possible."),
     ] = None,
     program: ProgramOption = None,
     integration_branch: Annotated[
@@ -81,8 +87,10 @@ def init(
 
     Your checkout and your files are not changed.
     """
-    if permissions not in (None, "confined", "bypass"):
-        raise UsageError(f"permissions are {permissions!r}, wanted confined or bypass", "liza init --help")
+    if permissions is not None:
+        permissions = read_permissions(permissions)
+        if permissions not in VALUES:
+            raise UsageError(f"permissions are {permissions!r}, wanted {' or '.join(VALUES)}", "liza init --help")
     options = InitOptions(
         goal=goal,
         spec=spec,
@@ -93,6 +101,7 @@ def init(
         no_proof=no_proof,
         budget=budget,
         permissions=permissions,
+        confinement=None if confinement is None else Confinement(confinement),
         program=program,
         integration_branch=integration_branch,
         worktrees=worktrees,
@@ -116,7 +125,7 @@ def find_permissions_question(as_json: bool) -> Callable[[str], str] | None:
 def _ask_permissions(program: str) -> str:
     """Ask whether the program may skip its permission prompts. No answer means no."""
     question = _PERMISSIONS_QUESTION.format(program=program)
-    return "bypass" if typer.confirm(question, default=False) else "confined"
+    return BYPASS if typer.confirm(question, default=False) else PROMPTS
 
 
 def print_program_faults(crew: Crew) -> None:

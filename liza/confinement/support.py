@@ -15,7 +15,8 @@ from typing import Final
 
 from liza.confinement.box import Box, Mount, MountKind
 from liza.rules.errors import Missing
-from liza.rules.model import Confinement
+from liza.rules.model import Config, Confinement
+from liza.rules.sessions import permissions
 from liza.rules.value_classes import Value
 from liza.system import installation, program_path
 
@@ -23,7 +24,7 @@ SYSTEM_PROGRAM: Final = "/usr/bin/bwrap"
 """The only path that Ubuntu's AppArmor profile allows to make user namespaces."""
 _PROBE_LIMIT: Final = 10.0
 """Seconds until a probe that does not end counts as failed."""
-_OFF_COMMAND: Final = "liza config set confinement off"
+OFF_COMMAND: Final = "liza config set confinement off"
 
 
 class Support(Value):
@@ -136,13 +137,27 @@ def decide_confinement(setting: Confinement, support: Support) -> str | None:
     if support.works:
         return support.program
     if setting is Confinement.REQUIRED:
-        raise Missing(f"confinement is required, and {support.cause}", support.remedy or _OFF_COMMAND)
+        raise Missing(f"confinement is required, and {support.cause}", support.remedy or OFF_COMMAND)
     return None
 
 
 def choose_box_program(setting: Confinement) -> str | None:
     """As ``decide_confinement``, for this machine. Without confinement nothing is probed. Raises Missing."""
     return None if setting is Confinement.OFF else decide_confinement(setting, find_support())
+
+
+def session_permissions(config: Config) -> str:
+    """Return the permissions with which programs run. Raises Missing if they must run in a box and cannot."""
+    return permissions.choose_permissions(
+        config.permissions, is_boxed=choose_box_program(config.confinement) is not None
+    )
+
+
+def is_unconfined(config: Config, *, has_prompts: bool) -> bool:
+    """Return whether neither a box nor prompts confine a program although no person chose that."""
+    return (
+        not has_prompts and config.permissions != permissions.BYPASS and choose_box_program(config.confinement) is None
+    )
 
 
 def _install_command() -> str:

@@ -30,6 +30,7 @@ from liza.rules.model import (
 from liza.rules.notices import quiet_hours, target_names
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of, split_run
 from liza.rules.project import gate_variables, setting_limits
+from liza.rules.sessions import permissions
 from liza.rules.statuses import SEVERITIES, AgentStatus, GoalStatus, Pattern, SprintStatus
 
 S = Status
@@ -39,7 +40,6 @@ GOAL_STATUSES = tuple(GoalStatus)
 SPRINT_STATUSES = tuple(SprintStatus)
 AGENT_STATUSES = tuple(AgentStatus)
 REQUEST_STATES = ("OPEN", "CLOSED", "MERGED")
-PERMISSIONS_VALUES = ("confined", "bypass")
 MERGE_CLEAN_VALUES = ("always", "after_red", "never")
 _WORKED_ON = frozenset({S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S.INTEGRATION_FAILED})
 
@@ -258,8 +258,8 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         yield Violation(entry=key, field="integration_branch", actual=actual, expected="a name of a branch")
     if config.breaker != BreakerSettings():
         yield from _breaker_settings(key, config.breaker)
-    if config.permissions not in PERMISSIONS_VALUES:
-        wanted = _allowed(config.permissions, PERMISSIONS_VALUES)
+    if config.permissions is not None and config.permissions not in permissions.VALUES:
+        wanted = _allowed(config.permissions, permissions.VALUES)
         yield Violation(entry=key, field="permissions", actual=config.permissions, expected=wanted)
     if config.merge_clean not in MERGE_CLEAN_VALUES:
         wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)

@@ -626,7 +626,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     proof_runs: int = 3
     unproved_commands: tuple[str, ...] = ()
     programs: dict[str, str] = {}
-    permissions: str = "confined"
+    permissions: str | None = None
     confinement: Confinement = Confinement.OFF
     network: Network = Network.ON
     shared: tuple[str, ...] = ()

@@ -26,6 +26,7 @@ from liza.rules.model import (
     TestProof,
 )
 from liza.rules.notices.target_names import hide_credentials
+from liza.rules.sessions.permissions import read_permissions
 from liza.rules.value_classes import decodable
 
 NESTED_SETTINGS: Final = {
@@ -72,6 +73,13 @@ def confirmable_values(config: Config) -> dict[str, Any]:
     wanted = {key: getattr(config, key) for key in NEEDS_CONFIRMATION if key in Config.__struct_fields__}
     values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
     return values
+
+
+def normalize(confirmed: Any) -> Any:
+    """Return confirmed settings in their present form, if they are a mapping."""
+    if isinstance(confirmed, dict) and isinstance(permissions := confirmed.get("permissions"), str):
+        return {**confirmed, "permissions": read_permissions(permissions)}
+    return confirmed
 
 
 def are_valid(confirmed: object) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from liza.confinement import support
 from liza.crew import usage_summary
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_argv
@@ -28,6 +29,7 @@ from liza.repo import commit_signing
 from liza.rules.errors import LizaError, Refused
 from liza.rules.formatting.redaction import redact
 from liza.rules.model import FailedCheck, State, Status
+from liza.rules.sessions.permissions import BYPASS
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.session_events import (
     Failed,
@@ -231,7 +233,7 @@ def _describe_last_words(crew: Crew, directory: RunDir, preset: Preset) -> str:
         number = "a command" if len(refused) == 1 else f"{len(refused)} commands; the last"
         allow = (
             ""
-            if crew.board.read().config.permissions == "bypass"
+            if support.session_permissions(crew.board.read().config) == BYPASS
             else " (liza config set permissions bypass allows all)"
         )
         # First what a person needs: texts are cut where they are shown.

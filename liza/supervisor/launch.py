@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from liza.confinement import support
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
@@ -224,7 +225,7 @@ class Launcher:
         """Return the command line of a session. ``resume_args`` are last before the prompt."""
         mode = command_line.select_launch_mode(self.preset, self.terminal)
         scope = command_line.SessionScope(
-            permissions=state.config.permissions,
+            permissions=support.session_permissions(state.config),
             cwd=worktree,
             run_dir=directory.path,
             writable_dirs=self._writable_directories(worktree),

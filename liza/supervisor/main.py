@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from liza.confinement import support
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -123,11 +124,11 @@ def _supervise(
 def _print_program_warnings(
     preset: Preset, config: Config, notify: Callable[[str], None], *, started_by_up: bool
 ) -> None:
-    """Print what the program lacks, and that it is not confined although the board asks for it."""
+    """Print what the program lacks, and that nothing confines it although the board asks for prompts."""
     if preset.lacks:
         notify(f"{preset.name}: {preset.lacks}")
     # An `up` that waits for its supervisors has printed this warning once for all of them.
-    if not started_by_up and config.permissions == "confined" and not preset.has_confinement:
+    if not started_by_up and support.is_unconfined(config, has_prompts=preset.has_prompts):
         notify(f"{preset.name}: {UNCONFINED_WARNING}")
 
 

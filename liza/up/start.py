@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import events
+from liza.confinement import support
 from liza.crew import draft_specs, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -22,6 +23,7 @@ from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
 from liza.rules.errors import LizaError, Refused, UsageError, read_last_message
+from liza.rules.model import Config
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
 from liza.rules.tasks.planning import is_crew_done
@@ -68,7 +70,7 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         for freed in draft_specs.release_drafts(crew):
             feed(LIZA, freed)
         _start_server(crew, feed, verbose=options.verbose)
-        _warn_unconfined(crew.board.read().config.permissions, free, feed)
+        _warn_unconfined(crew.board.read().config, free, feed)
         if options.detached:
             return _start_detached(crew, wanted, options, feed)
         return foreground.run_foreground(crew, wanted, options, programs, feed)
@@ -95,11 +97,11 @@ def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:
     return 0
 
 
-def _warn_unconfined(permissions: str, programs: Iterable[Preset], say: PrintLine) -> None:
-    """Warn about programs that cannot be confined, if confined agents are configured."""
-    if permissions == "confined":
-        for name in dict.fromkeys(preset.name for preset in programs if not preset.has_confinement):
-            say("", f"{name}: {UNCONFINED_WARNING}")
+def _warn_unconfined(config: Config, programs: Iterable[Preset], say: PrintLine) -> None:
+    """Warn about programs that neither a box nor prompts confine, unless a person wants that."""
+    names = (preset.name for preset in programs if support.is_unconfined(config, has_prompts=preset.has_prompts))
+    for name in dict.fromkeys(names):
+        say("", f"{name}: {UNCONFINED_WARNING}")
 
 
 def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:

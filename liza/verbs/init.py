@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from liza.confinement import support
 from liza.crew import layout
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
@@ -47,7 +48,7 @@ from liza.rules.formatting.redaction import describe_secrets
 from liza.rules.formatting.times import format_time
 from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.merging import targets
-from liza.rules.model import FULL_CHECKOUT, Config
+from liza.rules.model import FULL_CHECKOUT, Config, Confinement
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.rules.project import slots_location
 from liza.rules.project.init_command import INIT, complete_init_commands, join_commands
@@ -59,7 +60,6 @@ from liza.system.locks import lock_path
 ReportFact = Callable[[str, str], None]
 AskPermissions = Callable[[str], str]
 """Ask the person whether this program may skip its permission prompts; return the permissions."""
-DEFAULT_PERMISSIONS = "confined"
 _DIRECTORY_HINT = '--worktrees "…"'
 _NAMED_COMMITS = 3
 _NO_OTHER_COMMITS = "it has no commit that yours lacks"
@@ -80,12 +80,18 @@ class InitOptions(Value):
     accept_red: bool = False
     budget: float | None = None
     permissions: str | None = None
+    confinement: Confinement | None = None
     program: str | None = None
     integration_branch: str | None = None
     worktrees: Path | None = None
     no_proof: bool = False
     copied_files: tuple[str, ...] = ()
     checkout: str = FULL_CHECKOUT
+
+    @property
+    def settings(self) -> Config:
+        """The settings of the new crew that decide how agents are confined."""
+        return Config(permissions=self.permissions, confinement=self.confinement or Config().confinement)
 
     def typed(self) -> list[tuple[str, ...]]:
         """Options as words of a command line. Defaults are left out."""
@@ -95,6 +101,7 @@ class InitOptions(Value):
             "--setup": self.setup,
             "--budget": None if self.budget is None else f"{self.budget:g}",
             "--permissions": self.permissions,
+            "--confinement": self.confinement,
             "--program": self.program,
             "--integration-branch": self.integration_branch,
             "--checkout": None if self.checkout == FULL_CHECKOUT else self.checkout,
@@ -116,7 +123,8 @@ def init(
 ) -> Result:
     """Create a crew: goal, branch, baseline, board. ``say`` is called with each fact as soon as it is known.
 
-    ``ask`` is called once, and not for a repository that cannot have a crew, or a program without permissions.
+    ``ask`` is called once, and not for a repository that cannot have a crew, a program without permissions, or agents
+    in boxes.
 
     Raises Missing, Refused, GitFailed, UsageError.
     """
@@ -130,6 +138,7 @@ def init(
         errors += _collect_errors(
             lambda: _goal(crew.git, options),
             lambda: _program(crew, options),
+            lambda: support.choose_box_program(options.settings.confinement),
             lambda: slots_directory.choose_directory(surveyed.root, options.worktrees, os.environ),
         )
     if errors:
@@ -153,11 +162,22 @@ def init(
 
 def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | None) -> InitOptions:
     """Return the options with the person's answer. The question comes before the lock: an answer can take long."""
-    if ask is None or options.permissions is not None:
+    if ask is None or options.permissions is not None or support.choose_box_program(options.settings.confinement):
         return options
     program = _program(crew, options)
     preset = preset_table.load_presets(crew.paths).resolve(program)
     return options if preset.permissions.none else replace(options, permissions=ask(program))
+
+
+def _say_confinement(setting: Confinement, say: ReportFact) -> None:
+    """Say whether what agents write runs in a box; nothing if a person turned that off."""
+    if setting is Confinement.OFF:
+        return
+    machine = support.find_support()
+    if machine.works:
+        say("box", "agents, set-up and tests can write only their worktree")
+    else:
+        say("box", f"none, agents can do what you can: {machine.cause}: {machine.remedy or support.OFF_COMMAND}")
 
 
 def _refuse_second(crew: Crew) -> None:
@@ -219,7 +239,8 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         baseline = run_baseline(crew, Worktrees(crew.paths, crew.git, branch), baseline_options, tip, say)
         for message in Pins.load(crew.paths.pins).violation_messages(crew.git):
             say("changed", f"{message}: by the set-up or the tests, in your checkout too; to undo it: liza doctor")
-        say("programs", f"{program} for all roles, permissions {options.permissions or DEFAULT_PERMISSIONS}")
+        say("programs", f"{program} for all roles, permissions {support.session_permissions(options.settings)}")
+        _say_confinement(options.settings.confinement, say)
         config = Config(programs={"default": program}, environment=baseline.environment)
         for finding in signing.inspect_signing(crew.paths, crew.git, config):
             say(finding.about, f"{finding.text}: {finding.hint}" if finding.hint else finding.text)
@@ -542,8 +563,11 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         "  lease_duration: 300       # seconds",
         f"  integration_branch: {json.dumps(options.integration_branch or Config().integration_branch)}",
         f"  integration_command: {json.dumps(baseline.command, ensure_ascii=False)}",
-        f"  permissions: {options.permissions or DEFAULT_PERMISSIONS}",
     ]
+    if options.permissions is not None:
+        lines.append(f"  permissions: {options.permissions}")
+    if options.confinement is not None:
+        lines.append(f"  confinement: {json.dumps(options.confinement)}")
     if baseline.setup is not None:
         lines.append(f"  sandbox_setup: {json.dumps(baseline.setup.text, ensure_ascii=False)}")
         lines.append(f"  sandbox_setup_files: {json.dumps(list(baseline.setup.source_files))}")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from liza.confinement import support
 from liza.crew.crew import Crew
 from liza.crew.recovery.findings import Finding
 from liza.programs.accounts import account_file
@@ -17,6 +18,7 @@ from liza.programs.session.program_faults import FaultKind, ProgramFault, find_f
 from liza.rules.errors import LizaError
 from liza.rules.model import Config
 from liza.rules.paths import ROLES
+from liza.rules.sessions.permissions import PROMPTS
 
 MAX_PARALLEL = 4
 """Commands of programs at once; each is a process that mostly waits."""
@@ -40,9 +42,9 @@ def find_all_faults(
     with_accounts = _list_programs_with_accounts()
 
     def find(preset: Preset) -> tuple[ProgramFault, ...]:
-        confined = config.permissions == "confined"
+        has_sandbox = support.session_permissions(config) == PROMPTS
         version = versions[preset.name]
-        faults = find_faults(preset, version, os.environ, allowed=config.env_allow, confined=confined)
+        faults = find_faults(preset, version, os.environ, allowed=config.env_allow, has_sandbox=has_sandbox)
         return tuple(fault for fault in faults if fault.kind is not FaultKind.LOGIN or preset.name not in with_accounts)
 
     with ThreadPoolExecutor(MAX_PARALLEL) as pool:

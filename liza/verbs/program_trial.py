@@ -27,7 +27,7 @@ from liza.repo.runner import Git
 from liza.rules.errors import read_last_message
 from liza.rules.formatting import toml_text
 from liza.rules.history_events import UNFINISHED_ENDS
-from liza.rules.model import Status, Task
+from liza.rules.model import Config, Status, Task
 from liza.rules.value_classes import Value
 from liza.verbs import init, task
 from liza.verbs.down import end_unsupervised_sessions
@@ -68,10 +68,10 @@ class Trial(Value):
         return all(proof.ok for proof in self.checks)
 
 
-def trial(preset: Preset, permissions: str, limit: float = TRIAL_LIMIT) -> Trial:
+def trial(preset: Preset, config: Config, limit: float = TRIAL_LIMIT) -> Trial:
     """Run a small task with the program, which makes a few requests to its model. All files are deleted afterwards.
 
-    ``permissions`` is ``confined`` or ``bypass``, ``limit`` is in seconds. Raises LizaError, OSError.
+    ``config``: its permissions and confinement are used; ``limit`` is in seconds. Raises LizaError, OSError.
     """
     with _interrupt_on_signals():
         # The worktrees are created beside the project, so the project needs a directory of its own.
@@ -80,7 +80,7 @@ def trial(preset: Preset, permissions: str, limit: float = TRIAL_LIMIT) -> Trial
         root.mkdir()
         started = time.monotonic()
         try:
-            crew = _crew(root, preset, permissions)
+            crew = _crew(root, preset, config)
             with _run_supervisor(crew) as (child, log):
                 in_time = _wait(crew, child, started + limit)
             return _judge_trial(crew, preset.name, log.read_text(errors="replace"), in_time, time.monotonic() - started)
@@ -113,7 +113,7 @@ def _interrupt_on_signals() -> Iterator[None]:
             signal.signal(handled, former)
 
 
-def _crew(root: Path, preset: Preset, permissions: str) -> Crew:
+def _crew(root: Path, preset: Preset, config: Config) -> Crew:
     """Create a project with a file, a crew and a task. The preset is copied: it may be from another project's file."""
     git = Git(root)
     git.out("init", "-q")
@@ -121,7 +121,14 @@ def _crew(root: Path, preset: Preset, permissions: str) -> Crew:
     (root / "README.md").write_text("# A proof\n\nproof.txt holds the word done.\n", encoding="utf-8")
     git.out("add", "-A")
     git.with_identity().out("commit", "-q", "-m", "A page")
-    init.init(root, init.InitOptions(goal="The proof is there", no_test=True, permissions=permissions, program=None))
+    options = init.InitOptions(
+        goal="The proof is there",
+        no_test=True,
+        permissions=config.permissions,
+        confinement=config.confinement,
+        program=None,
+    )
+    init.init(root, options)
     crew = open_crew(root)
     (crew.paths.liza / "programs.toml").write_text(format_preset(preset), encoding="utf-8")
     task.add(crew, task.parse_tasks(json.dumps(_TASK_FIELDS)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from liza.confinement import support
 from liza.crew.caller import require_person
 from liza.crew.crew import find_crew
 from liza.programs.guards import guard_files
@@ -21,7 +22,6 @@ from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
 from liza.verbs import program_findings
-from liza.verbs.init import DEFAULT_PERMISSIONS
 from liza.verbs.program_findings import MAX_PARALLEL
 from liza.verbs.program_trial import TRIAL_LIMIT, trial
 
@@ -58,26 +58,27 @@ def check_programs(name: str | None = None, *, run: bool = False, limit: float =
         row["problems"] += [f"{fault.text}: {fault.next}" for fault in present if fault.certain]
         row["remarks"] = [f"{fault.text}: {fault.next}" for fault in present if not fault.certain]
         if run and not row["problems"]:
-            _try(preset, row, config.permissions, limit)
+            _try(preset, row, config, limit)
         row["ok"] = not row["problems"]
     rows = [row for _, row in checked]
     return {"programs": rows, "ok": bool(rows) and all(row["ok"] for row in rows), "notices": list(table.notices)}
 
 
-def _try(preset: Preset, row: dict[str, Any], permissions: str, limit: float) -> None:
-    result = trial(preset, permissions, limit)
+def _try(preset: Preset, row: dict[str, Any], config: Config, limit: float) -> None:
+    result = trial(preset, config, limit)
     row["proofs"] = [{"what": check.what, "ok": check.ok, "said": check.evidence} for check in result.checks]
     row["seconds"] = round(result.seconds, 1)
-    row["permissions"] = permissions
+    row["permissions"] = support.session_permissions(config)
+    row["boxed"] = support.choose_box_program(config.confinement) is not None
     row["problems"] = [] if result.ok else [result.failure or "it did not do its task"]
 
 
 def _config() -> Config:
-    """Settings of the crew of the current directory; without a crew, the defaults of `init`."""
+    """Settings of the crew of the current directory; without a crew, the defaults."""
     try:
         return find_crew().board.read().config
     except NoCrew:
-        return Config(permissions=DEFAULT_PERMISSIONS)
+        return Config()
 
 
 def show_program(name: str) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def show_program(name: str) -> dict[str, Any]:
     table = _table()
     preset = table.rows[name] if name in table.rows else table.resolve(name, "liza programs show")
     abilities = [{"tier": ability.tier, "what": ability.what, "by": ability.by} for ability in list_abilities(preset)]
-    lacks = "; ".join(text for text in (preset.lacks, "" if preset.has_confinement else UNCONFINED_WARNING) if text)
+    lacks = "; ".join(text for text in (preset.lacks, "" if preset.has_prompts else UNCONFINED_WARNING) if text)
     fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(preset))
     return {**fields, **_row(preset), "lacks": lacks, "can": abilities}
 
@@ -135,7 +136,7 @@ def _row(preset: Preset) -> dict[str, Any]:
         "installed": version is not None,
         "version": version if version != "present" else None,
         "command": preset.command,
-        "confines": preset.has_confinement,
+        "confines": preset.has_prompts,
         "install": preset.install,
         "logs": "read" if preset.events else "not read",
         "way": {"name": way.name, "reason": way.reason, "others": list(way.others)},

@@ -219,7 +219,7 @@ def test_the_person_is_asked_about_permissions_after_the_checks_and_not_again_by
 
     def refuse(program: str) -> str:
         asked.append(program)
-        return "confined"
+        return "prompts"
 
     def ask(options: InitOptions) -> Refused:
         with pytest.raises(Refused) as refused:
@@ -228,10 +228,10 @@ def test_the_person_is_asked_about_permissions_after_the_checks_and_not_again_by
 
     ask(InitOptions(" "))
     assert asked == []
-    assert "--permissions confined" in ask(InitOptions("A goal", test="false")).hint
+    assert "--permissions prompts" in ask(InitOptions("A goal", test="false")).hint
     assert asked == ["claude"]
     init(repo, InitOptions("A goal", no_test=True, program="script:/bin/true"), ask=refuse)
-    assert find_crew(repo).board.read().config.permissions == "confined"
+    assert find_crew(repo).board.read().config.permissions is None
     ask(InitOptions("A goal"))
     assert asked == ["claude"]
 

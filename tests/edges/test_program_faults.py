@@ -27,9 +27,11 @@ def command(tmp_path: Path) -> str:
     return str(program)
 
 
-def faults_of(row: Preset, home: Path, *, confined: bool = True, version: str = "", **env: str) -> list[ProgramFault]:
+def faults_of(
+    row: Preset, home: Path, *, has_sandbox: bool = True, version: str = "", **env: str
+) -> list[ProgramFault]:
     outside = {"PATH": "/usr/bin:/bin", "HOME": str(home), **env}
-    return [*find_faults(row, version, outside, allowed=("ANSWER",), confined=confined)]
+    return [*find_faults(row, version, outside, allowed=("ANSWER",), has_sandbox=has_sandbox)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_a_sandbox_that_cannot_start_is_named_with_its_cause_where_it_is_used(co
     (fault,) = faults_of(row, tmp_path, CODE="1", ANSWER="left")
     assert (fault.kind, fault.certain) == (FaultKind.SANDBOX, True)
     assert fault.text == "its sandbox cannot start: bwrap: no namespace left"
-    assert faults_of(row, tmp_path, confined=False, CODE="1") == []
+    assert faults_of(row, tmp_path, has_sandbox=False, CODE="1") == []
 
 
 @pytest.mark.parametrize(

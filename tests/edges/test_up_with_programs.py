@@ -15,7 +15,7 @@ import pytest
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Permissions, Preset
 from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Event, Status
+from liza.rules.model import Config, Confinement, Event, Status
 from liza.rules.paths import Paths
 from liza.rules.tasks.backlog import TaskFields
 from liza.rules.value_classes import replace
@@ -30,7 +30,7 @@ from tests.conftest import FakeClock
 from tests.edges.test_slots_place import begun
 
 FREE = Preset(name="free", command="/bin/free")
-TIED = Preset(name="tied", command="/bin/tied", permissions=Permissions(confined=("--confined",)))
+TIED = Preset(name="tied", command="/bin/tied", permissions=Permissions(prompts=("--confined",)))
 
 
 def exited(agent: str) -> UpEvent:
@@ -111,8 +111,9 @@ def test_the_last_one_that_is_stopped_is_counted_alone() -> None:
 
 def test_who_asked_for_confined_agents_is_told_once_of_a_program_that_nothing_confines() -> None:
     told: list[str] = []
-    _warn_unconfined("confined", (FREE, TIED, FREE), lambda agent, text: told.append(text))
-    _warn_unconfined("bypass", (FREE,), lambda agent, text: told.append(text))
+    for permissions in ("prompts", "bypass"):
+        config = Config(permissions=permissions, confinement=Confinement.OFF)
+        _warn_unconfined(config, (FREE, TIED, FREE), lambda agent, text: told.append(text))
     assert told == ["free: nothing confines it: it can do what you can"]
 
 

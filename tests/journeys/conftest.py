@@ -15,3 +15,10 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     """A project with a crew of its own, without a test command, with settings that lose no time."""
     with started(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def confined(tmp_path: Path) -> Iterator[Crew]:
+    """As ``crew``, with sessions and tests in boxes. The test needs bwrap."""
+    with started(tmp_path, confinement="required") as made:
+        yield made

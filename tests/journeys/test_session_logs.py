@@ -19,7 +19,7 @@ instructions = ["AGENTS.md"]
 [programs.modelled.headless]
 prompt = "none"
 [programs.modelled.permissions]
-confined = ["--careful"]
+prompts = ["--careful"]
 bypass = ["--careless"]
 [programs.modelled.usage]
 when = {{ type = "result" }}
@@ -184,7 +184,7 @@ def test_a_session_is_printed_for_a_review_and_for_other_tools(crew: Crew) -> No
 
 @pytest.mark.campaign
 def test_a_block_after_refused_commands_names_the_command_and_what_allows_it(crew: Crew) -> None:
-    crew.configure(permissions="confined")
+    crew.configure(permissions="prompts")
     crew.add("t1")
     _use(crew, SESSION)
     crew.wait_status("t1", "BLOCKED")

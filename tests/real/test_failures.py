@@ -64,7 +64,7 @@ def test_a_model_that_fails_for_ever_is_cut_off_and_named(begin: Begin, program:
 
 @pytest.mark.parametrize("program", ["gemini", "copilot", "opencode", "qwen", "vibe"])
 def test_a_program_whose_tools_are_all_denied_ends_well_and_its_task_is_blocked(begin: Begin, program: str) -> None:
-    scene = begin([program], turns(Shell("touch one.txt"), Say("All done.")), permissions="confined")
+    scene = begin([program], turns(Shell("touch one.txt"), Say("All done.")), permissions="prompts")
     scene.crew.add("one")
     supervisor = scene.start(program)
     scene.wait(lambda: scene.crew.status("one") == "BLOCKED", "the block", supervisor)

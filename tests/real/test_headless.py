@@ -142,7 +142,7 @@ def test_the_words_of_the_brief_work_in_the_shell_that_a_program_runs_commands_i
 
 @pytest.mark.parametrize("program", HAVE_PERMISSIONS)
 def test_a_confined_program_can_commit_and_submit(begin: Begin, program: str) -> None:
-    scene = begin([program], CONFINED, permissions="confined")
+    scene = begin([program], CONFINED, permissions="prompts")
     scene.crew.add("one")
     submitted(scene, program)
 

@@ -50,7 +50,7 @@ def test_a_session_shows_each_command_with_its_result_and_the_last_words(begin: 
 @pytest.mark.parametrize(("program", "reason"), [("claude", "simple_expansion"), ("codex", "not permitted")])
 def test_a_refused_command_is_shown_and_is_the_reason_of_the_block(begin: Begin, program: str, reason: str) -> None:
     refused = "if [ x$LIZA_TASK = xone ]; then rm -rf /etc/x; fi"
-    scene = begin([program], turns(Shell(refused), Say("I may not.")), permissions="confined")
+    scene = begin([program], turns(Shell(refused), Say("I may not.")), permissions="prompts")
     scene.crew.add("one")
     supervisor = scene.start(program)
     scene.wait(lambda: scene.crew.status("one") == "BLOCKED", "the block", supervisor)

@@ -75,7 +75,7 @@ class Seen:
         how = replace(command_line.select_launch_mode(self.preset, interactive=True), prompt="none")
         places = (root / ".liza", root / ".git")
         ground = command_line.SessionScope(
-            "confined", cwd=root, run_dir=self.run.path, writable_dirs=places, liza_path=liza_path()
+            "prompts", cwd=root, run_dir=self.run.path, writable_dirs=places, liza_path=liza_path()
         )
         command = command_line.build_command(self.preset, how, "", ground)
         self.env |= command.env

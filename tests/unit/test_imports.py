@@ -18,6 +18,7 @@ REASONS = {
     "liza.cli.entry_points": "the command server is optional; a hook needs no crew, which takes 60 ms",
     "liza.commands.doctor": "the command server is optional",
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
+    "liza.confinement.support": "an optional package",
     "liza.crew.notices.apprise_child": "an optional package",
     "liza.crew.project._import_log": "a module of the project that may be missing",
     "liza.repo.git_start": "50 ms, and most commands start no git",

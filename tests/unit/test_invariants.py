@@ -111,7 +111,7 @@ RUN_FORM = "a run that its agent's run counter has reached"
         ),
         (
             _config(permissions="bypas"),
-            ("config", "permissions", "bypas", "one of confined, bypass; did you mean bypass?"),
+            ("config", "permissions", "bypas", "one of prompts, bypass; did you mean bypass?"),
         ),
         (
             _config(notify=NotifySettings(quiet="9" * 50)),

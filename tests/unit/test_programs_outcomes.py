@@ -177,7 +177,7 @@ def test_a_command_line_has_options_before_directories_before_the_prompt() -> No
     preset = Preset(name="x", command="x", args=("--a",), add_dirs=("--add", "{dir}"))
     how = LaunchMode(args=("run",), before_prompt=("--",))
     made = command_line.build_command(
-        preset, how, "-p rompt", ground("confined", writable_dirs=[Path("/r/.liza"), Path("/r/.git")])
+        preset, how, "-p rompt", ground("prompts", writable_dirs=[Path("/r/.liza"), Path("/r/.git")])
     )
     assert made.argv == ("x", "--a", "run", "--add", "/r/.liza", "--add", "/r/.git", "--", "-p rompt")
     assert made.stdin_text is None
@@ -192,14 +192,14 @@ def test_a_prompt_by_stdin_is_no_argument_and_no_prompt_is_nowhere() -> None:
 
 
 def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> None:
-    preset = Preset(name="x", command="x", permissions=Permissions(confined=("--allow", "{liza}", "({tests}:*)")))
+    preset = Preset(name="x", command="x", permissions=Permissions(prompts=("--allow", "{liza}", "({tests}:*)")))
     for tests, argv in (("npm test", ("x", "--allow", "/b/liza", "(npm test:*)")), ("", ("x", "--allow", "/b/liza"))):
         how = LaunchMode(prompt="none")
-        assert command_line.build_command(preset, how, "p", ground("confined", test_command=tests)).argv == argv
+        assert command_line.build_command(preset, how, "p", ground("prompts", test_command=tests)).argv == argv
 
 
 def test_permissions_that_nobody_gave_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"config\.permissions is .yolo., expected confined or bypass"):
+    with pytest.raises(UsageError, match=r"config\.permissions is .yolo., expected prompts or bypass"):
         command_line.build_command(Preset(name="x", command="x"), LaunchMode(), "p", ground("yolo"))
 
 

@@ -99,7 +99,7 @@ def test_every_pattern_of_the_rows_is_tied_to_the_beginning_of_a_line_and_compil
 
 def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project: Project) -> None:
     for row in project.load().rows.values():
-        for interactive, permissions in itertools.product((True, False), ("confined", "bypass")):
+        for interactive, permissions in itertools.product((True, False), ("prompts", "bypass")):
             row = msgspec.structs.replace(row, command=row.command or "x")
             made = command_line.build_command(
                 row,
@@ -238,7 +238,7 @@ exit_codes = {1 = "42"}
 [programs.codex.headless]
 args = ["./evil.sh"]
 [programs.codex.permissions]
-confined = ["--yolo"]
+prompts = ["--yolo"]
 [programs.own]
 command = "./evil.sh"
 """
@@ -575,9 +575,9 @@ def test_what_a_program_prints_of_a_model_that_refuses_it_is_known_and_what_its_
 
 
 def test_a_row_without_words_for_permissions_and_one_that_says_none_confine_nothing(project: Project) -> None:
-    project.own("[programs.mine]\ncommand = 'x'\n[programs.tied]\ncommand = 'x'\npermissions.confined = ['--tied']")
+    project.own("[programs.mine]\ncommand = 'x'\n[programs.tied]\ncommand = 'x'\npermissions.prompts = ['--tied']")
     rows = project.load().rows
-    assert {name for name, row in rows.items() if not row.has_confinement} == {"mine", "script", "pi"}
+    assert {name for name, row in rows.items() if not row.has_prompts} == {"mine", "script", "pi"}
 
 
 def test_a_value_of_the_wrong_kind_names_the_file_in_which_it_stands_and_how_to_mend_it(project: Project) -> None:

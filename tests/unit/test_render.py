@@ -593,13 +593,13 @@ def test_a_program_that_was_tried_is_not_called_confined_where_nothing_confines_
     }
     row["way"] = {"name": "headless", "reason": "", "others": []}
     told = render_crew.format_programs(
-        {"programs": [{**row, "permissions": "confined", "confines": False}], "notices": []}
+        {"programs": [{**row, "permissions": "prompts", "boxed": False, "confines": False}], "notices": []}
     )
     assert "works, nothing confines it, in 3.5 s" in told
     told = render_crew.format_programs(
-        {"programs": [{**row, "permissions": "confined", "confines": True}], "notices": []}
+        {"programs": [{**row, "permissions": "prompts", "boxed": False, "confines": True}], "notices": []}
     )
-    assert "works, confined, in 3.5 s" in told
+    assert "works, prompts, in 3.5 s" in told
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])

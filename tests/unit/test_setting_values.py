@@ -60,7 +60,7 @@ def test_a_typed_text_is_read_by_the_type_of_the_setting(name: str, text: str, v
         ("push", "Atuo", "config.push cannot be 'Atuo': expected one of auto, never; did you mean auto?"),
         ("guards.on_error", "DENY!", "expected one of allow, deny; did you mean deny?"),
         ("merge_clean", "after-red", "expected one of always, after_red, never; did you"),
-        ("permissions", "bypas", "expected one of confined, bypass; did you mean bypass?"),
+        ("permissions", "bypas", "expected one of prompts, bypass; did you mean bypass?"),
         ("merge_clean", "after-red", "; did you mean after_red?"),
         ("queue", '{"batch":"x"}', 'cannot be \'{"batch":"x"}\': queue.batch is a text, expected a whole number'),
         ("queue", "5", "config.queue cannot be '5': expected a mapping with some of: batch, parallel, retries"),

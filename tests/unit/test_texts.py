@@ -129,7 +129,7 @@ def test_the_row_that_the_page_about_programs_gives_as_an_example_is_one(tmp_pat
     (tmp_path / ".liza" / "programs.toml").write_text(example)
     table = preset_table.load_presets(Paths(tmp_path), tmp_path)
     row = preset_table.choose_program(None, {}, "coder", Config(), table).preset
-    assert (row.name, row.command, row.has_confinement) == ("mybot", str(tmp_path / "tools" / "mybot"), True)
+    assert (row.name, row.command, row.has_prompts) == ("mybot", str(tmp_path / "tools" / "mybot"), True)
     assert preset_table.choose_program(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
     now = datetime(2026, 1, 1, tzinfo=UTC)
     found = failure_patterns.find_failure(

@@ -15,6 +15,7 @@ from liza.rules import model
 from liza.rules.errors import BoardUnreadable
 from liza.rules.formatting.times import format_time
 from liza.rules.formatting.undecoded import escape_undecoded
+from liza.rules.sessions.permissions import read_permissions
 from liza.rules.value_classes import decodable
 
 ABSENT: Final = object()
@@ -86,12 +87,12 @@ def find_names_with_type(wanted: Any) -> frozenset[str]:
 FREE_FORM_KEYS: Final = find_names_with_type(Any)
 """Fields with free content: plain scalars below them have the types of YAML 1.2."""
 TIME_KEYS: Final = find_names_with_type(datetime)
-NORMALIZED_KEYS: Final = TIME_KEYS | _AGENT_KEYS | {"role"}
+NORMALIZED_KEYS: Final = TIME_KEYS | _AGENT_KEYS | {"role", "permissions"}
 """Fields whose scalars may be in an older form."""
 
 
 def normalize_scalar(key: str, text: str) -> str:
-    """Return a scalar under ``key`` in the current form: old names of the reviewer, times without a zone as UTC."""
+    """Return a scalar under ``key`` in the current form: old names, times without a zone as UTC."""
     if key in TIME_KEYS:
         if _ZONELESS_TIME.fullmatch(text):
             return f"{text}T00:00:00Z" if len(text) == 10 else f"{text}Z"
@@ -99,6 +100,8 @@ def normalize_scalar(key: str, text: str) -> str:
         return "code-reviewer" if text in ("code_reviewer", "reviewer") else text
     elif key in _AGENT_KEYS and "reviewer" in text and (match := _OLD_REVIEWER_ID.fullmatch(text)):
         return f"code-reviewer-{match.group(1)}"
+    elif key == "permissions":
+        return read_permissions(text)
     return text
 
 

@@ -12,6 +12,7 @@ from liza.cli.render.text_formats import shorten_program as program_of
 from liza.rules.formatting import toml_text
 from liza.rules.formatting.counts import count_noun
 from liza.rules.formatting.times import format_duration
+from liza.rules.sessions.permissions import PROMPTS
 from liza.rules.state_words import AgentWord, TaskWord, task_word
 from liza.rules.statuses import GoalStatus
 from liza.view.structs import AgentLine, AlarmRow, Costs, Picture, TaskRow
@@ -314,12 +315,16 @@ def _version(row: Row) -> str:
     return str(row["version"] or "installed") if row["installed"] else "not installed"
 
 
+def _confinement(row: Row) -> str:
+    """Return what confines the sessions of a program that was tried."""
+    if row["boxed"]:
+        return "confined"
+    return "nothing confines it" if row["permissions"] == PROMPTS and not row["confines"] else str(row["permissions"])
+
+
 def _program_hint(row: Row) -> str:
     if row.get("problems") or (row.get("remarks") and "seconds" not in row):
         return "; ".join((*row["problems"], *row["remarks"]))
     if "seconds" in row:
-        permissions = (
-            "nothing confines it" if row["permissions"] == "confined" and not row["confines"] else row["permissions"]
-        )
-        return f"works, {permissions}, in {row['seconds']:g} s"
+        return f"works, {_confinement(row)}, in {row['seconds']:g} s"
     return str(row["install"]) if row["command"] and not row["installed"] else ""

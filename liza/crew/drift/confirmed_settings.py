@@ -123,7 +123,7 @@ def _read_confirmed(paths: Paths) -> dict[str, Any] | None:
     cached = _cache.get(paths.pins)
     if cached is None or cached[0] != stamp:
         pins = _read_pins(paths)
-        confirmed = None if pins is None else pins.get(SETTINGS_KEY)
+        confirmed = None if pins is None else settings.normalize(pins.get(SETTINGS_KEY))
         cached = _cache[paths.pins] = (stamp, confirmed if settings.are_valid(confirmed) else None)
     return cached[1]
 

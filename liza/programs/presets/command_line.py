@@ -10,6 +10,7 @@ from pathlib import Path
 from liza.programs.hooks.hook_templates import list_providers
 from liza.programs.presets.preset import LaunchMode, Preset, PromptStyle
 from liza.rules.errors import UsageError
+from liza.rules.sessions.permissions import BYPASS, PROMPTS
 from liza.rules.value_classes import Value, field, replace
 
 
@@ -72,9 +73,9 @@ class ProgramCommand(Value):
 class SessionScope(Value):
     """What a session works on, and its permissions.
 
-    ``permissions`` is ``confined`` or ``bypass``; ``cwd`` is its directory, ``run_dir`` the run's; ``writable_dirs``
+    ``permissions`` is ``prompts`` or ``bypass``; ``cwd`` is its directory, ``run_dir`` the run's; ``writable_dirs``
     are other directories that it has to write to; ``liza_path`` is the command that it calls, and ``test_command`` the
-    project's, which a confined program must be allowed to run.
+    project's, which a program must be allowed to run without a prompt.
     """
 
     permissions: str
@@ -138,8 +139,8 @@ def _substitute_json(text: str, values: Mapping[str, str]) -> str:
 
 
 def _permission_args(preset: Preset, permissions: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    if permissions == "confined":
-        return preset.permissions.confined, preset.permissions.confined_env
-    if permissions == "bypass":
+    if permissions == PROMPTS:
+        return preset.permissions.prompts, preset.permissions.prompts_env
+    if permissions == BYPASS:
         return preset.permissions.bypass, preset.permissions.bypass_env
-    raise UsageError(f"config.permissions is {permissions!r}, expected confined or bypass", "liza edit")
+    raise UsageError(f"config.permissions is {permissions!r}, expected prompts or bypass", "liza edit")

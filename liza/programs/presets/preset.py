@@ -45,15 +45,16 @@ class LaunchMode(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permissions(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Arguments for the two permission modes: ``confined``, and ``bypass`` (it may do everything that the user may).
+    """Arguments for the two permission modes: ``prompts`` (it does only what needs no prompt), and ``bypass`` (it skips
+    them).
 
-    ``confined_env`` and ``bypass_env`` are for settings that a program takes only from its environment. ``none``: the
-    program has no permission modes, so a confined session can do what an unconfined one can.
+    ``prompts_env`` and ``bypass_env`` are for settings that a program takes only from its environment. ``none``: the
+    program has no permission modes: its sessions are as with ``bypass``.
     """
 
-    confined: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
     bypass: tuple[str, ...] = ()
-    confined_env: dict[str, str] = msgspec.field(default_factory=dict)
+    prompts_env: dict[str, str] = msgspec.field(default_factory=dict)
     bypass_env: dict[str, str] = msgspec.field(default_factory=dict)
     none: bool = False
 
@@ -306,10 +307,10 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     acp: AcpSettings | None = None
 
     @property
-    def has_confinement(self) -> bool:
-        """Whether it can restrict an agent: by arguments that confine it, or by default if arguments lift that."""
+    def has_prompts(self) -> bool:
+        """Whether it can ask before it acts: by arguments, or by default if arguments lift that."""
         may = self.permissions
-        return not may.none and any((may.confined, may.confined_env, may.bypass, may.bypass_env))
+        return not may.none and any((may.prompts, may.prompts_env, may.bypass, may.bypass_env))
 
     @property
     def new_instructions_file(self) -> str:

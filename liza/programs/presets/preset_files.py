@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +34,8 @@ _LARGEST = 1 << 20  # maximum file size, in bytes
 _TOP_KEYS = ("program", "roles", "tiers", "programs")
 REVIEWER, CODE_REVIEWER = "reviewer", "code-reviewer"
 _ROLES = (*ROLES, REVIEWER)
+_EARLIER_KEYS: Final = {"confined": "prompts", "confined_env": "prompts_env"}
+"""Keys of permissions in version 0.1, with their present names."""
 
 
 def _keys(kind: type[msgspec.Struct]) -> tuple[str, ...]:
@@ -88,7 +90,7 @@ def read_layer(file: Path, source: str) -> Layer:
     except RecursionError as error:
         raise _file_error(file, "its values are nested too deeply") from error
     _check_keys(file, "", document, _TOP_KEYS)
-    rows = _read_tables(file, document, "programs", None)
+    rows = {name: _rename_keys(row) for name, row in _read_tables(file, document, "programs", None).items()}
     for name, row in rows.items():
         _check_keys(file, f" [programs.{name}]", row, (*_ROW_KEYS, "like"))
         for key, inner in _TABLE_KEYS.items():
@@ -108,6 +110,14 @@ def read_layer(file: Path, source: str) -> Layer:
     )
     tiers = {name: _normalize_roles(file, f" [tiers.{name}]", tier) for name, tier in tiers.items()}
     return Layer(source, rows, _normalize_roles(file, " [roles]", roles), document.get("program"), tiers, file)
+
+
+def _rename_keys(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with the present names of keys that an earlier version named differently."""
+    permissions = row.get("permissions")
+    if not isinstance(permissions, dict):
+        return row
+    return {**row, "permissions": {_EARLIER_KEYS.get(key, key): value for key, value in permissions.items()}}
 
 
 def _normalize_roles(file: Path, section: str, specs: Mapping[str, str]) -> dict[str, str]:

@@ -39,16 +39,16 @@ class ProgramFault(Value):
 
 
 def find_faults(
-    preset: Preset, version: str, outside: Mapping[str, str], *, allowed: Sequence[str] = (), confined: bool = True
+    preset: Preset, version: str, outside: Mapping[str, str], *, allowed: Sequence[str] = (), has_sandbox: bool = True
 ) -> tuple[ProgramFault, ...]:
     """Return the faults of an installed program, in the environment that its sessions get from ``outside``.
 
-    ``allowed``: ``config.env_allow``. ``confined``: whether its sessions are. No probe asks a model.
+    ``allowed``: ``config.env_allow``. ``has_sandbox``: whether its sessions use its own. No probe asks a model.
     """
     environ = inherit_variables(preset, outside, allowed)
     faults = (
         find_missing_login(preset, environ),
-        _find_broken_sandbox(preset, environ) if confined else None,
+        _find_broken_sandbox(preset, environ) if has_sandbox else None,
         _find_age(preset, version),
     )
     return tuple(fault for fault in faults if fault is not None)
