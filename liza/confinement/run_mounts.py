@@ -5,7 +5,7 @@ Pure but for the existence of paths, which `Surroundings` has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -87,3 +87,28 @@ def _show_needed(needed: tuple[Path, ...]) -> Iterator[Mount]:
     for path in sorted(set(needed)):
         if any(replaced in path.parents for replaced in REPLACED):
             yield Mount(MountKind.READ_ONLY, path)
+
+
+def build_git_box(
+    around: Surroundings,
+    slot: str,
+    writable: Iterable[Path] = (),
+    shown: Iterable[Path] = (),
+    *,
+    has_network: bool = False,
+) -> Box:
+    """Return the box of a git command that reads what an agent wrote in a slot or in the git directory of its run.
+
+    ``writable``: what the command changes. ``shown``: what it reads besides, such as the stores of the repository.
+    """
+    paths, own = around.paths, around.paths.box(slot)
+    mounts = (
+        *(Mount(MountKind.EMPTY, Path(path)) for path in ("/tmp", "/var/tmp", "/run")),
+        *_show_needed((*around.needed, paths.root, *shown)),
+        *(Mount(MountKind.EMPTY, path) for path in around.hidden_directories),
+        *(Mount(MountKind.READ_ONLY, path, _NOTHING) for path in around.hidden_files),
+        *(Mount(MountKind.EMPTY, path) for path in (paths.slots, paths.liza) if path.is_dir()),
+        *(Mount(MountKind.READ_ONLY, path) for path in (paths.slot(slot), own.git) if path.is_dir()),
+        *(Mount(MountKind.WRITABLE, path) for path in writable),
+    )
+    return Box(around.program, mounts, Path("/"), has_network=False)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, Final, cast
 
 from liza.system import program_path
 
@@ -58,7 +58,7 @@ def load_library() -> tuple[type[Git], type[Exception]]:
 
 
 def start(
-    command: list[str], directory: Path, env: Mapping[str, str], stdin: int | BinaryIO, descriptors: Sequence[int]
+    command: list[str], directory: Path, env: Mapping[str, str], stdin: int | IO[bytes], descriptors: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     """Start ``command`` in a session of its own, with pipes for its output.
 
@@ -74,7 +74,7 @@ def start(
     try:
         process = library(str(directory)).execute(
             [*([program_path.find_program("env"), *cleared] if cleared else []), *command],
-            istream=stdin,
+            istream=cast("BinaryIO", stdin),
             as_process=True,
             env=dict(env),
             start_new_session=True,
@@ -83,3 +83,8 @@ def start(
     except not_found as error:
         raise FileNotFoundError(command[0]) from error
     return cast("subprocess.Popen[bytes]", process)
+
+
+def wait(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a process of ``start`` and return its exit status. The library's own ``wait`` raises for a failure."""
+    return cast("subprocess.Popen[bytes]", getattr(process, "proc", process)).wait()

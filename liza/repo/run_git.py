@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from liza.repo import run_refs
 from liza.repo.config_pins import config_files, git_dirs
 from liza.repo.runner import COMMIT, Git
 from liza.repo.slots import stuck_slots
-from liza.rules.errors import NotRegularFile, Refused
+from liza.rules.errors import GitFailed, NotRegularFile, Refused
 from liza.rules.paths import BoxPaths
 from liza.system import atomic, crash_points, untrusted_files
 
@@ -35,15 +36,18 @@ _PRIVATE_REFS = re.compile(rb"refs/(liza|stash|bisect|worktree|rewritten)(/|$)")
 _REF_LINE = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (refs/\S+)")
 _OWN_SETTINGS = re.compile(rf"core\.(worktree|bare)|extensions\.worktreeconfig|remote\.{REMOTE}\..*", re.DOTALL)
 """Settings that name the place of the repository, or that a run has of its own."""
+_MARK = "liza-boxed"
+"""File in the git directory of a slot that names the run whose own git directory counts."""
 _MAX_REFS = 64 << 20
 """Maximum size of the packed refs of a repository, in bytes."""
 
 
 def make_run_git(git: Git, box: BoxPaths, run: str = "", *, salvages_of: str = "") -> None:
-    """Make the git directory of a run, from that of its slot. Repeated, it is made anew.
+    """Make the git directory of a run, or of the project's commands without ``run``, from that of its slot.
 
-    ``git`` is that of the slot; no process of the slot runs. ``salvages_of``: a task whose saved work the run sees.
-    A killed call is completed by the next one. Raises Refused for a repository with reftables, GitFailed, OSError.
+    A further session of the same task keeps the directory: stashes, branches, and an operation in progress. ``git`` is
+    that of the slot; no process of the slot runs. ``salvages_of``: a task whose saved work the run sees. A killed call
+    is completed by the next one. Raises Refused for a repository with reftables, GitFailed, OSError.
     """
     admin, common = git_dirs(git)
     if (common / "reftable").is_dir():
@@ -54,26 +58,42 @@ def make_run_git(git: Git, box: BoxPaths, run: str = "", *, salvages_of: str = "
     box.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     new, old = _beside(box, "new"), _beside(box, "old")
     _complete_earlier(box, new, old)
-    new.mkdir(mode=0o700)
-    _copy_entries(admin, new)
-    _write_objects(common, new)
     refs = read_refs(common, salvages_of)
-    _write_refs(new, refs)
-    (new / "config").write_bytes(os.fsencode(_format_config(common, _read_settings(git))))
-    _copy_shared(common, new)
-    crash_points.point("run-git", "written")
-    _keep_base(common, new, run, refs)
-    for name in _KEPT:
-        with suppress(FileNotFoundError):
-            (box.git / name).rename(new / name)
-    crash_points.point("run-git", "kept")
-    with suppress(FileNotFoundError):
-        box.git.rename(old)
-    crash_points.point("run-git", "aside")
-    new.rename(box.git)
-    crash_points.point("run-git", "renamed")
-    remove_tree(old)
+    earlier = read_mark(admin)
+    if run and earlier is not None and _is_usable(box.git, common):
+        _copy_names(common, box.git)
+    else:
+        _make_directory(git, new, refs)
+        crash_points.point("run-git", "written")
+        _replace_directory(box, new, old)
     atomic.write(box.git_pointer, os.fsencode(f"gitdir: {box.git}\n"), 0o644, sync=False)
+    if run:
+        _keep_base(common, box.git, run, refs)
+        crash_points.point("run-git", "based")
+        atomic.write(admin / _MARK, run.encode(), sync=False)
+        if earlier is not None and earlier != run:
+            remove_base(git, earlier)
+
+
+def read_mark(admin: Path) -> str | None:
+    """Return the run whose git directory has what is not in the slot's own one yet; None without one.
+
+    ``admin``: the git directory of the slot, which no box can write. Raises OSError, NotRegularFile.
+    """
+    text = untrusted_files.read_if_exists(admin / _MARK, untrusted_files.MAX_RECORD_SIZE)
+    return None if text is None else text.decode("utf-8", "replace").strip()
+
+
+def leave_run_git(git: Git) -> None:
+    """Record that the slot's own git directory counts again: what the run made was imported or saved. Idempotent.
+
+    Repositories of submodules stay where they are. Raises GitFailed, OSError.
+    """
+    admin = git_dirs(git)[0]
+    run = read_mark(admin)
+    if run is not None:
+        remove_base(git, run)
+        (admin / _MARK).unlink(missing_ok=True)
 
 
 def remove_run_git(box: BoxPaths) -> None:
@@ -152,6 +172,56 @@ def _complete_earlier(box: BoxPaths, new: Path, old: Path) -> None:
         remove_tree(path)
 
 
+def _is_usable(git_dir: Path, common: Path) -> bool:
+    """Return whether the directory of an earlier run borrows from this repository and has a commit at HEAD.
+
+    Read by hand: an agent wrote it.
+    """
+    try:
+        names = (git_dir, git_dir / "objects", git_dir / "objects" / "info", git_dir / "info")
+        if any(path.is_symlink() or not path.is_dir() for path in names):
+            return False
+        if untrusted_files.read_record(git_dir / "objects" / "info" / "alternates") != _format_alternates(common):
+            return False
+        head = untrusted_files.read_record(git_dir / "HEAD").strip().decode("ascii", "replace")
+        ref = head.removeprefix("ref: ")
+        return COMMIT.fullmatch(head) is not None or (ref != head and run_refs.read_tip(git_dir, ref) is not None)
+    except (OSError, NotRegularFile, GitFailed):
+        return False
+
+
+def _make_directory(git: Git, new: Path, refs: Mapping[bytes, bytes]) -> None:
+    admin, common = git_dirs(git)
+    new.mkdir(mode=0o700)
+    _copy_entries(admin, new)
+    (new / "info").mkdir(exist_ok=True)
+    for name in ("info", "pack"):
+        (new / "objects" / name).mkdir(parents=True)
+    (new / "objects" / "info" / "alternates").write_bytes(_format_alternates(common))
+    _write_refs(new, refs)
+    (new / "config").write_bytes(os.fsencode(_format_config(common, _read_settings(git))))
+    _copy_names(common, new)
+    _copy_hooks(common, new)
+
+
+def _format_alternates(common: Path) -> bytes:
+    return os.fsencode(f"{common / 'objects'}\n")
+
+
+def _replace_directory(box: BoxPaths, new: Path, old: Path) -> None:
+    """Put the new directory in the place of the last one, and take over what is kept."""
+    for name in _KEPT:
+        with suppress(FileNotFoundError):
+            (box.git / name).rename(new / name)
+    crash_points.point("run-git", "kept")
+    with suppress(FileNotFoundError):
+        box.git.rename(old)
+    crash_points.point("run-git", "aside")
+    new.rename(box.git)
+    crash_points.point("run-git", "renamed")
+    remove_tree(old)
+
+
 def _copy_entries(admin: Path, new: Path) -> None:
     """Copy HEAD, index, sparse checkout and an operation in progress. The times stay: git compares them with files."""
     for entry in os.scandir(admin):
@@ -161,12 +231,6 @@ def _copy_entries(admin: Path, new: Path) -> None:
             shutil.copytree(entry.path, new / entry.name, symlinks=True)
         elif entry.is_file(follow_symlinks=False):
             shutil.copy2(entry.path, new / entry.name)
-
-
-def _write_objects(common: Path, new: Path) -> None:
-    for name in ("info", "pack"):
-        (new / "objects" / name).mkdir(parents=True)
-    (new / "objects" / "info" / "alternates").write_bytes(os.fsencode(f"{common / 'objects'}\n"))
 
 
 def _write_refs(new: Path, refs: Mapping[bytes, bytes]) -> None:
@@ -210,13 +274,16 @@ def _read_loose(common: Path) -> Iterator[tuple[bytes, bytes]]:
                         yield name, value
 
 
-def _copy_shared(common: Path, new: Path) -> None:
-    """Copy what all worktrees share: names that git ignores, attributes, hooks, the limit of a shallow clone."""
+def _copy_names(common: Path, target: Path) -> None:
+    """Copy what all worktrees share: names that git ignores, attributes, the limit of a shallow clone."""
     for name in ("info/exclude", "info/attributes", "shallow"):
-        source = common / name
-        if source.is_file():
-            (new / name).parent.mkdir(exist_ok=True)
-            shutil.copy2(source, new / name)
+        path = target / name
+        remove_tree(path)
+        if (common / name).is_file():
+            shutil.copy2(common / name, path)
+
+
+def _copy_hooks(common: Path, new: Path) -> None:
     hooks = new / "hooks"
     hooks.mkdir()
     for hook in (common / "hooks").iterdir() if (common / "hooks").is_dir() else ():
@@ -267,11 +334,9 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _keep_base(common: Path, new: Path, run: str, refs: Mapping[bytes, bytes]) -> None:
-    """Write the ref that keeps what the run borrows: the commit at which it starts. Raises GitFailed, OSError."""
-    if not run:
-        return
-    head = untrusted_files.read_record(new / "HEAD").strip()
+def _keep_base(common: Path, git_dir: Path, run: str, refs: Mapping[bytes, bytes]) -> None:
+    """Write the ref that keeps what the run borrows: the commit at which it starts. Raises OSError."""
+    head = untrusted_files.read_record(git_dir / "HEAD").strip()
     commit = refs.get(head.removeprefix(b"ref: "), b"") if head.startswith(b"ref: ") else head
     if not COMMIT.fullmatch(commit.decode("ascii", "replace")):
         return  # before the first commit nothing is borrowed

@@ -14,9 +14,10 @@ import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, Protocol
 
 from liza.repo import git_start
 from liza.rules.errors import GitFailed, Missing
@@ -82,6 +83,14 @@ class ConfigOverrides(Protocol):
     def person(self, git: Git) -> tuple[str, str]: ...
 
 
+class GitBox(Protocol):
+    """Interface of what runs git in a box: programs that the files of a directory name can change nothing outside."""
+
+    def wrap(self, git: Git, args: Sequence[str], argv: Sequence[str]) -> list[str]:
+        """Return the command line for ``argv``, which runs git with the arguments ``args``."""
+        ...
+
+
 class GitResult(Value):
     """Result of a git command: exit status and output."""
 
@@ -102,6 +111,7 @@ class Git(Value):
     inherited_fds: tuple[int, ...] = ()
     extra_environment: Mapping[str, str] = field(default_factory=dict)
     extra_config: tuple[tuple[str, str], ...] = ()
+    box: GitBox | None = None
 
     def at(self, directory: Path) -> Git:
         """Return git in another directory, with the same pins."""
@@ -133,6 +143,10 @@ class Git(Value):
         """
         return replace(self, extra_config=(*self.extra_config, *pairs))
 
+    def with_box(self, box: GitBox | None) -> Git:
+        """Return git that runs in a box, or in none."""
+        return replace(self, box=box)
+
     def unpinned(self) -> Git:
         """Return git without pins, for reading the configuration that pins are made from."""
         return replace(self, pins=None)
@@ -155,7 +169,7 @@ class Git(Value):
     def raw(
         self,
         *args: str,
-        stdin: str | bytes | BinaryIO | None = None,
+        stdin: str | bytes | IO[bytes] | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> bytes:
@@ -184,7 +198,7 @@ class Git(Value):
     def run(
         self,
         *args: str,
-        stdin: str | bytes | BinaryIO | None = None,
+        stdin: str | bytes | IO[bytes] | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         codes: Sequence[int] | None = None,
@@ -203,6 +217,40 @@ class Git(Value):
                 find_remedy(result.stderr),
             )
         return result
+
+    @contextlib.contextmanager
+    def stream(self, *args: str, stdin: str = "") -> Iterator[IO[bytes]]:
+        """Yield the output of git while it runs. If the block does not read it to the end, git is killed.
+
+        Raises GitFailed if git failed or took longer than the timeout, Missing.
+        """
+        environment = {**self._environment(), **self.extra_environment}
+        process = self._start(_add_safe_switches(args), subprocess.PIPE, environment)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        timer = threading.Timer(self.timeout, _kill_group, (process.pid,))
+        timer.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(stdin.encode())
+                process.stdin.close()
+            yield process.stdout
+            process.stdout.close()
+            err = process.stderr.read().decode("utf-8", "backslashreplace").strip()
+            result = GitResult(git_start.wait(process), b"", err)
+        finally:
+            timer.cancel()
+            if process.poll() is None:
+                _kill_group(process.pid)
+            for stream in (process.stdin, process.stdout, process.stderr):
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+            git_start.wait(process)
+        if result.code == -signal.SIGKILL:
+            raise GitFailed(f"git {args[0]} in {self.directory} took longer than {self.timeout:g} s and was killed")
+        if result.code != 0:
+            raise GitFailed(f"git {args[0]} failed in {self.directory} ({result.code}): {summarize_error(result)}")
 
     def identity(self) -> tuple[str, str]:
         """Return the configured name and address for Liza's commits, else those of ``GIT_AUTHOR_*`` or
@@ -245,7 +293,7 @@ class Git(Value):
         return environment
 
     def _spawn(
-        self, args: Sequence[str], stdin: bytes | BinaryIO | None, env: Mapping[str, str], timeout: float
+        self, args: Sequence[str], stdin: bytes | IO[bytes] | None, env: Mapping[str, str], timeout: float
     ) -> GitResult:
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
@@ -254,31 +302,37 @@ class Git(Value):
                 f"git {args[0]} was not run: {self.git_dir} is not a directory any more",
                 shlex.join(["ls", "-ld", str(self.git_dir)]),
             )
-        command = [program_path.find_program("git"), "--no-pager", "-C", str(self.directory), *args]
         text = stdin if isinstance(stdin, bytes) else None
         stream = subprocess.PIPE if isinstance(stdin, bytes) else subprocess.DEVNULL if stdin is None else stdin
-        try:
-            process = git_start.start(command, self.directory, env, stream, self.inherited_fds)
-        except FileNotFoundError as error:
-            raise Missing("git is not installed, or not in PATH", "liza doctor") from error
+        process = self._start(args, stream, env)
         try:
             out, err = process.communicate(text, timeout=timeout)
         except subprocess.TimeoutExpired:
-            _kill_group(process)
+            _kill_group(process.pid)
+            process.communicate()
             raise GitFailed(
                 f"git {args[0]} in {self.directory} took longer than {timeout:g} s and was killed"
             ) from None
         except BaseException:
-            _kill_group(process)
+            _kill_group(process.pid)
+            process.communicate()
             raise
         return GitResult(process.returncode, out, err.decode("utf-8", "backslashreplace").strip())
 
+    def _start(self, args: Sequence[str], stdin: int | IO[bytes], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        command = [program_path.find_program("git"), "--no-pager", "-C", str(self.directory), *args]
+        if self.box is not None:
+            command = self.box.wrap(self, args, command)
+        try:
+            return git_start.start(command, self.directory, env, stdin, self.inherited_fds)
+        except FileNotFoundError as error:
+            raise Missing("git is not installed, or not in PATH", "liza doctor") from error
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+
+def _kill_group(pid: int) -> None:
     """Kill a git process and all its children."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _refuse_writing(args: Sequence[str]) -> None:
@@ -310,7 +364,7 @@ def _add_safe_switches(args: Sequence[str]) -> list[str]:
     return list(args)
 
 
-def _encode(text: str | bytes | BinaryIO | None) -> bytes | BinaryIO | None:
+def _encode(text: str | bytes | IO[bytes] | None) -> bytes | IO[bytes] | None:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 

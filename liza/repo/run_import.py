@@ -1,0 +1,293 @@
+"""Import the commits of a run from its git directory, which an agent can write: nothing of it is trusted.
+
+Refs are read by hand, without following a link. A boxed git that can write nothing reads the objects; another one
+outside writes and verifies them in a directory of Liza's beside the object store. Only what passes every check is moved
+into the store. A killed import leaves that directory, which the next import of the slot removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from liza.confinement.box import Box
+from liza.repo.config_pins import git_dirs
+from liza.repo.run_git import BASE_PREFIX, REMOTE
+from liza.repo.run_refs import ImportRefused, open_below, open_directory, read_tip
+from liza.repo.runner import Git
+from liza.rules.errors import GitFailed
+from liza.rules.value_classes import Value
+from liza.system import atomic, crash_points, files, untrusted_files
+
+MAX_PACK: Final = 1 << 30
+"""Maximum size of the new objects of an import as git packs them, in bytes."""
+MAX_OBJECT: Final = 512 << 20
+"""Maximum size of one new object, in bytes."""
+MAX_GROWTH: Final = 4 << 30
+"""Maximum size of the changed files of an import, in bytes: a small pack can make a huge checkout."""
+MAX_CHANGES: Final = 128 << 20
+"""Maximum size of the list of changed paths, in bytes: about a million paths."""
+_MAX_REFS: Final = 64 << 20
+_MAX_LFS: Final = 16 << 30
+_READ_LIMIT: Final = 600.0  # seconds
+_CPU_LIMIT: Final = 600  # seconds
+_MEMORY_LIMIT: Final = 8 << 20  # KiB
+_LIMITED: Final = ("/bin/sh", "-c", f'ulimit -t {_CPU_LIMIT} && ulimit -v {_MEMORY_LIMIT} && exec "$@"', "sh")
+_FEW_MAPS: Final = (("core.packedGitWindowSize", "32m"), ("core.packedGitLimit", "1g"), ("pack.threads", "1"))
+_INCOMING: Final = "incoming-liza-"
+_LFS_NAME: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class RunStore(Value):
+    """The git directory of a run. ``reader``: a box that can write nothing and has no network, where git reads it."""
+
+    git_dir: Path
+    slot: str
+    reader: Box
+
+
+def import_commit(git: Git, store: RunStore, commit: str, known: Sequence[str]) -> None:
+    """Copy a commit of a run, with what it needs, into the repository of ``git``. No ref is changed.
+
+    ``known``: commits of the repository that the new ones are likely to be based on. The caller holds the lock of the
+    slot's import. Raises ImportRefused, GitFailed, OSError.
+    """
+    remove_incoming(git, store.slot)
+    common = git_dirs(git)[1]
+    incoming = _incoming_directory(common, store.slot)
+    (incoming / "info").mkdir(parents=True)
+    try:
+        (incoming / "info" / "alternates").write_bytes(os.fsencode(f"{common / 'objects'}\n"))
+        quarantined = git.with_environment(GIT_OBJECT_DIRECTORY=str(incoming)).with_timeout(_READ_LIMIT)
+        is_partial = _is_partial(git)
+        crash_points.point("import", "begun")
+        _transfer(git, quarantined, store, commit, known, is_partial=is_partial)
+        crash_points.point("import", "read")
+        packs = sorted((incoming / "pack").glob("pack-*.pack"))
+        names = [name for pack in packs for name in _list_objects(pack.with_suffix(".idx"), len(commit) // 2)]
+        if names:
+            _check(git, quarantined, commit, known, names, is_partial=is_partial)
+        elif git.run("cat-file", "-e", f"{commit}^{{commit}}", codes=(0, 1, 128)).code != 0:
+            raise ImportRefused(f"{commit[:12]} is not a commit", f"git cat-file -t {commit[:12]}")
+        crash_points.point("import", "checked")
+        _move_packs(packs if names else [], common / "objects" / "pack")
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)
+
+
+def import_branch(git: Git, store: RunStore, branch: str, run: str, known: Sequence[str] = ()) -> str | None:
+    """Move a branch of the repository to where a run has it, with its objects and files of LFS.
+
+    Return the commit of the run's branch; None if the run has no such branch. The caller holds the lock of the slot's
+    import. Idempotent. Raises ImportRefused, also if something else moved the branch and the run is not based on that,
+    GitFailed, OSError.
+    """
+    ref, base_ref = f"refs/heads/{branch}", f"{BASE_PREFIX}{run}"
+    tip = read_tip(store.git_dir, ref)
+    old, base = git.find_commit(ref), git.find_commit(base_ref)
+    if tip is None or tip in (old, base):
+        return tip
+    import_commit(git, store, tip, (*filter(None, (old, base)), *known))
+    import_lfs(git, store)
+    crash_points.point("import", "files")
+    if old not in (None, base) and not git.ok("merge-base", "--is-ancestor", str(old), tip):
+        raise ImportRefused(
+            f"{branch} was moved to {str(old)[:12]} outside of {run}, whose commits are not based on that",
+            f"git fetch {REMOTE} && git rebase {REMOTE}/{branch}",
+        )
+    git.out("update-ref", "--stdin", stdin=f"update {ref} {tip} {old or '0' * len(tip)}\nupdate {base_ref} {tip}\n")
+    crash_points.point("import", "ref")
+    return tip
+
+
+def import_lfs(git: Git, store: RunStore) -> None:
+    """Copy the files of LFS that a run added, each verified by its name. Raises ImportRefused, OSError."""
+    own = git_dirs(git)[1] / "lfs"
+    for name in _list_lfs(store.git_dir):
+        target = own / "objects" / name[:2] / name[2:4] / name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy_verified(store.git_dir, f"lfs/objects/{name[:2]}/{name[2:4]}/{name}", target, name)
+
+
+def remove_incoming(git: Git, slot: str) -> bool:
+    """Remove what a killed import of a slot left. Return whether there was anything. Raises OSError."""
+    path = _incoming_directory(git_dirs(git)[1], slot)
+    if not path.is_dir():
+        return False
+    shutil.rmtree(path)
+    return True
+
+
+def list_incoming(git: Git) -> tuple[str, ...]:
+    """Return the slots with an import that runs or was killed. Raises OSError."""
+    directory = git_dirs(git)[1] / "objects"
+    return tuple(sorted(path.name.removeprefix(_INCOMING) for path in directory.glob(f"{_INCOMING}*")))
+
+
+def _incoming_directory(common: Path, slot: str) -> Path:
+    return common / "objects" / f"{_INCOMING}{slot}"
+
+
+def _is_partial(git: Git) -> bool:
+    return any((git_dirs(git)[1] / "objects" / "pack").glob("*.promisor"))
+
+
+class _BoxedReader(Value):
+    """Runs a git in the box of a store, with limits of time and memory."""
+
+    box: Box
+
+    def wrap(self, _git: Git, _args: Sequence[str], argv: Sequence[str]) -> list[str]:
+        return self.box.wrap([*_LIMITED, *argv])
+
+
+def _transfer(
+    git: Git, quarantined: Git, store: RunStore, commit: str, known: Sequence[str], *, is_partial: bool
+) -> None:
+    """Read the objects of a commit in the box, and write them to the quarantine, verified."""
+    common = git_dirs(git)[1]
+    borrowed = str(common / "objects").replace("\\", "\\\\").replace('"', '\\"')
+    reader = git.with_box(_BoxedReader(store.reader)).with_config(*_FEW_MAPS).with_timeout(_READ_LIMIT)
+    reader = reader.with_environment(
+        GIT_OBJECT_DIRECTORY=str(store.git_dir / "objects"),
+        GIT_ALTERNATE_OBJECT_DIRECTORIES=f'"{borrowed}"',
+    )
+    missing = ("--missing=allow-promisor",) if is_partial else ()
+    revisions = "".join(f"{line}\n" for line in (commit, *(f"^{base}" for base in known)))
+    # The objects of a partial clone may name others that only its remote has.
+    strict = "--fsck-objects" if is_partial else "--strict"
+    words = ("index-pack", "--stdin", "--fix-thin", strict, f"--max-input-size={MAX_PACK}")
+    try:
+        with reader.stream(
+            "pack-objects", "--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *missing, stdin=revisions
+        ) as pack:
+            written = quarantined.run(*words, stdin=pack)
+    except GitFailed as error:
+        raise ImportRefused(
+            f"the objects of {commit[:12]} cannot be read: {error.message}", f"git fsck {commit[:12]}"
+        ) from error
+    if written.code != 0:
+        raise _explain_index_pack(commit, written.stderr)
+
+
+def _explain_index_pack(commit: str, stderr: str) -> GitFailed:
+    lines = [line for line in stderr.splitlines() if line.startswith(("fatal:", "error:"))]
+    reason = " · ".join(lines[:2]) or "no error message"
+    if "exceeds maximum allowed size" in stderr:
+        return _too_large(commit, f"its new objects have more than {MAX_PACK >> 20} MB")
+    if "No space left" in stderr or "Disk quota" in stderr:
+        return GitFailed(f"{commit[:12]} was not imported: {reason}", "df -h .")
+    return ImportRefused(f"{commit[:12]} has an object that git does not accept: {reason}", f"git fsck {commit[:12]}")
+
+
+def _too_large(commit: str, reason: str) -> ImportRefused:
+    return ImportRefused(f"{commit[:12]} is too large to be imported: {reason}", f"git show --stat {commit[:12]}")
+
+
+def _list_objects(index: Path, size: int) -> list[str]:
+    """Return the ids of the objects of a pack from its index (version 2), which git has just written."""
+    data = index.read_bytes()
+    start = 8 + 256 * 4
+    count = int.from_bytes(data[start - 4 : start], "big")
+    return [data[at : at + size].hex() for at in range(start, start + count * size, size)]
+
+
+def _check(
+    git: Git, quarantined: Git, commit: str, known: Sequence[str], names: Sequence[str], *, is_partial: bool
+) -> None:
+    """Raise ImportRefused if the quarantine has no complete commit, or one that is too large to be checked out."""
+    rows = quarantined.out("cat-file", "--batch-check", stdin="\n".join((commit, *names))).split("\n")
+    kinds = {name: (kind, int(length)) for name, kind, length in (row.split(" ") for row in rows)}
+    if kinds[commit][0] != "commit":
+        raise ImportRefused(f"{commit[:12]} is a {kinds[commit][0]}, not a commit", f"git cat-file -t {commit[:12]}")
+    largest = max(names, key=lambda name: kinds[name][1])
+    if kinds[largest][1] > MAX_OBJECT:
+        raise _too_large(
+            commit, f"{largest[:12]} has {kinds[largest][1] >> 20} MB, at most {MAX_OBJECT >> 20} MB are allowed"
+        )
+    missing = ("--exclude-promisor-objects",) if is_partial else ()
+    connected = quarantined.run("rev-list", "--objects", "--quiet", *missing, commit, "--not", "--all")
+    if connected.code != 0:
+        raise ImportRefused(
+            f"{commit[:12]} is not complete: {connected.stderr.splitlines()[-1:]}", f"git fsck {commit[:12]}"
+        )
+    growth = _measure_changes(git, quarantined, commit, known, kinds)
+    if growth > MAX_GROWTH:
+        raise _too_large(commit, f"its changed files have {growth >> 20} MB, at most {MAX_GROWTH >> 20} MB are allowed")
+
+
+def _measure_changes(
+    git: Git, quarantined: Git, commit: str, known: Sequence[str], kinds: dict[str, tuple[str, int]]
+) -> int:
+    """Return the size in bytes of the files that differ from the first of ``known``. One content counts for each path.
+
+    Only the new trees are read, and not more of the list than MAX_CHANGES.
+    """
+    base = known[0] if known else git.out("hash-object", "-t", "tree", "--stdin", stdin="")
+    contents: Counter[str] = Counter()
+    size, rest = 0, b""
+    with quarantined.stream("diff-tree", "-r", "--raw", "--no-abbrev", "--no-renames", "-z", base, commit) as output:
+        while chunk := output.read(1 << 16):
+            size += len(chunk)
+            if size > MAX_CHANGES:
+                raise _too_large(commit, f"it changes more than {size // 200} paths")
+            fields = (rest + chunk).split(b"\0")
+            rest = fields.pop()
+            contents.update(field.split(b" ")[3].decode() for field in fields if field.startswith(b":"))
+    others = [name for name in contents if name not in kinds and name.strip("0")]
+    rows = quarantined.out("cat-file", "--batch-check", stdin="\n".join(others)).split("\n") if others else ()
+    sizes = {name: kind[1] for name, kind in kinds.items()}
+    sizes |= {row.split(" ")[0]: int(row.rpartition(" ")[2]) for row in rows if not row.endswith(" missing")}
+    return sum(sizes.get(name, 0) * count for name, count in contents.items())
+
+
+def _move_packs(packs: Sequence[Path], directory: Path) -> None:
+    """Move packs into the object store. The index is last: git looks for the pack only if there is one."""
+    directory.mkdir(exist_ok=True)
+    for pack in packs:
+        for suffix in (".pack", ".rev", ".idx"):
+            with suppress(FileNotFoundError):
+                pack.with_suffix(suffix).rename(directory / pack.with_suffix(suffix).name)
+            crash_points.point("import", f"moved{suffix}")
+    if packs:
+        files.fsync_directory(directory)
+
+
+def _list_lfs(git_dir: Path) -> Iterator[str]:
+    """Yield the names of the LFS files in a run's git directory. Links are not followed."""
+    with suppress(OSError), open_directory(git_dir, ("lfs", "objects")) as top:
+        for first in _list_directory(top):
+            with suppress(OSError), open_below(top, first) as middle:
+                for second in _list_directory(middle):
+                    with suppress(OSError), open_below(middle, second) as last:
+                        yield from (name for name in _list_directory(last) if _LFS_NAME.fullmatch(name))
+
+
+def _list_directory(descriptor: int) -> list[str]:
+    return sorted(os.listdir(descriptor))
+
+
+def _copy_verified(git_dir: Path, path: str, target: Path, digest: str) -> None:
+    """Copy a file whose name is the SHA-256 of its content. Raises ImportRefused if it is not."""
+    *parents, name = path.split("/")
+    with open_directory(git_dir, parents) as directory:
+        descriptor = untrusted_files.open_regular(name, dir_fd=directory)
+    computed = hashlib.sha256()
+    with os.fdopen(descriptor, "rb") as source, atomic.replacing(target, 0o644, label="lfs") as copy:
+        size = 0
+        while chunk := source.read(1 << 20):
+            size += len(chunk)
+            computed.update(chunk)
+            copy.write(chunk)
+            if size > _MAX_LFS:
+                break
+        if computed.hexdigest() != digest:
+            raise ImportRefused(f"the LFS file {digest[:12]} of {git_dir} has another content", "git lfs fsck")
