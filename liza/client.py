@@ -1,28 +1,32 @@
 """``liza``: hand the typed command to the command server; without one, and on any doubt, run it here.
 
-`command_server/__init__.py` describes the server. This module imports nothing else of Liza, because the start of the
-interpreter and these imports are the greater part of a short command.
+`command_server/__init__.py` describes the server. In the box of a session the command goes to the session's socket,
+and never runs here. This module imports almost nothing else of Liza, because the start of the interpreter and these
+imports are the greater part of a short command.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` imports enum: 5 ms
 import _socket
 import posix
 import sys
+import time
 
-from liza import __version__
+from liza import command_socket
 
-ANSWER_LIMIT = 5.0
-"""Seconds to wait until the command has begun. A stopped or overloaded server is slower than a direct run."""
+SOCKET_LIMIT = 10.0
+"""Seconds to wait for the socket of the session: that of a lock."""
 EXIT_KILLED = 137
 """Exit code of a command that was killed together with the server: 128 + SIGKILL, as a shell reports it."""
-READ_AT_IMPORT = (b"PYTHON", b"GIT_PYTHON_", b"RUAMEL_", b"TYPER_", b"_TYPER_")
-"""Beginnings of the names of variables that are read before a command runs."""
+_BETWEEN_TRIES = 0.1  # seconds
 _TO_GROUP = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT)
 """Signals that a terminal sends to all processes of its foreground group."""
 
 
 def main() -> int:
     """Run ``liza`` with the arguments of this process; return its exit code."""
+    # `lock` runs its command inside, with verbs of its own.
+    if posix.environ.get(b"LIZA_CONFINED") == b"yes" and sys.argv[1:2] != ["lock"]:
+        return _run_outside_box()
     connection = _connect() if sys.platform == "linux" else None
     pid = _begin_command(connection) if connection else 0
     if connection and pid:
@@ -34,76 +38,37 @@ def main() -> int:
     return liza()
 
 
-def find_socket(environ: dict[bytes, bytes]) -> bytes:
-    """Return the path of the socket of this user's server for this installation; empty if none may be used.
-
-    ``LIZA_COMMAND_SERVER`` names another socket; ``0`` means none. The interpreter and three libraries read variables
-    when they start or are imported. With one of these the command runs directly, and such a process starts no server.
-    """
-    given = environ.get(b"LIZA_COMMAND_SERVER", b"")
-    if given == b"0" or any(name.startswith(READ_AT_IMPORT) for name in environ):
-        return b""
-    home = environ.get(b"HOME", b"")
-    state = environ.get(b"XDG_RUNTIME_DIR") or environ.get(b"XDG_STATE_HOME") or (home and home + b"/.local/state")
-    # A digest without hashlib. The server compares the whole text: a collision costs a direct run.
-    key = int.from_bytes(identify_installation(), "big") % (2**61 - 1)
-    return given or (state and state + b"/liza/commands-%x" % key)
-
-
-def identify_installation() -> bytes:
-    """Return what a command and its server must have in common: the environment of Python, and Liza's version."""
-    return f"{sys.prefix} {__version__}".encode(errors="surrogateescape")
-
-
-def is_private(path: bytes, kind: int) -> bool:
-    """Return whether ``path`` is of this kind of ``st_mode``, no link, and no other user may use it. Raises OSError."""
-    status = posix.lstat(path)
-    return status.st_uid == posix.geteuid() and status.st_mode & 0o170077 == kind
-
-
 def _connect() -> "_socket.socket | None":
     """Return a connection to the server; None without a server that can be trusted with this command."""
-    path = find_socket(posix.environ)
     is_utf8 = sys.getfilesystemencoding() == "utf-8" and all(
         stream is None or stream.encoding == "utf-8" for stream in (sys.stdin, sys.stdout, sys.stderr)
     )
-    try:
-        if path and is_utf8 and is_private(path, 0o140000) and is_private(path.rpartition(b"/")[0], 0o040000):
-            connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-            connection.connect(path)
-            return connection
-    except OSError:
-        pass
-    return None
+    return command_socket.connect(command_socket.find_socket(posix.environ)) if is_utf8 else None
 
 
 def _begin_command(connection: _socket.socket) -> int:
     """Send the command. Return the pid of its process; 0 if the server has not begun it, and will not."""
+    streams = _open_streams(connection)
+    return command_socket.begin_command(
+        connection, command_socket.identify_installation(), streams, _output_errors(), _words(), _variables()
+    )
+
+
+def _open_streams(connection: _socket.socket) -> dict[int, int]:
     # Where a stream is closed, the connection itself has its number.
-    streams = [number for number in range(3) if number != connection.fileno() and _is_open(number)]
-    words = [word.encode(errors="surrogateescape") for word in sys.argv]
-    variables = [name + b"=" + value for name, value in posix.environ.items()]
-    errors = "strict" if sys.stdout is None else sys.stdout.errors or "strict"
-    head = [identify_installation(), b"%d" % len(words), bytes(48 + number for number in streams), errors.encode()]
-    rights = b"".join(number.to_bytes(4, sys.byteorder) for number in streams)
-    connection.settimeout(ANSWER_LIMIT)
-    answer = b""
-    try:
-        # A stopped server would keep the streams open: they are sent to a process that runs.
-        if connection.recv(32) != b"ready":
-            return 0
-        # One packet. If it is larger than the socket's buffer, as with a huge environment, the command runs directly.
-        connection.sendmsg(
-            [b"\0".join([*head, *words, *variables])], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
-        )
-        answer = connection.recv(32)
-    except TimeoutError:
-        # From here on the server cannot say that it begins: then it does not begin. It may have said so just now.
-        connection.shutdown(_socket.SHUT_RDWR)
-        answer = connection.recv(32)
-    except OSError:
-        pass
-    return int(answer) if answer.isdigit() else 0
+    return {number: number for number in range(3) if number != connection.fileno() and _is_open(number)}
+
+
+def _words() -> list[bytes]:
+    return [word.encode(errors="surrogateescape") for word in sys.argv]
+
+
+def _variables() -> list[bytes]:
+    return [name + b"=" + value for name, value in posix.environ.items()]
+
+
+def _output_errors() -> bytes:
+    return ("strict" if sys.stdout is None else sys.stdout.errors or "strict").encode()
 
 
 def _is_open(number: int) -> bool:
@@ -112,6 +77,63 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _run_outside_box() -> int:
+    """Hand the command to the socket of the session; return its exit code. `_session_socket.py` is the other side.
+
+    The command ends with this process, whose death closes the connection: no signal is forwarded.
+    """
+    connection = _connect_to_session()
+    if connection is None:
+        return _report_no_socket()
+    if _signal.getsignal(_signal.SIGINT) is not _signal.SIG_IGN:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    streams, words, variables = _open_streams(connection), _words(), _variables()
+    head = [bytes(48 + number for number in streams), _output_errors(), b"%d" % len(words)]
+    request = b"\0".join([*head, *words, *variables])
+    rights = b"".join(number.to_bytes(4, sys.byteorder) for number in streams)
+    data = len(request).to_bytes(4, "big") + request
+    end = b""
+    try:
+        sent = connection.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        connection.sendall(data[sent:])
+        while part := connection.recv(32):
+            end += part
+    except OSError:
+        pass
+    return _end_like(end)
+
+
+def _connect_to_session() -> "_socket.socket | None":
+    """Return a connection whose other end has answered; None after the limit."""
+    path = posix.environ.get(b"LIZA_COMMAND_SERVER", b"")
+    end = time.monotonic() + SOCKET_LIMIT
+    while (left := end - time.monotonic()) > 0:
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            connection.settimeout(left)
+            connection.connect(path)
+            connection.sendall(b"\0")
+            # A stopped shim would keep the streams open: they are sent to a process that runs.
+            if connection.recv(5) == b"ready":
+                connection.settimeout(None)
+                return connection
+        except OSError:
+            pass
+        connection.close()
+        time.sleep(_BETWEEN_TRIES)
+    return None
+
+
+def _report_no_socket() -> int:
+    if sys.argv[1:2] == ["hook"]:  # The program waits for it, and an error must not stop the program.
+        return 0
+    from liza.cli.entry_points import print_error
+    from liza.rules.errors import LockTimeout
+
+    text = f"the socket of this session did not answer within {SOCKET_LIMIT:.0f} s, so the command did not run"
+    return print_error("liza", LockTimeout(text, "liza status"), "--json" in sys.argv)
 
 
 def _wait_for_end(connection: _socket.socket, pid: int) -> int:
@@ -133,11 +155,15 @@ def _wait_for_end(connection: _socket.socket, pid: int) -> int:
             _signal.signal(number, forward)
     if _signal.getsignal(_signal.SIGTSTP) is not _signal.SIG_IGN:
         _signal.signal(_signal.SIGTSTP, suspend)
-    connection.settimeout(None)
     try:
-        kind, _, value = connection.recv(32).partition(b" ")
+        return _end_like(connection.recv(32))
     except OSError:
-        kind = b""
+        return EXIT_KILLED
+
+
+def _end_like(answer: bytes) -> int:
+    """Return the exit code in ``exit CODE``. End this process by the signal in ``signal NUMBER``."""
+    kind, _, value = answer.partition(b" ")
     if kind == b"exit":
         return int(value)
     if kind == b"signal":

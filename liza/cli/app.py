@@ -8,14 +8,15 @@ import pkgutil
 import shlex
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from liza import __version__, commands
 from liza.cli.declare import TYPER_SETTINGS, Heading, Process
-from liza.rules.errors import UsageError
+from liza.programs.session.session_verbs import is_called_from_box
+from liza.rules.errors import Refused, UsageError
 from liza.rules.formatting.suggestions import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
@@ -98,6 +99,30 @@ def find_process(words: Sequence[str]) -> Process:
     return getattr(getattr(command, "callback", None), "process", Process.SERVED)
 
 
+_HELP: Final = (["--help"], ["-h"], ["--version"])
+
+
+def refuse_in_sessions(words: Sequence[str]) -> None:
+    """Raise Refused if these words are no command that is answered when a process in a box calls it."""
+    command = load_command(words[0]) if words else None
+    parts = _parts(command)
+    if list(words) in _HELP or (command is not None and list(words[1:]) == ["--help"]):
+        return
+    # Whatever the options of a group take as their values: no other command of it is among the words.
+    named = [parts[words[1]]] if words[1:] and words[1] in parts else [parts[w] for w in words[1:] if w in parts]
+    if command is None:
+        is_answered = bool(words) and not words[0].startswith("-")  # No such command: it has a message of its own.
+    else:
+        is_answered = all(_is_for_sessions(part) for part in named or [command])
+    if not is_answered:
+        name = " ".join(["liza", *words[: 2 if parts else 1]])
+        raise Refused(f"{name} is for a person, who types it outside of every session", "liza ready")
+
+
+def _is_for_sessions(command: Any) -> bool:
+    return bool(getattr(command.callback, "in_sessions", False))
+
+
 def _short_help(path: str, ctx: Any) -> str:
     name, _, rest = path.partition(" ")
     command = load_command(name)
@@ -140,6 +165,8 @@ def build_app() -> Any:
 def run_liza(words: Sequence[str]) -> int:
     """Run the typed command and return its exit code. Raises LizaError; errors of typer become UsageError."""
     app = build_app()
+    if is_called_from_box():
+        refuse_in_sessions(words)
     if "_LIZA_COMPLETE" in os.environ:
         app.main(list(words), prog_name="liza")
     return _invoke(app, words, "liza")

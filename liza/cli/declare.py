@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
+from liza.programs.session.session_verbs import is_called_from_box
 from liza.rules.errors import Missing, UsageError
 
 TYPER_SETTINGS: Final[dict[str, Any]] = {
@@ -65,15 +67,20 @@ def declare_command(
     *,
     position: Position | None = None,
     process: Process = Process.SERVED,
+    in_sessions: bool = False,
     **settings: Any,
 ) -> Callable[[CommandFunction], CommandFunction]:
-    """Declare a command. Its docstring is its help; the example is appended."""
+    """Declare a command. Its docstring is its help; the example is appended.
+
+    ``in_sessions``: the command is answered when a process in the box of a session calls it. It runs outside of the
+    box, so it must start no program and open no path that the caller names.
+    """
 
     def declare(function: CommandFunction) -> CommandFunction:
         text = inspect.cleandoc(function.__doc__ or "")
         example_text = "\n".join(f"  {line}" for line in example.splitlines())
         help_text = f"{text}\n\n\b\nExample:\n{example_text}"
-        vars(function).update(process=process, position=position)
+        vars(function).update(process=process, position=position, in_sessions=in_sessions)
         app.command(name, help=help_text, short_help=_short_help(text), **settings)(function)
         return function
 
@@ -81,14 +88,17 @@ def declare_command(
 
 
 def declare_group(
-    app: typer.Typer, example: str, *, position: Position
+    app: typer.Typer, example: str, *, position: Position, in_sessions: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare what a set of commands does without one of them. Its docstring is its help; the example is appended."""
+    """Declare what a set of commands does without one of them. Its docstring is its help; the example is appended.
+
+    ``in_sessions`` as for a command.
+    """
 
     def declare(function: Callable[..., None]) -> Callable[..., None]:
         text = inspect.cleandoc(function.__doc__ or "")
         help_text = f"{text}\n\n\b\nExample:\n  {example}"
-        vars(function)["position"] = position
+        vars(function).update(position=position, in_sessions=in_sessions)
         app.callback(invoke_without_command=True, help=help_text, short_help=_short_help(text))(function)
         return function
 
@@ -126,8 +136,17 @@ def parse_details(pairs: Sequence[str]) -> dict[str, str]:
     return details
 
 
+def refuse_path_of_session(path: Path | str, instead: str, hint: str) -> None:
+    """Raise UsageError if a process in the box of a session named a path: this process would open it outside."""
+    if is_called_from_box():
+        raise UsageError(f"this command runs outside of your box, where {path} is not opened: {instead}", hint)
+
+
 def read_text(name: str) -> str:
     """Return the text of a file, or of stdin for ``-``. Raises Missing, UsageError."""
+    if name != "-":
+        words = shlex.join("-" if word == name else word for word in sys.argv[1:])
+        refuse_path_of_session(name, "use - and hand in the text on stdin", f"liza {words} < {shlex.quote(name)}")
     try:
         return (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
     except FileNotFoundError:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from liza import client
+from liza import command_socket
 from liza.rules.errors import LizaError, Missing, Refused
 from liza.rules.value_classes import Value
 from liza.system import peers, processes
@@ -45,14 +45,14 @@ class ServerState(Value):
 
 def find_server() -> ServerState:
     """Return the server that a command with this environment would use."""
-    path = os.fsdecode(client.find_socket(dict(os.environb)))
+    path = os.fsdecode(command_socket.find_socket(dict(os.environb)))
     if sys.platform != "linux":
         return ServerState("", why="it needs Linux")
     if not path:
         return ServerState("", why=_name_reason())
     with suppress(FileNotFoundError):
         for part, kind in ((Path(path).parent, stat.S_IFDIR), (Path(path), stat.S_IFSOCK)):
-            if not client.is_private(os.fsencode(part), kind):
+            if not command_socket.is_private(os.fsencode(part), kind):
                 return ServerState(path, why=f"{part} is a link, or another user may write to it")
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
@@ -64,7 +64,7 @@ def find_server() -> ServerState:
 
 
 def _name_reason() -> str:
-    names = sorted(os.fsdecode(name) for name in os.environb if name.startswith(client.READ_AT_IMPORT))
+    names = sorted(os.fsdecode(name) for name in os.environb if name.startswith(command_socket.READ_AT_IMPORT))
     return f"{names[0]} is set" if names else "LIZA_COMMAND_SERVER is 0, or HOME is not set"
 
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from liza import client
+from liza import command_socket
 from liza.cli import app, entry_points
 from liza.cli.declare import Process
 from liza.system import peers, process_title
@@ -87,7 +87,7 @@ def _receive(connection: socket.socket) -> Request:
     for _, _, rights in ancillary:
         descriptors.frombytes(rights)
     installation, count, numbers, errors, *rest = data.split(b"\0")
-    if installation != client.identify_installation() or len(numbers) != len(descriptors):
+    if installation != command_socket.identify_installation() or len(numbers) != len(descriptors):
         raise NotServed
     streams = {int(chr(number)): descriptor for number, descriptor in zip(numbers, descriptors, strict=True)}
     return Request(rest[: int(count)], rest[int(count) :], streams, errors.decode())

@@ -23,7 +23,7 @@ from liza.verbs import agents as verbs
 app = create_app()
 
 
-@declare_command(app, "agents", "liza agents coder-1", position=Position(Heading.LOOK, 9))
+@declare_command(app, "agents", "liza agents coder-1", in_sessions=True, position=Position(Heading.LOOK, 9))
 def agents(
     agent: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Only this agent, with its work record and its history.")

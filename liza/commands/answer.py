@@ -26,6 +26,7 @@ app = create_app()
     "answer",
     'liza answer\nliza answer invoice-mail "billing@shop.example"',
     process=Process.DIRECT_AT_TERMINAL,
+    in_sessions=True,
     position=Position(Heading.STEER, 4),
 )
 def answer(

@@ -19,6 +19,7 @@ app = create_app()
     app,
     "block",
     'liza block "the sender address is nowhere in the spec" --ask "Which address?"',
+    in_sessions=True,
     position=Position(Heading.AGENTS, 4),
 )
 def block(

@@ -28,6 +28,7 @@ def config() -> None:
     app,
     "get",
     "liza config get\nliza config get --all\nliza config get queue.batch",
+    in_sessions=True,
     position=Position(Heading.BOARD, 4),
 )
 def get(

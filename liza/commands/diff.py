@@ -23,7 +23,12 @@ app = create_app()
 
 
 @declare_command(
-    app, "diff", "liza diff invoice-model", process=Process.DIRECT_AT_TERMINAL, position=Position(Heading.LOOK, 4)
+    app,
+    "diff",
+    "liza diff invoice-model",
+    process=Process.DIRECT_AT_TERMINAL,
+    in_sessions=True,
+    position=Position(Heading.LOOK, 4),
 )
 def diff(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],

@@ -17,7 +17,12 @@ app = create_app()
 
 
 @declare_command(
-    app, "edit", "EDITOR=vim liza edit", process=Process.DIRECT_AT_TERMINAL, position=Position(Heading.BOARD, 3)
+    app,
+    "edit",
+    "EDITOR=vim liza edit",
+    process=Process.DIRECT_AT_TERMINAL,
+    in_sessions=True,
+    position=Position(Heading.BOARD, 3),
 )
 def edit(
     what: Annotated[str, typer.Argument(metavar="[board|goal]", help="The board, or .liza/specs/goal.md.")] = "board",

@@ -17,7 +17,7 @@ app = create_app("List the epics and repair their branches.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The epic.")]
 
 
-@declare_group(app, "liza epics", position=Position(Heading.STEER, 21))
+@declare_group(app, "liza epics", in_sessions=True, position=Position(Heading.STEER, 21))
 def epics(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the epics: their branches, their open and merged tasks, and whether they have landed."""
     if ctx.invoked_subcommand is not None:

@@ -14,7 +14,7 @@ from liza.verbs.exit import exit_run
 app = create_app()
 
 
-@declare_command(app, "exit", "liza exit 42", position=Position(Heading.AGENTS, 8))
+@declare_command(app, "exit", "liza exit 42", in_sessions=True, position=Position(Heading.AGENTS, 8))
 def exit_command(
     code: Annotated[str, typer.Argument(metavar="0|1|42", help="0 done, 1 failed, 42 start a new session.")],
     as_json: JsonOption = False,

@@ -31,6 +31,7 @@ MAX_ALARMS = 20
     app,
     "explain",
     "liza explain\nliza explain expired_lease\nliza explain login refused\nliza explain --all",
+    in_sessions=True,
     position=Position(Heading.LOOK, 13),
 )
 def explain(

@@ -18,7 +18,9 @@ def guard() -> None:
     """Ask what agents may do with their tools."""
 
 
-@declare_command(app, "test", "liza guard test 'git push -f' --role coder", position=Position(Heading.LOOK, 14))
+@declare_command(
+    app, "test", "liza guard test 'git push -f' --role coder", in_sessions=True, position=Position(Heading.LOOK, 14)
+)
 def ask(
     command: Annotated[str | None, typer.Argument(help="A shell command. It is not run.")] = None,
     role: Annotated[str, typer.Option("--role", help="planner, coder or code-reviewer.")] = "coder",

@@ -19,6 +19,7 @@ app = create_app()
     app,
     "handoff",
     'liza handoff "the model is done, its tests pass" --next "write the PDF test"',
+    in_sessions=True,
     position=Position(Heading.AGENTS, 5),
 )
 def handoff(

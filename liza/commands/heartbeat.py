@@ -16,7 +16,7 @@ from liza.verbs.heartbeat import heartbeat as renew_lease
 app = create_app()
 
 
-@declare_command(app, "heartbeat", EXTENSION_EXAMPLE, position=Position(Heading.AGENTS, 7))
+@declare_command(app, "heartbeat", EXTENSION_EXAMPLE, in_sessions=True, position=Position(Heading.AGENTS, 7))
 def heartbeat(
     extend: Annotated[str | None, typer.Option("--extend", metavar="TIME", help="Duration: 90s, 15m, 2h.")] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: the task's history has it.")] = "",

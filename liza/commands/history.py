@@ -33,6 +33,7 @@ EVENTS, REVISIONS = 20, 50
     "history",
     "liza history invoice-model\nliza history invoice-model -p",
     process=Process.DIRECT_AT_TERMINAL,
+    in_sessions=True,
     position=Position(Heading.LOOK, 6),
 )
 def history(

@@ -20,7 +20,11 @@ MAX_PAYLOAD = 32 << 20  # bytes of one event
 
 
 @declare_command(
-    app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook pi session_start', position=Position(Heading.AGENTS, 9)
+    app,
+    "hook",
+    'echo \'{"session_id": "4f2c"}\' | liza hook pi session_start',
+    in_sessions=True,
+    position=Position(Heading.AGENTS, 9),
 )
 def hook(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help="The agent program.")],

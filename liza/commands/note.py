@@ -15,7 +15,11 @@ app = create_app()
 
 
 @declare_command(
-    app, "note", 'liza note --to invoice-pdf "use the fonts in assets/"', position=Position(Heading.STEER, 9)
+    app,
+    "note",
+    'liza note --to invoice-pdf "use the fonts in assets/"',
+    in_sessions=True,
+    position=Position(Heading.STEER, 9),
 )
 def note(
     text: Annotated[str, typer.Argument(help="The text of the note.")],

@@ -22,7 +22,7 @@ from liza.verbs.path import find_worktree
 app = create_app()
 
 
-@declare_command(app, "path", 'cd "$(liza path invoice-model)"', position=Position(Heading.LOOK, 5))
+@declare_command(app, "path", 'cd "$(liza path invoice-model)"', in_sessions=True, position=Position(Heading.LOOK, 5))
 def path(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
     as_json: JsonOption = False,

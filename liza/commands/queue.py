@@ -18,7 +18,7 @@ app = create_app("Show the merge queue and change its order.")
 TaskArgument = Annotated[str, typer.Argument(metavar="ID", help="The task.")]
 
 
-@declare_group(app, "liza queue", position=Position(Heading.STEER, 16))
+@declare_group(app, "liza queue", in_sessions=True, position=Position(Heading.STEER, 16))
 def queue(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """Show the merge queue: the order of the approved tasks, the batch under test, and the gates with their times."""
     if ctx.invoked_subcommand is not None:

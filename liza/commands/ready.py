@@ -10,7 +10,7 @@ from liza.verbs import ready as ready_verbs
 app = create_app()
 
 
-@declare_command(app, "ready", "liza ready", position=Position(Heading.AGENTS, 1))
+@declare_command(app, "ready", "liza ready", in_sessions=True, position=Position(Heading.AGENTS, 1))
 def ready(as_json: JsonOption = False) -> None:
     """Print the brief of this run, and record that the agent has read it. The first command of a session."""
     crew = find_crew()

@@ -24,6 +24,7 @@ app = create_app()
     'liza report discovery "shop/cart.py adds prices as floats" --urgency deferred --recommend "use Decimal"\n'
     'liza report trade_off "cached per process" --detail what=cache --detail why=speed --detail debt_created=yes\n'
     'liza report resolve d-3 "the cart is replaced in the next sprint"',
+    in_sessions=True,
     position=Position(Heading.AGENTS, 6),
 )
 def report(

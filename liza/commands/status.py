@@ -15,6 +15,7 @@ from liza.cli.declare import (
     Position,
     create_app,
     declare_command,
+    refuse_path_of_session,
 )
 from liza.cli.render import printing, render_crew
 from liza.cli.render.reader_watch import exit_with_reader
@@ -29,7 +30,11 @@ app = create_app()
 
 
 @declare_command(
-    app, "status", "liza status --watch\nliza status --short ~/shop ~/blog", position=Position(Heading.LOOK, 1)
+    app,
+    "status",
+    "liza status --watch\nliza status --short ~/shop ~/blog",
+    in_sessions=True,
+    position=Position(Heading.LOOK, 1),
 )
 def status(
     directories: Annotated[
@@ -42,6 +47,8 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Show the goal, the tasks, the agents, and what waits for you."""
+    for directory in directories or ():
+        refuse_path_of_session(directory, "leave it out", "liza status --short")
     if short:
         if as_json or watch:
             raise UsageError("--short is one line of text, without --watch and --json", "liza status --json")

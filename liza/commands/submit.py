@@ -10,7 +10,13 @@ from liza.verbs.submit import submit as submit_work
 app = create_app()
 
 
-@declare_command(app, "submit", "git commit -am 'Round half up' && liza submit", position=Position(Heading.AGENTS, 2))
+@declare_command(
+    app,
+    "submit",
+    "git commit -am 'Round half up' && liza submit",
+    in_sessions=True,
+    position=Position(Heading.AGENTS, 2),
+)
 def submit(as_json: JsonOption = False) -> None:
     """Submit the committed work of this run's task for review."""
     printing.print_result(submit_work(find_crew()), as_json)

@@ -49,7 +49,11 @@ File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks a
 
 
 @declare_command(
-    app, "list", "liza task list --status to-fix,asks\nliza task list --archived", position=Position(Heading.LOOK, 2)
+    app,
+    "list",
+    "liza task list --status to-fix,asks\nliza task list --archived",
+    in_sessions=True,
+    position=Position(Heading.LOOK, 2),
 )
 def list_(
     status: Annotated[
@@ -76,7 +80,11 @@ def list_(
 
 
 @declare_command(
-    app, "show", "liza task show invoice-model\nliza task show invoice-model --all", position=Position(Heading.LOOK, 3)
+    app,
+    "show",
+    "liza task show invoice-model\nliza task show invoice-model --all",
+    in_sessions=True,
+    position=Position(Heading.LOOK, 3),
 )
 def show(
     task_id: TaskIdArgument,
@@ -104,6 +112,7 @@ def show(
     "  spec_ref: docs/invoices.md\n"
     "  depends_on: [invoice-model]",
     process=Process.DIRECT_AT_TERMINAL,
+    in_sessions=True,
     position=Position(Heading.STEER, 1),
 )
 def add(
@@ -206,7 +215,11 @@ def _ask_missing(fields: TaskFields, check_id: Callable[[str], None]) -> TaskFie
 
 
 @declare_command(
-    app, "edit", "liza task edit invoice-pdf --depends invoice-model --priority 1", position=Position(Heading.STEER, 2)
+    app,
+    "edit",
+    "liza task edit invoice-pdf --depends invoice-model --priority 1",
+    in_sessions=True,
+    position=Position(Heading.STEER, 2),
 )
 def edit(
     task_id: TaskIdArgument,
@@ -232,6 +245,7 @@ def edit(
     app,
     "unblock",
     'liza task unblock invoice-mail --answer "billing@shop.example"',
+    in_sessions=True,
     position=Position(Heading.STEER, 3),
 )
 def unblock(
@@ -249,6 +263,7 @@ def unblock(
     app,
     "supersede",
     'liza task supersede invoice-mail --file tasks.yaml --because "two concerns in one task"',
+    in_sessions=True,
     position=Position(Heading.STEER, 5),
 )
 def supersede(
@@ -264,7 +279,13 @@ def supersede(
     printing.print_result(verbs.supersede(find_crew(), task_id, successors, because), as_json)
 
 
-@declare_command(app, "drop", 'liza task drop invoice-fax "no customer has a fax"', position=Position(Heading.STEER, 6))
+@declare_command(
+    app,
+    "drop",
+    'liza task drop invoice-fax "no customer has a fax"',
+    in_sessions=True,
+    position=Position(Heading.STEER, 6),
+)
 def drop(
     task_id: TaskIdArgument,
     why: Annotated[str, typer.Argument(help="Why the task is not needed any more.")] = "",

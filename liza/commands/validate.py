@@ -13,6 +13,7 @@ from liza.cli.declare import (
     Position,
     create_app,
     declare_command,
+    refuse_path_of_session,
 )
 from liza.cli.render import printing, render_crew
 from liza.verbs.validate import validate as verb
@@ -20,7 +21,9 @@ from liza.verbs.validate import validate as verb
 app = create_app()
 
 
-@declare_command(app, "validate", "liza validate .liza/state.yaml", position=Position(Heading.LOOK, 12))
+@declare_command(
+    app, "validate", "liza validate .liza/state.yaml", in_sessions=True, position=Position(Heading.LOOK, 12)
+)
 def validate(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="A board, or a directory with one.")] = None,
     as_json: JsonOption = False,
@@ -29,6 +32,8 @@ def validate(
 
     With PATH it needs no crew.
     """
+    if path is not None:
+        refuse_path_of_session(path, "leave it out", "liza validate")
     result = verb(path)
     if as_json:
         printing.print_json(result)

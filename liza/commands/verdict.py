@@ -42,6 +42,7 @@ class PairedCommentsCommand(TyperCommand):
     'liza verdict reject "src/tax.py:12 rounds down; 0.125 must give 0.13" --task invoice-model\n'
     'liza verdict reject "rounding" --task invoice-model --comment src/tax.py:12 "rounds down"',
     cls=PairedCommentsCommand,
+    in_sessions=True,
     position=Position(Heading.AGENTS, 3),
 )
 def verdict(

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from liza import client
+from liza import command_socket
 from tests.command_servers import BIN
 from tests.conftest import git, variant
 
@@ -267,7 +267,7 @@ def test_a_link_in_the_place_of_the_socket_is_not_used(server: Server) -> None:
 def copy_liza(tmp_path: Path, *left_out: str) -> Callable[[str], list[str]]:
     """Copy the package; return how to run a line of code with the copy."""
     ignored = shutil.ignore_patterns("__pycache__", *left_out)
-    shutil.copytree(Path(client.__file__).parent, tmp_path / "copy" / "liza", ignore=ignored)
+    shutil.copytree(Path(command_socket.__file__).parent, tmp_path / "copy" / "liza", ignore=ignored)
     path = f"import sys; sys.path.insert(0, {str(tmp_path / 'copy')!r}); "
     return lambda code: [sys.executable, "-c", path + code]
 
@@ -335,7 +335,7 @@ def test_importing_everything_leaves_one_thread_no_file_and_reads_no_variable_th
         check=True, timeout=LIMIT,
     )  # fmt: skip
     reads, counts = done.stdout.splitlines()
-    prefixes = tuple(name.decode() for name in client.READ_AT_IMPORT)
+    prefixes = tuple(name.decode() for name in command_socket.READ_AT_IMPORT)
     assert [name for name in eval(reads) if not name.startswith(prefixes)] == []
     assert counts == "1 ['0', '1', '2', '3']", "3 is the directory that is listed"
 

@@ -22,6 +22,7 @@ REASONS = {
     "liza.crew.notices.apprise_child": "an optional package",
     "liza.crew.project._import_log": "a module of the project that may be missing",
     "liza.repo.git_start": "50 ms, and most commands start no git",
+    "liza.programs.session._shim": "a session outside of a box has no socket",
     "liza.programs.usage.otel_export": "an optional package",
 }
 """The modules with imports inside functions."""

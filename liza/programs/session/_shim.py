@@ -4,13 +4,15 @@ Run in a session of its own as ``python -I -S /abs/_shim.py RUNDIR LOCKFD`` with
 cwd, env, and the path of the program's input. In the pane of a terminal, run as ``_shim.py RUNDIR SOCKET``: then launch
 and lock are received from that socket, and the program uses the terminal.
 
-It imports the standard library only, and nothing of Liza: it may outlive the installation that started it. Therefore
-the rules of ``system/untrusted_files.py`` and ``system/atomic.py`` (O_NOFOLLOW; write, rename) are repeated here.
+It imports the standard library only, and `_session_socket.py` at its start, for a session in a box: it may outlive the
+installation that started it. Therefore the rules of ``system/untrusted_files.py`` and ``system/atomic.py`` (O_NOFOLLOW;
+write, rename) are repeated here.
 
 - ``session.json``  host, boot, pid and start time of shim and child; written before the program's first instruction
 - ``exit.json``     code or signal, or the start error; written after everything that it started is gone
 - ``output.log``    the program's output
 - ``output.times``  the sizes of output.log: seconds since the epoch, and bytes
+- ``session.sock``  where commands from inside a box are answered
 - LOCKFD            a lock held until the shim exits, so that a run directory never has two sessions
 """
 # pathlib would double the time that this takes to start.
@@ -34,7 +36,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import socket
+    from liza.programs.session._session_socket import SessionSocket
 
 TERM_GRACE = 2.0  # seconds between SIGTERM and SIGKILL for processes that the program left running
 KILL_LIMIT = 5.0  # seconds after SIGKILL until the end is recorded even if processes survive
@@ -91,6 +93,7 @@ def supervise_program(launch: dict[str, Any], report: int, terminal: int | None 
     ignore_signals()
     redirect_to_null(0, 1, 2)
     prctl(SUBREAPER, 1)
+    verbs = open_session_socket(launch)  # before the program starts: its box has the socket's file
     child, release, error_pipe = fork_program(launch, terminal)
     os.umask(0o077)  # For the shim's own files; the program has been forked with the person's umask.
     forward_signals(child, (signal.SIGTERM,) if terminal is None else (signal.SIGTERM, signal.SIGHUP))
@@ -104,7 +107,10 @@ def supervise_program(launch: dict[str, Any], report: int, terminal: int | None 
         os.write(report, error or b"started")
     os.close(report)
     watch_output()
-    status = wait_for_child(child, terminal)
+    status = wait_for_child(child, terminal, verbs)
+    if verbs is not None:
+        verbs.close()
+        reap_children(TERM_GRACE)  # The kernel ends what is left in the box: these are no strays.
     # Before kill_orphans: the tmux server may exit meanwhile.
     unplugged = terminal is not None and is_hung_up(terminal)
     if terminal is not None and not unplugged:
@@ -112,6 +118,16 @@ def supervise_program(launch: dict[str, Any], report: int, terminal: int | None 
     strays = kill_orphans()
     end = {**describe_exit(status, error.decode()), "strays": strays, "unplugged": unplugged, "time": format_now()}
     write("exit.json", end)
+
+
+def open_session_socket(launch: dict[str, Any]) -> SessionSocket | None:
+    """Return the listening socket of a session in a box; None for another session. Raises OSError."""
+    if "verbs" not in launch:
+        return None
+    sys.path.append(os.path.abspath(f"{__file__}/../../../.."))  # noqa: PTH100
+    from liza.programs.session._session_socket import SessionSocket
+
+    return SessionSocket(launch["verbs"])
 
 
 def ignore_signals() -> None:
@@ -265,15 +281,47 @@ def cap(path: str | os.PathLike[str], largest: int = MAX_LOG_SIZE, kept: int = K
     return 0
 
 
-def wait_for_child(child: int, terminal: int | None) -> int:
-    """Return the child's wait status. Also reaps orphans that the subreaper inherited."""
+def wait_for_child(child: int, terminal: int | None, verbs: SessionSocket | None) -> int:
+    """Return the child's wait status. Meanwhile reap orphans that the subreaper inherited, and answer the session's
+    socket."""
+    wakeup = open_wakeup_pipe()
     while True:
-        pid, status = os.waitpid(-1, 0 if terminal is None else os.WUNTRACED)
+        status = reap(child, terminal, verbs)
+        if status is not None:
+            return status
+        waiter = select.poll()
+        for descriptor in (wakeup, *(verbs.waiting_descriptors() if verbs is not None else ())):
+            waiter.register(descriptor, select.POLLIN)
+        ready = [descriptor for descriptor, _ in waiter.poll()]
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+        if verbs is not None and ready != [wakeup]:
+            verbs.accept()
+
+
+def open_wakeup_pipe() -> int:
+    """Return a descriptor that becomes readable when a signal arrives, such as that a child has ended."""
+    wakeup, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return wakeup
+
+
+def reap(child: int, terminal: int | None, verbs: SessionSocket | None) -> int | None:
+    """Return the wait status of the child if it has ended. Also reap all others that have, and continue a child that
+    stopped itself in a terminal."""
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG | (0 if terminal is None else os.WUNTRACED))
+        if pid == 0:
+            return None
         if terminal is not None and os.WIFSTOPPED(status):
             if pid == child and os.WSTOPSIG(status) in TERMINAL_STOP_SIGNALS:
                 continue_child(child, terminal)
         elif pid == child:
             return status
+        elif verbs is not None:
+            verbs.forget(pid)
 
 
 def is_hung_up(terminal: int) -> bool:

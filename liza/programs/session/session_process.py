@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from liza.programs.session import run_directory
+from liza.programs.session.session_verbs import SessionVerbs
 from liza.rules.errors import Refused
 from liza.rules.model import AwareDatetime, FrozenStruct, ProcessIdentity
+from liza.rules.value_classes import asdict
 from liza.system import atomic, crash_points, file_growth, processes, untrusted_files
 from liza.system.ancestors import SHIM_PREFIX
 from liza.system.locks import try_flock
@@ -82,20 +84,33 @@ report of the start, and its error output if it reported nothing."""
 
 
 def start(
-    run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin_text: str | None = None
+    run_dir: Path,
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin_text: str | None = None,
+    verbs: SessionVerbs | None = None,
 ) -> RunningSession | StartFailed:
     """Start a program with ``stdin_text`` as its whole input, or none. Return once it runs, or is known to have failed.
+
+    With ``verbs`` the shim answers commands from inside the program's box at ``session.sock`` in the run directory.
 
     A run has at most one session: raises Refused if this run directory has or had one.
     """
     if stdin_text is None:
-        return start_with(_start_shim, run_dir, argv, cwd, env)
+        return start_with(_start_shim, run_dir, argv, cwd, env, verbs=verbs)
     atomic.write(run_dir / "stdin", stdin_text.encode())
-    return start_with(_start_shim, run_dir, argv, cwd, env, str(run_dir / "stdin"))
+    return start_with(_start_shim, run_dir, argv, cwd, env, str(run_dir / "stdin"), verbs)
 
 
 def start_with(
-    bring: ShimStarter, run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: str = os.devnull
+    bring: ShimStarter,
+    run_dir: Path,
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: str = os.devnull,
+    verbs: SessionVerbs | None = None,
 ) -> RunningSession | StartFailed:
     """Start a program under a shim that is started by ``bring``. Otherwise as ``start``."""
     run_dir = run_dir.resolve()
@@ -103,7 +118,8 @@ def start_with(
     with _lock_session(run_dir) as lock:
         # Values of the environment may be API keys, so they are passed through a pipe; the file has only the names.
         atomic.write(run_dir / "launch.json", json.dumps({**launch, "env": sorted(env)}).encode())
-        report, error_output = bring(run_dir, lock.fileno(), {**launch, "env": dict(env)})
+        own = {} if verbs is None else {"verbs": asdict(verbs)}
+        report, error_output = bring(run_dir, lock.fileno(), {**launch, **own, "env": dict(env)})
     crash_points.point("started", "session")
     living = run_directory.read_struct(run_dir / "session.json", RunningSession)
     if report == "started" and living is not None:

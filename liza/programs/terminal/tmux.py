@@ -21,6 +21,7 @@ import msgspec
 
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.session_process import RunningSession, StartFailed
+from liza.programs.session.session_verbs import SessionVerbs
 from liza.programs.terminal import tmux_client, tmux_socket
 from liza.programs.terminal.pane import Pane, PaneAddress, create_log, pipe_pane_argv, session_name
 from liza.rules.errors import LizaError, Missing, Refused
@@ -66,14 +67,16 @@ def require_tmux() -> None:
         raise Missing("tmux is not installed; a session with a terminal needs it", "apt install tmux")
 
 
-def start(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> RunningSession | StartFailed:
+def start(
+    run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str], verbs: SessionVerbs | None = None
+) -> RunningSession | StartFailed:
     """Start a program in its own terminal. Return once it runs, or is known to have failed.
 
     A run has at most one session: raises Refused if this run directory has or had one.
     """
     if not is_installed():
         return StartFailed(reason="tmux is not installed; a program with a terminal needs it")
-    return session_process.start_with(_start_shim, run_dir, argv, cwd, env)
+    return session_process.start_with(_start_shim, run_dir, argv, cwd, env, verbs=verbs)
 
 
 def _start_shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str]:
