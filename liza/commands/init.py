@@ -12,6 +12,7 @@ import typer
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import Crew, find_crew
+from liza.crew.project import box_failures
 from liza.rules.errors import HINT_LABEL, UsageError
 from liza.rules.model import Confinement
 from liza.rules.sessions.permissions import BYPASS, PROMPTS, VALUES, read_permissions
@@ -48,6 +49,12 @@ def init(
     copy: Annotated[
         list[str] | None,
         typer.Option("--copy", metavar="FILE", help="A file that git ignores and each worktree needs; repeatable."),
+    ] = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(
+            box_failures.SHARE, metavar="PATH", help="A socket, file or directory that all boxes see; repeatable."
+        ),
     ] = None,
     checkout: Annotated[
         Literal["full", "sparse"],
@@ -107,6 +114,7 @@ def init(
         worktrees=worktrees,
         copied_files=tuple(copy or ()),
         checkout=checkout,
+        shared=tuple(share or ()),
     )
     result = verb(Path.cwd(), options, print_nothing if as_json else print_fact, find_permissions_question(as_json))
     if as_json:

@@ -17,8 +17,9 @@ from liza.crew import layout
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.landing import accepted_origin
-from liza.crew.project import commands, local_files, signing
+from liza.crew.project import box_failures, commands, local_files, signing
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
+from liza.crew.project.command_box import BoxSettings
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery import moved_repository
 from liza.crew.recovery.recorder import record_history
@@ -87,6 +88,7 @@ class InitOptions(Value):
     no_proof: bool = False
     copied_files: tuple[str, ...] = ()
     checkout: str = FULL_CHECKOUT
+    shared: tuple[str, ...] = ()
 
     @property
     def settings(self) -> Config:
@@ -112,6 +114,7 @@ class InitOptions(Value):
             *((name, text) for name, text in texts.items() if text is not None),
             *((name,) for name, is_set in flags.items() if is_set),
             *(("--copy", name) for name in self.copied_files),
+            *((box_failures.SHARE, path) for path in self.shared),
         ]
 
 
@@ -235,6 +238,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             options.copied_files,
             options.checkout,
             (table.rows[program.partition(":")[0].strip()], *table.rows.values()),
+            BoxSettings(shared=options.shared),
         )
         baseline = run_baseline(crew, Worktrees(crew.paths, crew.git, branch), baseline_options, tip, say)
         for message in Pins.load(crew.paths.pins).violation_messages(crew.git):
@@ -575,6 +579,8 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         lines.append(f"  checkout: {options.checkout}")
     if options.copied_files:
         lines.append(f"  sandbox_copy: {json.dumps(list(options.copied_files), ensure_ascii=False)}")
+    if options.shared:
+        lines.append(f"  shared: {json.dumps(list(options.shared), ensure_ascii=False)}")
     if baseline.caches:
         lines.append(f"  sandbox_keep: {json.dumps(list(baseline.caches))}    # caches that merges keep between tests")
     if baseline.gate_environment is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.crew.project import (
+    box_failures,
     commands,
     detect,
     environments,
@@ -18,6 +19,7 @@ from liza.crew.project import (
     proof,
 )
 from liza.crew.project.broken_runs import ProofPlan, ProofReport, ProofStep
+from liza.crew.project.command_box import BoxSettings
 from liza.crew.project.project_report import find_hook_gaps, find_worktree_gaps
 from liza.crew.recovery.findings import Finding
 from liza.programs.presets.preset import Preset
@@ -62,6 +64,7 @@ class BaselineOptions(Value):
     copied_files: tuple[str, ...] = ()
     checkout: str = FULL_CHECKOUT
     presets: tuple[Preset, ...] = ()
+    boxes: BoxSettings = BoxSettings()
 
 
 class Baseline(Value):
@@ -114,9 +117,14 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         hint=suggest_init_command(project, command) if command else "",
         may_drop_variables=True,
         presets=options.presets,
+        boxes=options.boxes,
+        compares_boxes=not options.accept_red,
     )
 
     def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
+        if outcome.passes_outside:
+            what = "the set-up fails" if step is ProofStep.SET_UP else "the tests are red"
+            raise box_failures.describe_failure(what, outcome, worktrees.paths, options.boxes.shared)
         if step is ProofStep.SET_UP:
             _report_setup(outcome, plan, say)
             slot = worktrees.paths.slot(PROOF_SLOT)

@@ -45,7 +45,7 @@ class ProofPlan(Value):
     ``hint`` is the command for the error that the tests test another checkout, ``red_hint`` the one for red tests.
     ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it. ``presets``: the tests run
     with a brief in the instructions files of these programs, and once without it if they are red. ``boxes``: the
-    settings of the boxes in which the commands run.
+    settings of the boxes in which the commands run. ``compares_boxes``: red commands run once without a box.
     """
 
     command: str
@@ -62,6 +62,7 @@ class ProofPlan(Value):
     may_drop_variables: bool = False
     presets: tuple[Preset, ...] = ()
     boxes: BoxSettings = BoxSettings()
+    compares_boxes: bool = False
 
 
 class ProofStep(Enum):
@@ -137,6 +138,22 @@ class ProofSlot(Value):
         return commands.run_command(
             command, self.path, self.logs / log, seconds, self.root, self.plan.environment, variables, box=box
         )
+
+    def compare_box(
+        self, outcome: commands.CommandOutcome, variables: Mapping[str, str] = MappingProxyType({})
+    ) -> commands.CommandOutcome:
+        """Return the outcome of a command, with whether one that failed in a box passes without a box. Raises OSError.
+
+        Only for sources of the person: nothing that an agent wrote runs without a box.
+        """
+        is_boxed = self.plan.compares_boxes and command_box.is_confined(self.plan.boxes)
+        if outcome.passed or not is_boxed:
+            return outcome
+        log = outcome.log.with_stem(f"{outcome.log.stem}-outside")
+        outside = commands.run_command(
+            outcome.command, self.path, log, self.plan.limit, self.root, self.plan.environment, variables
+        )
+        return replace(outcome, passes_outside=outside.passed)
 
 
 class PartRun(Value):

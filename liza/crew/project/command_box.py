@@ -53,6 +53,11 @@ def settings_of(config: Config) -> BoxSettings:
     return BoxSettings(config.confinement, config.network, config.shared)
 
 
+def is_confined(settings: BoxSettings) -> bool:
+    """Return whether commands run in a box. Raises Missing if they must and cannot."""
+    return support.choose_box_program(settings.confinement) is not None
+
+
 def open_box(paths: Paths, git: Git, settings: BoxSettings) -> CommandBox | None:
     """Return the box of commands in the slot of ``git``, whose git directory exists; None without confinement.
 
@@ -78,5 +83,5 @@ def renew_git(paths: Paths, git: Git, settings: BoxSettings) -> None:
 
     What earlier boxes left in /tmp goes, too. Does nothing without confinement. Raises Missing, GitFailed, OSError.
     """
-    if support.choose_box_program(settings.confinement) is not None:
+    if is_confined(settings):
         make_run_git(git, slot_directories.prepare_directories(paths, git.directory.name, Path.home()))

@@ -24,13 +24,17 @@ from liza.system import ancestors, crash_points, processes, untrusted_files
 
 
 class CommandOutcome(Value):
-    """Result of a project command; ``exit_status`` is None if it was ended at its time limit."""
+    """Result of a project command; ``exit_status`` is None if it was ended at its time limit.
+
+    ``passes_outside``: it failed in a box, and passes without one.
+    """
 
     command: str
     directory: Path
     exit_status: int | None
     seconds: float
     log: Path
+    passes_outside: bool = False
 
     @property
     def passed(self) -> bool:

@@ -108,7 +108,7 @@ def _run_in_slot(
     tracked_files = tree_snapshot.take_snapshot(git)
     if plan.setup:
         report.begin(ProofStep.SET_UP)
-        setup = slot.run_command(plan.setup, "baseline-setup.log")
+        setup = slot.compare_box(slot.run_command(plan.setup, "baseline-setup.log"))
         report.end(ProofStep.SET_UP, setup)
         if not setup.passed:
             return ProofResult(setup)
@@ -130,7 +130,7 @@ def _run_in_slot(
         report.begin(ProofStep.TESTS)
         result = _run_tests(worktrees, runs, result, tracked_files, variables)
         assert result.tests is not None
-        tests = result.tests
+        tests = slot.compare_box(result.tests, variables)
         if result.drops_variables:
             runs.drop_variables(plan.gate_environment)
         report.end(ProofStep.TESTS, tests)

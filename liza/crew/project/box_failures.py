@@ -1,0 +1,50 @@
+"""Explain why a command of the project is red in a box and green outside of one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from liza.crew.project import commands
+from liza.rules.errors import Refused
+from liza.rules.paths import Paths
+from liza.rules.project import box_needs
+from liza.rules.project.box_needs import BoxNeeds, PathKind
+from liza.rules.project.init_command import INIT
+from liza.system import socket_tables
+
+SHARE = "--share"
+"""Option of `liza init` for a path of ``config.shared``."""
+_WITHOUT = f"{INIT} --confinement off"
+
+
+def describe_failure(what: str, outcome: commands.CommandOutcome, paths: Paths, shared: Sequence[str]) -> Refused:
+    """Return the error for a command that fails in a box and passes without one. ``shared``: what is shared already."""
+    needs = _find_needs(outcome, paths)
+    text = f"{what} only in a box: {outcome.command}\n{outcome.tail()}"
+    if not needs.shares:
+        text += f"\nIt needs {needs.text}" if needs.text else "\nIt passes without a box"
+        return Refused(text, _WITHOUT)
+    create = f"{shlex.join(['mkdir', '-p', *needs.absent])} && " if needs.absent else ""
+    options = " ".join(shlex.join([SHARE, path]) for path in dict.fromkeys((*shared, *needs.shares)))
+    return Refused(f"{text}\nIt needs {needs.text}", f"{create}{INIT} {options}; or go without: {_WITHOUT}")
+
+
+def _find_needs(outcome: commands.CommandOutcome, paths: Paths) -> BoxNeeds:
+    listening = sorted(path for path in socket_tables.list_listening().values() if path.startswith("/"))
+    home = os.path.realpath(Path.home())
+    own = (str(paths.slots), str(paths.liza))
+    return box_needs.find_needs(outcome.tail(commands.SEARCHED_LINES), listening, _examine, home, own)
+
+
+def _examine(path: str) -> tuple[PathKind, str]:
+    real = os.path.realpath(path)
+    try:
+        mode = Path(real).stat().st_mode
+    except OSError:
+        return PathKind.ABSENT, real
+    kinds = {stat.S_IFSOCK: PathKind.SOCKET, stat.S_IFDIR: PathKind.DIRECTORY}
+    return kinds.get(stat.S_IFMT(mode), PathKind.OTHER), real
