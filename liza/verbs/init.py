@@ -17,9 +17,8 @@ from liza.crew import layout
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.landing import accepted_origin
-from liza.crew.project import box_failures, commands, local_files, signing
+from liza.crew.project import box_failures, command_box, commands, local_files, signing
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
-from liza.crew.project.command_box import BoxSettings
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery import moved_repository
 from liza.crew.recovery.recorder import record_history
@@ -93,7 +92,9 @@ class InitOptions(Value):
     @property
     def settings(self) -> Config:
         """The settings of the new crew that decide how agents are confined."""
-        return Config(permissions=self.permissions, confinement=self.confinement or Config().confinement)
+        return Config(
+            permissions=self.permissions, confinement=self.confinement or Config().confinement, shared=self.shared
+        )
 
     def typed(self) -> list[tuple[str, ...]]:
         """Options as words of a command line. Defaults are left out."""
@@ -238,7 +239,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             options.copied_files,
             options.checkout,
             (table.rows[program.partition(":")[0].strip()], *table.rows.values()),
-            BoxSettings(shared=options.shared),
+            command_box.settings_of(options.settings),
         )
         baseline = run_baseline(crew, Worktrees(crew.paths, crew.git, branch), baseline_options, tip, say)
         for message in Pins.load(crew.paths.pins).violation_messages(crew.git):
