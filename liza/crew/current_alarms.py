@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from liza.board import revision_journal, signals
-from liza.crew import deleted_parts, draft_specs, usage_summary
+from liza.crew import confinement, deleted_parts, draft_specs, usage_summary
 from liza.crew.archive import archive_damage, recorded_archive
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift, drift_cache
@@ -87,7 +87,14 @@ def find_alarms(
     )
     present = alarms.evaluate_alarms(state, now, facts)
     remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state), *_notice_alarms(crew))
-    every = (*blocking, *_history_alarms(crew), *present, *remote, *_outside_edit_alarms(crew, state))
+    every = (
+        *blocking,
+        *confinement.find_alarms(crew, state.config),
+        *_history_alarms(crew),
+        *present,
+        *remote,
+        *_outside_edit_alarms(crew, state),
+    )
     return tuple(map(_without_undecoded, every))
 
 

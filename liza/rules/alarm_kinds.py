@@ -47,6 +47,7 @@ class AlarmKind(_Kind):
     HISTORY_CONFLICT = "history_conflict", STEP
     BOARD_BACK = "board_back", NEWS
     INVALID_STATE = "invalid_state", STEP
+    UNCONFINED = "unconfined", NEWS
     UNKNOWN_CONFIG = "unknown_config", NEWS
     UNUSABLE_SETTING = "unusable_setting", NEWS
     UNCONFIRMED_SETTING = "unconfirmed_setting", STEP

@@ -336,6 +336,11 @@ class Paths(Value):
         return self.runs / "server-failure.json"
 
     @property
+    def unconfined(self) -> Path:
+        """Why agents do not run in boxes; gone once they do."""
+        return self.runs / "unconfined.json"
+
+    @property
     def api_socket(self) -> Path:
         return self.runs / "api.sock"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from liza.confinement import support
-from liza.crew import layout
+from liza.crew import confinement, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_at_exit
@@ -95,6 +95,7 @@ def _supervise(
     _install_signal_handlers(supervisor)
     if options.until_eof:
         _call_at_eof(lambda: supervisor.events.put(StopRequest(force=False)))
+    confinement.check_support(crew, config)
     lock = _lock_agent(crew, agent)
     supervisor.location.stand_on(lock.descriptor)
     if options.relayed:

@@ -14,7 +14,7 @@ from typing import Any
 
 from liza.board import events
 from liza.confinement import support
-from liza.crew import draft_specs, layout
+from liza.crew import confinement, draft_specs, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -111,6 +111,7 @@ def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
     state = crew.board.read()
     drift.require_integration(crew, state)
     config = state.config
+    confinement.check_support(crew, config)
     for target in options.programs:
         if not any(target in (agent, role_of(agent)) for agent in options.agents()):
             raise UsageError(

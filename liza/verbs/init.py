@@ -17,7 +17,7 @@ from liza.crew import layout
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.landing import accepted_origin
-from liza.crew.project import box_failures, command_box, commands, local_files, signing
+from liza.crew.project import box_failures, command_box, commands, local_files, project_report, signing
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery import moved_repository
@@ -173,17 +173,6 @@ def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | No
     return options if preset.permissions.none else replace(options, permissions=ask(program))
 
 
-def _say_confinement(setting: Confinement, say: ReportFact) -> None:
-    """Say whether what agents write runs in a box; nothing if a person turned that off."""
-    if setting is Confinement.OFF:
-        return
-    machine = support.find_support()
-    if machine.works:
-        say("box", "agents, set-up and tests can write only their worktree")
-    else:
-        say("box", f"none, agents can do what you can: {machine.cause}: {machine.remedy or support.OFF_COMMAND}")
-
-
 def _refuse_second(crew: Crew) -> None:
     if crew.paths.state.exists():
         moved_repository.refuse_foreign(crew.paths, slots_directory.read_record(crew.paths))
@@ -245,9 +234,9 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         for message in Pins.load(crew.paths.pins).violation_messages(crew.git):
             say("changed", f"{message}: by the set-up or the tests, in your checkout too; to undo it: liza doctor")
         say("programs", f"{program} for all roles, permissions {support.session_permissions(options.settings)}")
-        _say_confinement(options.settings.confinement, say)
         config = Config(programs={"default": program}, environment=baseline.environment)
-        for finding in signing.inspect_signing(crew.paths, crew.git, config):
+        box = () if options.confinement is Confinement.OFF else project_report.inspect_box(options.settings)
+        for finding in (*box, *signing.inspect_signing(crew.paths, crew.git, config)):
             say(finding.about, f"{finding.text}: {finding.hint}" if finding.hint else finding.text)
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
         crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)

@@ -60,6 +60,7 @@ FILES = {
     "server_lock": ".liza/locks/server.lock",
     "server_start_lock": ".liza/locks/server-start.lock",
     "server_failure": ".liza/run/server-failure.json",
+    "unconfined": ".liza/run/unconfined.json",
     "api_socket": ".liza/run/api.sock",
     "api_port": ".liza/run/api.port",
     "records": ".liza/records",

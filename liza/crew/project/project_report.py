@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from liza.confinement import support
 from liza.crew.project import commands, detect, environments, hook_files, local_files, signing
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.findings import Finding
@@ -19,7 +20,7 @@ from liza.repo.slots import slot_setup
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import LizaError
 from liza.rules.formatting.counts import count_noun, format_bytes
-from liza.rules.model import Config
+from liza.rules.model import Config, Confinement
 from liza.rules.paths import BOXES, TASK_LINKS, Paths
 from liza.rules.project import clean_environment, project_kinds, slot_states, test_proof
 from liza.rules.project.init_command import INIT, setup_hint, suggest_init_command
@@ -45,6 +46,7 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
             test = project.test.text if project.test else "your tests"
             text = f"{why_not}: init will need --setup and --test"
             yield Finding("python", text, True, suggest_init_command(project, test))
+    yield from inspect_box(config)
     yield from _check_commands(paths, git, config)
     yield from _check_environment(paths.root, config)
     slot = _find_set_up_slot(paths, git, config) if setup else None
@@ -53,6 +55,20 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         # Before init, no program that the repository's configuration names may run, such as one that signs.
         yield from signing.inspect_signing(paths, git, config)
     yield from _disk(paths)
+
+
+def inspect_box(config: Config) -> Iterator[Finding]:
+    """Yield whether agents, set-up and tests run in boxes, and why not."""
+    if config.confinement is Confinement.OFF:
+        yield Finding("box", "config.confinement is off: agents can do what you can")
+        return
+    machine = support.find_support()
+    if machine.works:
+        yield Finding("box", f"{machine.program}: agents, set-up and tests can write only their worktree")
+        return
+    is_allowed = config.confinement is Confinement.AUTO
+    result = "none, agents can do what you can" if is_allowed else "none, and config.confinement is required"
+    yield Finding("box", f"{result}: {machine.cause}", is_allowed, machine.remedy or support.OFF_COMMAND)
 
 
 def _find_set_up_slot(paths: Paths, git: Git, config: Config) -> Path | None:

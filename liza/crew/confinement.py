@@ -1,0 +1,49 @@
+"""Why agents do not run in a box although they should where that is possible: recorded at the start of a supervisor,
+shown by `status`, which starts no box to find it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from liza.confinement import support
+from liza.crew.crew import Crew
+from liza.programs.session.run_directory import read_struct
+from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.errors import LizaError
+from liza.rules.model import Config, Confinement, FrozenStruct
+from liza.system import atomic
+
+
+class Unconfined(FrozenStruct, frozen=True, kw_only=True):
+    """``unconfined.json``: why this machine cannot make a box, and the command that helps."""
+
+    cause: str
+    remedy: str
+
+
+def check_support(crew: Crew, config: Config) -> None:
+    """Record whether this machine can make boxes. Raises Missing if they are required and it cannot."""
+    if support.choose_box_program(config.confinement) is not None or config.confinement is Confinement.OFF:
+        with suppress(OSError):
+            crew.paths.unconfined.unlink()
+        return
+    machine = support.find_support()
+    reason = Unconfined(cause=machine.cause, remedy=machine.remedy or support.OFF_COMMAND)
+    # On a full disk the reason is not shown; that has an alarm of its own.
+    with suppress(LizaError, OSError):
+        atomic.make_directory(crew.paths.root, crew.paths.runs)
+        atomic.write(crew.paths.unconfined, msgspec.json.encode(reason) + b"\n", sync=False)
+
+
+def find_alarms(crew: Crew, config: Config) -> Iterator[Alarm]:
+    """Yield the alarm that agents do not run in boxes, if no person chose that."""
+    if config.confinement is Confinement.AUTO and crew.paths.unconfined.exists():
+        with suppress(LizaError, OSError):
+            reason = read_struct(crew.paths.unconfined, Unconfined)
+            if reason is not None:
+                message = f"agents do not run in boxes and can do what you can: {reason.cause}"
+                yield Alarm(AlarmKind.UNCONFINED, "confinement", message, reason.remedy)
