@@ -51,7 +51,8 @@ def _drive(
     run_dir: RunDir, order: SidecarOrder, worker: WorkerSurfaces, events: SimpleQueue[Any], lines: OutputLines
 ) -> int | None:
     brief = sys.stdin.read()
-    process = AgentProcess(order.argv, order.cwd, dict(os.environ), run_dir.path)
+    env = {name: value for name, value in {**os.environ, **order.env}.items() if value is not None}
+    process = AgentProcess(order.argv, order.cwd, env, run_dir.path)
     surfaces = SurfaceCalls(run_dir.run, worker, lines)
     return SessionDriver(order, run_dir, process, surfaces, events, lines).run(brief)
 

@@ -267,7 +267,7 @@ class ActionRunner:
         """Record the end of a session, and set how long the agent rests, by the outcome."""
         directory = self.crew.run_dir(run)
         work = find_current_work(self.crew.board.read(), self.agent)
-        result = conclude_session(self.crew, directory, self.launcher.preset, self.launcher.environ)
+        result = conclude_session(self.crew, directory, self.launcher.preset, self.launcher.environ, self.notify)
         self.memory.forget_session()
         rule = OUTCOME_RULES[result.outcome]
         # Planning has no limit of tries of its own, so a planning session without progress counts as a crash.

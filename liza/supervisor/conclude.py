@@ -19,7 +19,7 @@ from liza.programs.accounts import session_results
 from liza.programs.brief.quoting import quote_line
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
-from liza.programs.session import log_file, outcomes, session_process
+from liza.programs.session import log_file, outcomes, private_state, session_process
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
@@ -55,10 +55,12 @@ _UNWRITTEN_COMMIT = "fatal: failed to write commit object"
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 
 
-def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> SessionEnd:
+def conclude_session(
+    crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, str], notify: Callable[[str], None]
+) -> SessionEnd:
     """Record the end of a session on the board and clean up after it. Idempotent: each step checks the present state.
 
-    ``environ`` is the supervisor's own environment.
+    ``environ`` is the supervisor's own environment; ``notify`` prints notices.
     """
     record = trusted_record(crew, crew.board.read(), directory)
     _save_screen(crew, directory)
@@ -69,6 +71,7 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
     session_process.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     crash_points.point("conclude", "stopped")
     if record is not None:
+        private_state.collect_state(directory, record, preset, notify)
         remove_worktree_files(crew, record)
         crash_points.point("conclude", "brief-gone")
         # After the worktree's files: the recorded end releases the task, and another run may use the worktree then.

@@ -37,13 +37,16 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of, session_committer
 from liza.rules.project.slot_states import slot_variables
 from liza.rules.reports.narration import Detail
+from liza.rules.sessions import permissions
 from liza.rules.sessions.message_rules import LIZA
 from liza.rules.statuses import WorkKind
 from liza.rules.tasks import claims
 from liza.rules.tasks.conversations import ContinueConversation, NewConversation
 from liza.rules.value_classes import Value, replace
 from liza.rules.worker_api.prompt_rules import PromptPriority
+from liza.supervisor import session_box
 from liza.supervisor.conversation import ConversationFinder
+from liza.supervisor.session_box import BoxOrder, SessionBox
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import crash_points, processes
 from liza.worker import identity
@@ -112,7 +115,8 @@ class Launcher:
         account = self.accounts.take(self.crew.clock.now(), account_of(previous) if previous is not None else None)
         conversation, chosen = self._read_conversation(previous, chosen, account)
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
-        record = self.run_record(state, work, worktree)
+        box_program = support.choose_box_program(state.config.confinement)
+        record = replace(self.run_record(state, work, worktree), is_confined=box_program is not None)
         directory.create(_with_conversation(record, chosen, has_account=account.account is not None))
         self._tell_conversation(run, chosen)
         self._record_account(account, directory)
@@ -125,21 +129,48 @@ class Launcher:
         token = {identity.TOKEN_VARIABLE: identity.issue_token(directory, self.crew.clock.now())}
         acp = acp_session.find_settings(self.preset, terminal=self.terminal)
         if acp is not None:
-            self._order_sidecar(state, directory, worktree, acp, conversation)
             env = account.apply_to({**self.session_environment(work, worktree), **acp.env}) | token
+            executable = preset_table.require_executable(acp_session.started_program(self.preset))
+            box = self._make_box(state, work, directory, box_program, executable, env)
+            self._order_sidecar(state, directory, worktree, acp, conversation, executable, box)
             return session_process.start(directory.path, sidecar_argv(directory.path), worktree, env, inputs.prompt)
         resume_args = command_line.build_resume_args(self.preset, conversation) if conversation else ()
-        command = self.build_command(state, inputs, directory, worktree, resume_args)
-        argv = (str(preset_table.require_executable(self.preset)), *command.argv[1:])
+        is_confined = box_program is not None
+        command = self.build_command(state, inputs, directory, worktree, resume_args, is_confined=is_confined)
+        executable = preset_table.require_executable(self.preset)
+        argv = (str(executable), *command.argv[1:])
         env = (
             account.apply_to(inputs.hooks.apply_to({**self.session_environment(work, worktree), **command.env})) | token
         )
+        box = self._make_box(state, work, directory, box_program, executable, env)
+        if box is not None:
+            argv, env = box.wrap(argv), box.complete(env)
         if not self.terminal:
             return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
         if command_line.choose_carriers(self.preset, interactive=True).work is TextCarrier.TERMINAL:
             now = self.crew.clock.now()
             inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, LIZA, now, PromptPriority.SYSTEM)
         return tmux.start(directory.path, argv, worktree, env)
+
+    def _make_box(
+        self,
+        state: State,
+        work: CurrentWork,
+        directory: RunDir,
+        program: str | None,
+        executable: Path,
+        env: Mapping[str, str],
+    ) -> SessionBox | None:
+        """Make the box of a session; None if it runs without one. Raises LizaError, OSError."""
+        if program is None:
+            return None
+        record = directory.read_record()
+        assert record is not None
+        slot = Path(record.worktree).name
+        order = BoxOrder(program, work, slot, executable, env, state.config)
+        box = session_box.make_session_box(self.crew, self.preset, directory, order, self.notify)
+        crash_points.point("launch", "boxed")
+        return box
 
     def _continued_session(self, chosen: ContinueConversation | NewConversation) -> RunDir | None:
         """Return the session whose conversation is continued; None if a new one begins or its account is not known."""
@@ -176,18 +207,24 @@ class Launcher:
             self.notify(f"! the account of {directory.run} cannot be recorded: {error}")
 
     def _order_sidecar(
-        self, state: State, directory: RunDir, worktree: Path, acp: AcpSettings, conversation: str | None
+        self,
+        state: State,
+        directory: RunDir,
+        worktree: Path,
+        acp: AcpSettings,
+        conversation: str | None,
+        executable: Path,
+        box: SessionBox | None,
     ) -> None:
         """Write what the sidecar starts; its first prompt is the brief."""
         values = {"{cwd}": str(worktree), "{run}": str(directory.path), "{liza}": str(liza_path())}
+        argv = (str(executable), *(command_line.substitute(word, values) for word in acp.args))
         order = SidecarOrder(
             program=self.preset.name,
-            argv=(
-                str(preset_table.require_executable(acp_session.started_program(self.preset))),
-                *(command_line.substitute(word, values) for word in acp.args),
-            ),
+            argv=argv if box is None else box.wrap(argv),
             cwd=str(worktree),
             acp=acp,
+            env={} if box is None else dict(box.changes),
             conversation=conversation,
             silence_limit=float(state.config.answer_timeout),
         )
@@ -220,19 +257,27 @@ class Launcher:
             raise Refused(f"{agent} has processes that cannot be ended: {pids}", f"ps -fp {pids}")
 
     def build_command(
-        self, state: State, inputs: LaunchInputs, directory: RunDir, worktree: Path, resume_args: tuple[str, ...]
+        self,
+        state: State,
+        inputs: LaunchInputs,
+        directory: RunDir,
+        worktree: Path,
+        resume_args: tuple[str, ...],
+        *,
+        is_confined: bool = False,
     ) -> command_line.ProgramCommand:
         """Return the command line of a session. ``resume_args`` are last before the prompt."""
         mode = command_line.select_launch_mode(self.preset, self.terminal)
         scope = command_line.SessionScope(
-            permissions=support.session_permissions(state.config),
+            permissions=permissions.choose_permissions(state.config.permissions, is_boxed=is_confined),
             cwd=worktree,
             run_dir=directory.path,
-            writable_dirs=self._writable_directories(worktree),
+            writable_dirs=self._writable_directories(worktree, is_confined=is_confined),
             liza_path=liza_path(),
             test_command=state.config.integration_command or "",
         )
-        mode = replace(mode, args=(*mode.args, *inputs.hooks.args))
+        box_args = self.preset.box_args if is_confined else ()
+        mode = replace(mode, args=(*mode.args, *inputs.hooks.args, *box_args))
         return command_line.build_command(self.preset, mode, inputs.prompt, scope, resume_args)
 
     def rewrite_brief(self, agent: str) -> None:
@@ -246,12 +291,14 @@ class Launcher:
         if record is not None and record.worktree:
             self.worktree_files.rewrite_brief(state, work, directory, Path(record.worktree))
 
-    def _writable_directories(self, worktree: Path) -> tuple[Path, ...]:
+    def _writable_directories(self, worktree: Path, *, is_confined: bool) -> tuple[Path, ...]:
         """Return the directories outside its worktree that a session writes to.
 
         The worktree's own git directory is named explicitly: some sandboxes allow .git and keep the directories below
         it read-only.
         """
+        if is_confined:
+            return self.crew.paths.liza, self.crew.paths.box(worktree.name).git
         git_dir, common = git_dirs(self.crew.worktrees.slot_git(worktree.name))
         return self.crew.paths.liza, common, git_dir.resolve()
 

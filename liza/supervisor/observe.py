@@ -283,8 +283,12 @@ class SessionObserver(Value):
         if memory.listener is None:
             shim = process_state.shim if isinstance(process_state, session_process.RunningSession) else None
 
+            record = directory.read_record()
+            is_confined = record is not None and record.is_confined
+
             def is_own(pid: int) -> bool:
-                return shim is not None and pid in processes.find_descendants(shim)
+                # The log in a box is its session's only, and its pids are those inside.
+                return is_confined or (shim is not None and pid in processes.find_descendants(shim))
 
             environ = session_environ(directory, self.preset, os.environ)
             memory.listener = FailureWatch(self.preset, directory.output_path, environ, is_own)

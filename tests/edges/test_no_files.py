@@ -123,7 +123,7 @@ def test_a_session_whose_output_cannot_be_read_is_settled_all_the_same_and_the_r
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW, task="first"))
     lay(run.output_path)
     (run.path / "exit.json").write_bytes(msgspec.json.encode(EndedSession(time=NOW, code=3)))
-    came = conclude_session(crew, run, preset_table.load_presets(crew.paths).resolve("claude"), {})
+    came = conclude_session(crew, run, preset_table.load_presets(crew.paths).resolve("claude"), {}, print)
     assert run.is_concluded()
     assert came.outcome is SessionOutcome.CRASHED
     assert f"{run.output_path} cannot be read: " in came.reason

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from liza.programs.presets.preset import Preset
+from liza.programs.session import private_state
 from liza.programs.session.run_directory import RunDir, read_struct
 from liza.rules.errors import LizaError, Missing
 from liza.rules.model import AwareDatetime, FrozenStruct
@@ -131,6 +132,21 @@ def config_dir_of(directory: RunDir) -> str:
 
 
 def session_environ(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return ``environ`` with the configuration directory of the run's account: its program writes its logs there."""
+    """Return ``environ`` with the directories in which the program of a run writes its logs.
+
+    They are those of its box, or the configuration directory of its account.
+    """
     own = config_dir_of(directory)
-    return {**environ, preset.config_dir_env: str(Path(own))} if own and preset.config_dir_env else environ
+    if own and preset.config_dir_env:
+        environ = {**environ, preset.config_dir_env: str(Path(own))}
+    try:
+        record = directory.read_record()
+    except (LizaError, OSError):
+        return environ
+    if record is None or not record.is_confined:
+        return environ
+    box = private_state.find_box(directory, record)
+    return {
+        **environ,
+        **private_state.state_variables(private_state.list_directories(preset, box, environ, Path.home())),
+    }

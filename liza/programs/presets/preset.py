@@ -228,6 +228,23 @@ class LoginSigns(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     next: str = ""
 
 
+class StateDirectory(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A directory in which the program has settings, logins or conversations. In a box it has one of its own instead.
+
+    ``variable`` names the directory to the program; ``path`` is where it is without the variable, with ``~`` for the
+    home directory. Without ``variable`` the box shows its own directory at ``path``, if that exists.
+    ``copies`` are the files and directories below it that a box gets, as the person has them at the session's start.
+    ``elsewhere`` are such files that have another path while the variable is not set. ``renewed`` names the values that
+    a session may renew, by file: paths with dots, and ``*`` for any name. They are written back to the person's file.
+    """
+
+    path: str
+    variable: str = ""
+    copies: tuple[str, ...] = ()
+    elsewhere: dict[str, str] = msgspec.field(default_factory=dict)
+    renewed: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
 class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One agent program. Times are seconds. ``exit_codes`` maps an own exit code to a closing code.
 
@@ -253,6 +270,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
     one. ``config_dir_env`` is the variable that names its configuration directory.
 
+    ``state`` are its directories in the person's home, of which a box has its own. ``box_args`` and ``box_env`` are for
+    sessions in a box only: they switch off what does not work there, such as a sandbox of its own.
+
     ``reads_ci``: the program itself asks nothing and shows no prompt where CI is set, so its sessions do not get the
     variables of ``config.gate_environment``.
 
@@ -277,6 +297,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     config_dir_env: str = ""
     credential_env: str = ""
     session_id_env: str = ""
+    state: tuple[StateDirectory, ...] = ()
+    box_args: tuple[str, ...] = ()
+    box_env: dict[str, str] = msgspec.field(default_factory=dict)
     add_dirs: tuple[str, ...] = ()
     first_run: tuple[str, ...] = ()
     ready_prompt: str = ""

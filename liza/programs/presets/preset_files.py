@@ -57,6 +57,7 @@ _LIST_KEYS = {
     "calls": _keys(preset.ToolCallFormat),
     "dialogs": _keys(preset.Dialog),
     "failures": _keys(preset.FailurePattern),
+    "state": _keys(preset.StateDirectory),
 }
 
 

@@ -13,7 +13,8 @@ from liza.system import atomic
 
 
 class SidecarOrder(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``argv`` starts the program, in ``cwd``. ``conversation``: the id of an earlier one to load, or None.
+    """``argv`` starts the program, in ``cwd``, with the variables of ``env`` beside the sidecar's (None: without
+    it). ``conversation``: the id of an earlier one to load, or None.
 
     ``silence_limit``: seconds without an update after which a running turn counts as broken.
     """
@@ -22,6 +23,7 @@ class SidecarOrder(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     argv: tuple[str, ...]
     cwd: str
     acp: AcpSettings
+    env: dict[str, str | None] = msgspec.field(default_factory=dict)
     conversation: str | None = None
     silence_limit: float = 300.0
 

@@ -16,7 +16,8 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``spec`` is the program as it was requested, with its command. ``has_account``: an account was chosen for it; which
     one is not here, because agents write this file. ``continues`` is the run whose conversation it continues;
     ``new_because`` is why it continues none, empty for the first session of a task. ``session_id_env`` is the variable
-    in which the program passes the id of its conversation to its commands; empty if it has none."""
+    in which the program passes the id of its conversation to its commands; empty if it has none. ``is_confined``: its
+    program runs in the box of its slot."""
 
     agent: str
     run: str
@@ -31,6 +32,7 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     continues: str | None = None
     new_because: str = ""
     session_id_env: str = ""
+    is_confined: bool = False
 
 
 class ReadyEvidence(StrEnum):

@@ -32,6 +32,7 @@ from liza.programs.usage.usage_report import (
     value_at,
 )
 from liza.rules.errors import LizaError, NotRegularFile
+from liza.rules.paths import BOXES
 from liza.rules.sessions.loop_detection import (
     Progress,
     ToolCall,
@@ -296,17 +297,34 @@ def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[st
     form = preset.journal
     if not form.file or conversation is None or not is_id(conversation):
         return ()
-    own = environ.get(preset.config_dir_env) if preset.config_dir_env else None
-    home = environ.get("HOME")
-    if own is None and home is None:
+    config = _find_config_directory(preset, environ)
+    if config is None:
         return ()
-    config = own or str(Path(home or "/") / form.config)
     values = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT_ID_LENGTH]}
     pattern = form.file
     for name, value in values.items():
         pattern = pattern.replace(name, glob.escape(value))
     # Path.glob does not accept absolute patterns.
-    return tuple(Path(path) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
+    paths = (Path(path) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
+    return tuple(path for path in paths if not _leads_out_of_box(path, Path(config)))
+
+
+def _find_config_directory(preset: Preset, environ: Mapping[str, str]) -> str | None:
+    """Return the program's configuration directory: that of a variable, or the one below HOME."""
+    if own := environ.get(preset.config_dir_env) if preset.config_dir_env else None:
+        return own
+    config = Path("~") / preset.journal.config
+    for row in preset.state:
+        if (named := environ.get(row.variable) if row.variable else None) and config.is_relative_to(row.path):
+            return str(Path(named) / config.relative_to(row.path))
+    home = environ.get("HOME")
+    return None if home is None else str(Path(home) / preset.journal.config)
+
+
+def _leads_out_of_box(path: Path, top: Path) -> bool:
+    """Return whether a file is below a private directory of a box, and a directory between them is a link."""
+    between = (parent for parent in path.parents if parent != top and parent.is_relative_to(top))
+    return BOXES in top.parts and any(parent.is_symlink() for parent in between)
 
 
 def find_subagent_files(preset: Preset, log: Path, conversation: str | None) -> tuple[Path, ...]:
@@ -315,7 +333,8 @@ def find_subagent_files(preset: Preset, log: Path, conversation: str | None) -> 
     if not form.subagents or conversation is None or not is_id(conversation):
         return ()
     pattern = form.subagents.replace("{dir}", glob.escape(str(log.parent))).replace("{id}", glob.escape(conversation))
-    return tuple(Path(path) for path in glob.glob(pattern))  # noqa: PTH207
+    paths = (Path(path) for path in glob.glob(pattern))  # noqa: PTH207
+    return tuple(path for path in paths if not _leads_out_of_box(path, log.parent))
 
 
 MAX_SUBAGENTS = 1000

@@ -1,0 +1,127 @@
+"""The box of a session: its git directory, its copies of `.liza`, the private state of its program, its variables."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from liza.confinement import box_environment, slot_directories, surroundings
+from liza.confinement.box import Box, Mount, MountKind
+from liza.confinement.run_mounts import SESSION_SOCKET, build_slot_box
+from liza.crew.crew import Crew
+from liza.programs.presets.preset import Preset
+from liza.programs.session import private_state
+from liza.programs.session.run_directory import RunDir
+from liza.repo import run_git
+from liza.repo.config_pins import git_dirs
+from liza.rules.model import Config
+from liza.rules.owned_work import CurrentWork
+from liza.rules.paths import BoxPaths
+from liza.rules.statuses import WorkKind
+from liza.rules.value_classes import Value
+from liza.system import atomic, untrusted_files
+
+SOCKET_FILE: Final = "session.sock"
+"""The session's socket in the directory of its run, which the shim makes."""
+OWNER_FILE: Final = "owner"
+"""File beside the private directories of a slot, which no box can write: whose conversations they have."""
+SHOWN_FILES: Final = ("assignment.md", "prompt", "block.md", "beacon.json", "hooks")
+"""What a box has of the directory of its run, as copies."""
+SHOWN_DIRECTORIES: Final = ("contracts", "specs")
+"""Directories of `.liza` that a box can read."""
+
+
+class SessionBox(Value):
+    """The box of one session. ``changes``: the variables that its program gets beside the session's; None: removed."""
+
+    box: Box
+    changes: Mapping[str, str | None]
+
+    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return the command line that runs the program in the box."""
+        return tuple(self.box.wrap(argv))
+
+    def complete(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of the program in the box."""
+        return {name: value for name, value in {**env, **self.changes}.items() if value is not None}
+
+
+class BoxOrder(Value):
+    """What a box is made for. ``program``: bubblewrap; ``executable``: that of the agent program; ``env``: the
+    environment that the session would have without a box."""
+
+    program: str
+    work: CurrentWork
+    slot: str
+    executable: Path
+    env: Mapping[str, str]
+    config: Config
+
+
+def make_session_box(
+    crew: Crew, preset: Preset, directory: RunDir, order: BoxOrder, notify: Callable[[str], None]
+) -> SessionBox:
+    """Make what the box of a session contains, and return it. No process of the slot runs. Raises LizaError,
+    OSError."""
+    home = Path(order.env.get("HOME") or Path.home())
+    own = slot_directories.prepare_directories(crew.paths, order.slot, home)
+    _begin_ownership(own, order.work)
+    box_environment.fill_cache(own, order.env, home)
+    git = crew.worktrees.slot_git(order.slot)
+    run_git.make_run_git(git, own, directory.run, salvages_of=order.work.task or "")
+    _fill_liza(crew, own, directory)
+    directories = private_state.list_directories(preset, own, order.env, home)
+    private_state.bring_state(directories, own.program_state(preset.name), directory, notify)
+    shared = tuple(Path(path).expanduser() for path in order.config.shared)
+    mounts = (
+        *(Mount(MountKind.READ_ONLY, crew.paths.liza / name) for name in SHOWN_DIRECTORIES if _is_there(crew, name)),
+        *(Mount(MountKind.READ_ONLY, store) for store in run_git.find_stores(git_dirs(git)[1])),
+        *private_state.state_mounts(directories),
+        *box_environment.share_mounts(own, order.env, home, shared),
+    )
+    around = surroundings.read_surroundings(order.program, crew.paths, order.env, [order.executable])
+    box = build_slot_box(around, order.slot, socket=directory.path / SOCKET_FILE, shared=mounts)
+    env = {
+        **box_environment.make_box_environment(order.env, own, home, shared),
+        **private_state.state_variables(directories),
+        **preset.box_env,
+        "LIZA_CONFINED": "yes",
+        "LIZA_COMMAND_SERVER": str(SESSION_SOCKET),
+        "LIZA_API": str(SESSION_SOCKET),
+    }
+    names = dict.fromkeys([*order.env, *env])
+    return SessionBox(box, {name: env.get(name) for name in names if env.get(name) != order.env.get(name)})
+
+
+def _is_there(crew: Crew, name: str) -> bool:
+    return (crew.paths.liza / name).is_dir()
+
+
+def _begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
+    """Remove the conversations of an earlier owner of the slot: of another task, or of an earlier review."""
+    owner = work.task if work.kind is WorkKind.WORK and work.task else work.run
+    path = own.directory / OWNER_FILE
+    if untrusted_files.read_if_exists(path) == owner.encode():
+        return
+    run_git.remove_tree(own.state)
+    own.state.mkdir(mode=0o700)
+    run_git.remove_run_git(own)
+    atomic.write(path, owner.encode(), sync=False)
+
+
+def _fill_liza(crew: Crew, own: BoxPaths, directory: RunDir) -> None:
+    """Write what a box has of `.liza`: copies of the board and of the assignment. Raises OSError."""
+    run_git.remove_tree(own.liza)
+    inside = own.liza / directory.path.relative_to(crew.paths.liza)
+    inside.mkdir(mode=0o700, parents=True)
+    shutil.copyfile(crew.paths.state, own.liza / crew.paths.state.name)
+    for name in SHOWN_FILES:
+        with suppress(FileNotFoundError):
+            source = directory.path / name
+            if source.is_dir():
+                shutil.copytree(source, inside / name)
+            else:
+                shutil.copyfile(source, inside / name)
