@@ -25,6 +25,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.session_verbs import SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
 from liza.repo import commit_signing
 from liza.repo.config_pins import git_dirs
@@ -133,7 +134,8 @@ class Launcher:
             executable = preset_table.require_executable(acp_session.started_program(self.preset))
             box = self._make_box(state, work, directory, box_program, executable, env)
             self._order_sidecar(state, directory, worktree, acp, conversation, executable, box)
-            return session_process.start(directory.path, sidecar_argv(directory.path), worktree, env, inputs.prompt)
+            sidecar, verbs = sidecar_argv(directory.path), self._describe_verbs(box, env)
+            return session_process.start(directory.path, sidecar, worktree, env, inputs.prompt, verbs)
         resume_args = command_line.build_resume_args(self.preset, conversation) if conversation else ()
         is_confined = box_program is not None
         command = self.build_command(state, inputs, directory, worktree, resume_args, is_confined=is_confined)
@@ -143,14 +145,21 @@ class Launcher:
             account.apply_to(inputs.hooks.apply_to({**self.session_environment(work, worktree), **command.env})) | token
         )
         box = self._make_box(state, work, directory, box_program, executable, env)
+        verbs = self._describe_verbs(box, env)
         if box is not None:
             argv, env = box.wrap(argv), box.complete(env)
         if not self.terminal:
-            return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
+            return session_process.start(directory.path, argv, worktree, env, command.stdin_text, verbs)
         if command_line.choose_carriers(self.preset, interactive=True).work is TextCarrier.TERMINAL:
             now = self.crew.clock.now()
             inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, LIZA, now, PromptPriority.SYSTEM)
-        return tmux.start(directory.path, argv, worktree, env)
+        return tmux.start(directory.path, argv, worktree, env, verbs)
+
+    def _describe_verbs(self, box: SessionBox | None, env: Mapping[str, str]) -> SessionVerbs | None:
+        """Return how the commands of a session in a box run; None for a session without one."""
+        if box is None:
+            return None
+        return describe_verbs(self.crew.paths, self.environ, env, self.preset.session_id_env)
 
     def _make_box(
         self,
