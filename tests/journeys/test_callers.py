@@ -56,6 +56,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "history": ("history", READS),
     "logs": ("logs coder-1", READS),
     "attach": ("attach coder-1", REFUSED),
+    "confine": ("confine task-1 -- true", REFUSED),
     "agents": ("agents", READS),
     "watch": ("watch --help", READS),
     "metrics": ("metrics", READS),
