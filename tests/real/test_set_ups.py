@@ -17,6 +17,9 @@ from tests.real.set_ups import SetUp
 
 pytestmark = pytest.mark.real
 BIN = Path(sys.executable).parent
+CONFINEMENTS = pytest.mark.parametrize(
+    "confinement", ["off", pytest.param("required", marks=pytest.mark.needs("bwrap"))]
+)
 
 
 class Project:
@@ -44,7 +47,7 @@ class Project:
         assert code is None or done.returncode == code, f"{text}: {done.returncode}\n{done.stdout}"
         return done.stdout
 
-    def begin(self) -> str:
+    def begin(self, confinement: str) -> str:
         """Make the repository and the crew; what `liza init` printed."""
         self.root.mkdir()
         self.shell("git init -q -b main")
@@ -61,7 +64,7 @@ class Project:
         if self.set_up.checkout:
             self.shell(self.set_up.checkout)
         words = " ".join(f"'{word}'" for word in self.set_up.init)
-        return self.shell(f"liza init Go {words}")
+        return self.shell(f"liza init Go --confinement {confinement} {words}")
 
     def approved(self, task: str, **files: str) -> None:
         """A task with these files, submitted and approved."""
@@ -99,7 +102,7 @@ class Project:
         return done.returncode == 0
 
 
-def begun(set_up: SetUp, directory: Path) -> tuple[Project, str]:
+def begun(set_up: SetUp, directory: Path, confinement: str) -> tuple[Project, str]:
     """A project with a crew, and what `liza init` printed. Skips the test if a program is missing."""
     failed = set_ups.install_tools()
     assert failed is None, failed
@@ -107,7 +110,7 @@ def begun(set_up: SetUp, directory: Path) -> tuple[Project, str]:
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
     project = Project(set_up, directory)
-    return project, project.begin()
+    return project, project.begin(confinement)
 
 
 def facts(said: str) -> str:
@@ -117,9 +120,10 @@ def facts(said: str) -> str:
     return "   " + "\n   ".join(line for line in lines if line and not line.startswith(dull))
 
 
+@CONFINEMENTS
 @pytest.mark.parametrize("set_up", set_ups.SET_UPS, ids=lambda one: one.name)
-def test_no_merge_is_called_tested_that_a_clean_clone_fails(set_up: SetUp, tmp_path: Path) -> None:
-    project, said = begun(set_up, tmp_path)
+def test_no_merge_is_called_tested_that_a_clean_clone_fails(set_up: SetUp, confinement: str, tmp_path: Path) -> None:
+    project, said = begun(set_up, tmp_path, confinement)
     source = set_up.files[set_up.other]
     rows = []
     project.approved("good", **{set_up.other: f"{source}\n"})
@@ -151,9 +155,10 @@ def test_no_merge_is_called_tested_that_a_clean_clone_fails(set_up: SetUp, tmp_p
     assert rows[0][1].startswith(set_up.expected) or set_up.expected == "untested"
 
 
+@CONFINEMENTS
 @pytest.mark.parametrize("set_up", set_ups.GO_ON, ids=lambda one: one.name)
-def test_a_set_up_that_changes_files_goes_on_merging(set_up: SetUp, tmp_path: Path) -> None:
-    project, said = begun(set_up, tmp_path)
+def test_a_set_up_that_changes_files_goes_on_merging(set_up: SetUp, confinement: str, tmp_path: Path) -> None:
+    project, said = begun(set_up, tmp_path, confinement)
     try:
         proposed = re.findall(r"liza config set [a-z_]+ (?:'[^']*'|\S+)", said)
         for command in proposed:

@@ -293,8 +293,9 @@ def _check_installed(crew: Crew, slot: str, before: dict[Path, str]) -> None:
 def _find_servers(crew: Crew, job: GateJob) -> GateFinding | None:
     """Return the finding that a server of another checkout listens, which the gates may test instead."""
     names = [slot.name for slot in job.slots]
-    git = crew.worktrees.slot_git(names[0])
-    return listeners.find_servers(crew, git, names, [gate.command for gate in job.gates])
+    git, settings = crew.worktrees.slot_git(names[0]), command_box.settings_of(crew.board.read().config)
+    texts = [gate.command for gate in job.gates if not command_box.is_isolated(settings, gate.network)]
+    return listeners.find_servers(crew, git, names, texts) if texts else None
 
 
 def check_files(crew: Crew, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:

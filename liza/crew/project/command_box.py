@@ -9,7 +9,8 @@ from pathlib import Path
 from liza.confinement import box_environment, slot_directories, support, surroundings
 from liza.confinement.box import Box, Mount, MountKind
 from liza.confinement.run_mounts import build_slot_box
-from liza.repo.run_git import make_run_git
+from liza.repo.config_pins import git_dirs
+from liza.repo.run_git import find_stores, make_run_git
 from liza.repo.runner import Git
 from liza.rules.model import Config, Confinement, Network
 from liza.rules.paths import BoxPaths, Paths
@@ -58,6 +59,14 @@ def is_confined(settings: BoxSettings) -> bool:
     return support.choose_box_program(settings.confinement) is not None
 
 
+def is_isolated(settings: BoxSettings, network: Network | None = None) -> bool:
+    """Return whether a command reaches no server outside of its box. ``network``: of a gate; None: as all commands.
+
+    Raises Missing if it must run in a box and cannot.
+    """
+    return (network or settings.network) is Network.OFF and is_confined(settings)
+
+
 def open_box(paths: Paths, git: Git, settings: BoxSettings) -> CommandBox | None:
     """Return the box of commands in the slot of ``git``, whose git directory exists; None without confinement.
 
@@ -72,7 +81,8 @@ def open_box(paths: Paths, git: Git, settings: BoxSettings) -> CommandBox | None
         make_run_git(git, own)
     box_environment.fill_cache(own, os.environ, home)
     shared = tuple(Path(path).expanduser() for path in settings.shared)
-    mounts = box_environment.share_mounts(own, os.environ, home, shared)
+    stores = (Mount(MountKind.READ_ONLY, store) for store in find_stores(git_dirs(git)[1]))
+    mounts = (*stores, *box_environment.share_mounts(own, os.environ, home, shared))
     around = surroundings.read_surroundings(program, paths, os.environ)
     box = build_slot_box(around, slot, shared=mounts, has_network=settings.network is Network.ON)
     return CommandBox(box, own, shared)

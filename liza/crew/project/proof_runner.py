@@ -91,7 +91,8 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         PROOF_HINT,
         boxes=command_box.settings_of(config),
     )
-    server = listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (plan.command,))
+    is_isolated = command_box.is_isolated(plan.boxes)
+    server = None if is_isolated else listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (plan.command,))
     if server is not None:
         raise merge_outcomes.untested_failure(PROOF_SLOT, server)
     result = proof.run_proof(crew.worktrees, commit, plan, crew.paths.logs, always=False)
