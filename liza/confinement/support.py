@@ -79,7 +79,7 @@ def find_program() -> str | None:
 def probe(program: str) -> Support:
     """Run a box that does nothing, with the options of a session, and return whether it works."""
     mounts = tuple(Mount(MountKind.EMPTY, Path(path)) for path in ("/tmp", "/var/tmp", "/run"))
-    words = Box(program, mounts, Path("/"), has_network=False).wrap(["true"])
+    words = Box(program, mounts, Path("/"), has_network=False).wrap(["/bin/sh", "-c", ":"])
     try:
         # The words of the system are compared, so they must not be translated.
         result = subprocess.run(

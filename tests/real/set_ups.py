@@ -23,7 +23,8 @@ class SetUp:
     ``source`` is a file that tests read; ``broken`` is its text with which a test fails; ``other`` is a second source,
     with its own test, that a harmless change touches. ``needs``: programs. ``checkout``: shell commands of the person
     after the commits. ``before_merge``: those before the breaking change is merged; ``after``: commands that undo it.
-    ``expected``: how the word of a good change begins, after the person typed what `liza init` proposed.
+    ``shared``: what the boxes see of the directory of the repository. ``expected``: how the word of a good change
+    begins, after the person typed what `liza init` proposed.
     """
 
     name: str
@@ -40,6 +41,7 @@ class SetUp:
     after: str = ""
     expected: str = "tested"
     executable: tuple[str, ...] = ()
+    shared: str = ""
 
 
 def _python(**more: str) -> dict[str, str]:
@@ -424,6 +426,7 @@ GO_ON = (
             "git init -q -b main ../lib && (cd ../lib && echo lib > README && git add -A && git commit -qm lib);"
             "git submodule add -q $(realpath ../lib) lib"
         ),
+        shared="lib",
         **PY,
     ),
 )

@@ -63,7 +63,8 @@ class Project:
         )
         if self.set_up.checkout:
             self.shell(self.set_up.checkout)
-        words = " ".join(f"'{word}'" for word in self.set_up.init)
+        shared = ("--share", str(self.directory / self.set_up.shared)) if self.set_up.shared else ()
+        words = " ".join(f"'{word}'" for word in (*self.set_up.init, *shared))
         return self.shell(f"liza init Go --confinement {confinement} {words}")
 
     def approved(self, task: str, **files: str) -> None:

@@ -11,7 +11,9 @@ OUTSIDE = {
     "/run/postgresql/.s.PGSQL.5432": PathKind.SOCKET,
     "/run/docker.sock": PathKind.SOCKET,
     "/run/user/7/bus": PathKind.SOCKET,
-    **dict.fromkeys(("/", "/home", HOME, f"{HOME}/.cache", f"{HOME}/.cache/shop", "/usr"), PathKind.DIRECTORY),
+    **dict.fromkeys(
+        ("/", "/tmp", "/tmp/data", "/home", HOME, f"{HOME}/.cache", f"{HOME}/.cache/shop", "/usr"), PathKind.DIRECTORY
+    ),
 }
 LISTENING = tuple(path for path, kind in OUTSIDE.items() if kind is PathKind.SOCKET)
 
@@ -39,6 +41,11 @@ def _examine(path: str) -> tuple[PathKind, str]:
             f"Error: EROFS: read-only file system, mkdir '{HOME}/.shop/logs'",
             (f"{HOME}/.shop",),
             f"{HOME}/.shop, which it writes",
+        ),
+        (
+            "fatal: repository '/tmp/data' does not exist\nin '/tmp/other', not found",
+            ("/tmp/data",),
+            "/tmp/data, which is not in a box",
         ),
         (f"touch: cannot touch '{HOME}/shop.json': Read-only file system", (), ""),
         ("/bin/sh: 1: cannot create /usr/lib/x: Read-only file system", (), ""),

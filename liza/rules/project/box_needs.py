@@ -17,6 +17,9 @@ _COMMON_WORDS: Final = frozenset(
     ("sock", "socket", "sockets", "local", "private", "user", "home", "root", "system", "service", "daemon", "notify")
 )
 """Words in paths of sockets that say nothing about their program."""
+_ABSENT: Final = re.compile(r"does not exist|No such file|not found|ENOENT", re.IGNORECASE)
+_HIDDEN: Final = ("/tmp", "/var/tmp", "/run")
+"""Directories that a box has for itself."""
 _NO_KEYS: Final = re.compile(r"Permission denied \(publickey|Host key verification failed|could not read Username")
 _SYSTEM: Final = ("/bin", "/dev", "/etc", "/lib", "/opt", "/proc", "/sbin", "/sys", "/usr")
 """Nothing below these is proposed to be shared: it is not the person's."""
@@ -36,25 +39,28 @@ Examine = Callable[[str], tuple[PathKind, str]]
 
 
 class BoxNeeds(Value):
-    """What a command needs beside its box. ``absent``: directories that it would create. ``keys``: whether a host wants
-    keys or a password of the person. ``home``: the home directory."""
+    """What a command needs beside its box. ``hidden``: files and directories below those that a box has for itself.
+    ``written``: directories outside that it writes; ``absent``: those that it would create. ``keys``: whether a host
+    wants keys or a password of the person.
+    """
 
-    home: str
     sockets: tuple[str, ...] = ()
-    directories: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     keys: bool = False
 
     @property
     def shares(self) -> tuple[str, ...]:
         """The paths that a person can share."""
-        return (*self.sockets, *self.directories, *self.absent)
+        return (*self.sockets, *self.hidden, *self.written, *self.absent)
 
     @property
     def text(self) -> str:
         """The needs in a few words; empty without one."""
         parts = [f"the socket {path}" for path in self.sockets]
-        parts += [f"{path}, which it writes" for path in (*self.directories, *self.absent)]
+        parts += [f"{path}, which is not in a box" for path in self.hidden]
+        parts += [f"{path}, which it writes" for path in (*self.written, *self.absent)]
         parts += ["keys or a password of yours, which a box hides"] if self.keys else []
         return ", and ".join(parts)
 
@@ -66,9 +72,10 @@ def find_needs(output: str, listening: Sequence[str], examine: Examine, home: st
     """
     sockets = tuple(dict.fromkeys(_find_sockets(output, listening, examine)))
     written = dict.fromkeys(_find_written(output, examine, home, tuple(own)))
-    directories = tuple(path for path, exists in written if exists)
+    hidden = dict.fromkeys(_find_hidden(output, examine, (home, *own)))
+    existing = tuple(path for path, exists in written if exists)
     absent = tuple(path for path, exists in written if not exists)
-    return BoxNeeds(home, sockets, directories, absent, _NO_KEYS.search(output) is not None)
+    return BoxNeeds(sockets, tuple(hidden), existing, absent, _NO_KEYS.search(output) is not None)
 
 
 def _find_sockets(output: str, listening: Sequence[str], examine: Examine) -> Iterator[str]:
@@ -79,9 +86,21 @@ def _find_sockets(output: str, listening: Sequence[str], examine: Examine) -> It
         return
     words = frozenset(_WORD.findall(output.lower())) - _COMMON_WORDS
     for path in listening:
-        kind, real = examine(path) if words & frozenset(_WORD.findall(path.lower())) else (PathKind.OTHER, "")
+        name = "/".join(path.lower().split("/")[-2:])
+        kind, real = examine(path) if words & frozenset(_WORD.findall(name)) else (PathKind.OTHER, "")
         if kind is PathKind.SOCKET:
             yield real
+
+
+def _find_hidden(output: str, examine: Examine, shown: tuple[str, ...]) -> Iterator[str]:
+    """Yield what the output calls absent although it exists outside, below a directory that a box has for itself."""
+    for line in output.splitlines():
+        for path in _PATH.findall(line) if _ABSENT.search(line) else ():
+            kind, real = examine(path)
+            is_hidden = any(Path(real).is_relative_to(directory) for directory in _HIDDEN)
+            is_shown = any(Path(real).is_relative_to(directory) for directory in shown)
+            if kind in (PathKind.DIRECTORY, PathKind.OTHER) and is_hidden and not is_shown and real not in _HIDDEN:
+                yield real
 
 
 def _find_written(output: str, examine: Examine, home: str, own: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
