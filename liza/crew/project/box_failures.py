@@ -30,7 +30,7 @@ def describe_failure(what: str, outcome: commands.CommandOutcome, paths: Paths, 
         return Refused(text, _WITHOUT)
     create = f"{shlex.join(['mkdir', '-p', *needs.absent])} && " if needs.absent else ""
     options = " ".join(shlex.join([SHARE, path]) for path in dict.fromkeys((*shared, *needs.shares)))
-    return Refused(f"{text}\nIt needs {needs.text}", f"{create}{INIT} {options}; or go without: {_WITHOUT}")
+    return Refused(f"{text}\nIt needs {needs.text}", f"{create}{INIT} {options}, or: {_WITHOUT}")
 
 
 def _find_needs(outcome: commands.CommandOutcome, paths: Paths) -> BoxNeeds:
