@@ -19,6 +19,6 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
 
 @pytest.fixture
 def confined(tmp_path: Path) -> Iterator[Crew]:
-    """As ``crew``, with sessions and tests in boxes. The test needs bwrap."""
-    with started(tmp_path, confinement="required") as made:
+    """As ``crew``, with sessions and tests in boxes, in which scripts can write their notes. The test needs bwrap."""
+    with started(tmp_path, confinement="required", shared=[str(tmp_path / "notes")]) as made:
         yield made

@@ -145,7 +145,7 @@ class Crew:
         path = self.notes.parent / name
         first = f'#!/bin/sh\nset -eu\nNOTES="{self.notes}"\n'
         if VARIABLE in os.environ:  # Of the variables of Liza, a session has its own only.
-            first += f"export {VARIABLE}={os.environ[VARIABLE]}\n"
+            first += f'[ "${{LIZA_CONFINED:-}}" ] || export {VARIABLE}={os.environ[VARIABLE]}\n'
         first += "liza ready > /dev/null\n" if ready else ""
         path.write_text(first + textwrap.dedent(text))
         path.chmod(0o755)
