@@ -11,7 +11,6 @@ from pathlib import Path
 from benchmarks.options import Options
 from benchmarks.rows import Row, Samples, summarize
 from benchmarks.timing import milliseconds
-from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.repo.slots.pool import Worktrees
 from liza.rules.paths import Paths
@@ -58,7 +57,7 @@ def measure(options: Options) -> Iterator[Row]:
         with tempfile.TemporaryDirectory(prefix="worktrees-", dir=options.scratch) as directory:
             root = Path(directory) / "repo"
             create_repository(root, files)
-            trees = Worktrees(Paths(root), Git(root, Pins.capture(Git(root))))
+            trees = Worktrees(Paths(root), Git(root))
             taken = _measure_rounds(options, trees, root, Path(directory))
         rival = {RIVAL: summarize(taken.pop(RIVAL))}
         for name, values in taken.items():
@@ -78,7 +77,7 @@ def _measure_dependencies(options: Options) -> Row:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"x" * size)
         (root / ".git" / "info" / "exclude").write_text("/.liza\n/.worktrees\nnode_modules/\n")
-        trees = Worktrees(Paths(root), Git(root, Pins.capture(Git(root))))
+        trees = Worktrees(Paths(root), Git(root))
         trees.prepare("s1", "t0", "coder-1.1", None)
         trees.finish("s1", "t0", "coder-1.1")
         shutil.copytree(modules, trees.paths.slot("s1") / "node_modules")

@@ -16,7 +16,7 @@ from liza.crew.drift import confirmed_settings
 from liza.crew.recovery import moved_repository
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import RunDir
-from liza.repo.config_pins import Pins, git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records, slots_directory
 from liza.repo.slots.pool import Worktrees
@@ -66,18 +66,17 @@ class Crew(Value, dict=True):
 
     @cached_property
     def git(self) -> Git:
-        """git at the root of the person's checkout, with the commands that its configuration may execute pinned."""
-        # init writes the pins before the board. A board without pins means that the pins were deleted: no git
-        # command runs until they are restored.
-        needs_pins = self.paths.pins.exists() or self.paths.state.exists()
+        """git at the root of the person's checkout."""
+        # init writes the pins before the board. A board without pins means that the pins were deleted, and with them
+        # what a person has confirmed: no git command runs until they are restored.
         try:
-            git = Git(
-                self.paths.root, Pins.load(self.paths.pins) if needs_pins else None, inherited_fds=self.lock_descriptors
-            )
+            if self.paths.pins.exists() or self.paths.state.exists():
+                confirmed_settings.load_pins(self.paths.pins)
         except NotRegularFile:
             raise
         except Missing as error:
             raise Missing(error.message, deleted_parts.find_repair(self.paths, self.board.read)) from error
+        git = Git(self.paths.root, inherited_fds=self.lock_descriptors)
         git_dir = self.paths.root / ".git"
         # If .git is a file, it names the git directory. Nothing can verify it, so git resolves it.
         return git if git_dir.is_file() else git.with_git_dir(self.paths.root, git_dir, git_dir)

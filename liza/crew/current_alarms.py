@@ -135,7 +135,7 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         yield from _archive_alarms(crew)
     # A board without the records of a crew, such as a sample board, never had pins.
     if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
-        message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
+        message = ".liza/pins.json is gone, and with it which settings were confirmed"
         yield Alarm(AlarmKind.PINS_GONE, "repository", message, deleted_parts.FIX)
     pins_error = confirmed_settings.damaged(crew.paths)
     if damage_reason is None and pins_error is not None:

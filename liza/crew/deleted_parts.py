@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from liza.repo.config_pins import Pins
+from liza.crew.drift import confirmed_settings
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError, Missing, NotRegularFile
 from liza.rules.model import State
@@ -49,13 +49,13 @@ def find_repair(paths: Paths, read_board: Callable[[], State]) -> str:
 
 
 def has_pins(paths: Paths) -> bool:
-    """Whether the pinned configuration exists and can be read. Raises NotRegularFile."""
+    """Whether the file of confirmed settings exists and can be read. Raises NotRegularFile."""
     return _lacking(paths) is None
 
 
 def _lacking(paths: Paths) -> str | None:
     try:
-        Pins.load(paths.pins)
+        confirmed_settings.load_pins(paths.pins)
     except NotRegularFile:
         raise  # new pins cannot replace it without a loss: a person moves it away first
     except Missing as error:

@@ -13,9 +13,7 @@ from liza.crew.crew import Crew
 from liza.crew.deleted_parts import AGAIN, describe_damage, find_survivors
 from liza.crew.drift import confirmed_settings
 from liza.repo import board_history
-from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter, slot_excludes
-from liza.repo.runner import Git
 from liza.rules import settings
 from liza.rules.errors import BoardInconsistent, Missing, Refused
 from liza.rules.model import Config, ProcessIdentity, State
@@ -44,17 +42,15 @@ def create_layout(crew: Crew) -> None:
 def recreate_layout(crew: Crew) -> Crew:
     """Recreate the layout and pins of a crew that existed before, and return the crew. Idempotent.
 
-    Pins are not read from the repository's configuration: an agent may have changed it. Raises GitFailed, OSError.
+    Raises GitFailed, OSError.
     """
-    plain = Git(crew.paths.root)
     crew.paths.liza.mkdir(mode=0o755, exist_ok=True)
     # Pins first: if there is a board, git does not start without pins.
-    Pins.from_user_config(plain).save(crew.paths)
+    confirmed_settings.create_pins(crew.paths)
     crew = Crew(crew.paths, crew.clock)
     create_layout(crew)
     brief_filter.install_filter(crew.git)
-    Pins.from_user_config(plain).with_key(plain, brief_filter.FILTER_KEY).save(crew.paths)
-    return Crew(crew.paths, crew.clock)
+    return crew
 
 
 def restore_confirmed_settings(crew: Crew) -> tuple[str, ...]:

@@ -1,11 +1,10 @@
 """git: the only package that runs it.
 
-`runner.Git` runs git with hooks, prompts and foreign configuration switched off, in a process group with a timeout.
-`config_pins.py` records which programs the git configuration may name. `board_history.py` commits each board revision
-to a ref. `run_git.py` makes the git directory that a box sees instead of that of the repository; `run_import.py`
-imports what a run committed there, and `run_refs.py` reads its refs. The other modules read refs and the state of a
-work tree.
+`runner.Git` runs git with hooks, prompts and signing switched off, in a process group with a timeout.
+`board_history.py` commits each board revision to a ref. `run_git.py` makes the git directory that a box sees instead of
+that of the repository; `run_import.py` imports what a run committed there, and `run_refs.py` reads its refs. The other
+modules read refs, configuration and the state of a work tree.
 Sub-packages: `slots/` (worktrees of the agents), `merge/` (candidates and moving branches), `hiding/` (keep the brief
 out of git). The package knows the rules and `liza.system`, but neither the board's files nor programs.
-Read `runner.py` first, then `config_pins.py`.
+Read `runner.py` first.
 """

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from liza.repo import history_packs, symbolic_refs
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Refused
 from liza.rules.paths import HISTORY_REF

@@ -6,7 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
-from liza.repo.config_pins import read_config
+from liza.repo.git_config import read_config
 from liza.repo.runner import Git
 
 _NAMES_OF_TRUE = ("true", "yes", "on", "1", "")

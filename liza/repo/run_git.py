@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.repo import run_refs
-from liza.repo.config_pins import config_files, git_dirs
+from liza.repo.git_config import config_files, git_dirs
 from liza.repo.runner import COMMIT, Git
 from liza.repo.slots import stuck_slots
 from liza.rules.errors import GitFailed, NotRegularFile, Refused
@@ -297,7 +297,7 @@ def _read_settings(git: Git) -> list[tuple[str, str | None]]:
     A value of None is a setting without one, which is true. Raises GitFailed.
     """
     plain = git.with_git_dir(git.directory, *git_dirs(git))
-    fields = plain.unpinned().names("config", "--list", "--includes", "--show-scope", "--show-origin", "-z")
+    fields = plain.names("config", "--list", "--includes", "--show-scope", "--show-origin", "-z")
     rows = list(zip(fields[::3], fields[1::3], (field.partition("\n") for field in fields[2::3]), strict=True))
     own_files = {f"file:{path}" for path in config_files(plain)}
     # A condition such as includeIf.gitdir is not met in the directory of a run.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from liza.confinement.box import Box
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.run_git import BASE_PREFIX, REMOTE
 from liza.repo.run_refs import ImportRefused, open_below, open_directory, read_tip
 from liza.repo.runner import Git

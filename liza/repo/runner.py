@@ -1,9 +1,8 @@
 """Run git. All of Liza's git commands go through this module.
 
-No program that the repository or the environment names is run, and every command has a timeout. Hooks, fsmonitor,
-pager, editor, prompts and signing are off. ``GIT_*`` is removed from the environment. Configuration that names a
-program and was added after init is overridden (see ``config_pins.py``). Each git is a session of its own, so that a
-timeout or Ctrl+C kills it with all its children.
+Every command has a timeout. Hooks, fsmonitor,
+pager, editor, prompts, external diffs and signing are off; filters and merge drivers run. ``GIT_*`` is removed from the
+environment. Each git is a session of its own, so that a timeout or Ctrl+C kills it with all its children.
 """
 
 from __future__ import annotations
@@ -35,6 +34,8 @@ _FIXED_CONFIG = (
     ("color.ui", "false"),
     ("commit.gpgSign", "false"),
     ("tag.gpgSign", "false"),
+    ("push.gpgSign", "false"),
+    ("credential.interactive", "false"),
     ("log.showSignature", "false"),
     ("merge.verifySignatures", "false"),
     ("gc.auto", "0"),
@@ -75,14 +76,6 @@ _WRITING = ("--output", "--index-output")
 _DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
 
-class ConfigOverrides(Protocol):
-    """Interface of the pins that the runner uses: configuration that overrides the repository's own."""
-
-    def overrides(self, git: Git) -> Sequence[tuple[str, str]]: ...
-
-    def person(self, git: Git) -> tuple[str, str]: ...
-
-
 class GitBox(Protocol):
     """Interface of what runs git in a box: programs that the files of a directory name can change nothing outside."""
 
@@ -100,10 +93,9 @@ class GitResult(Value):
 
 
 class Git(Value):
-    """git in one directory. ``timeout`` is in seconds. ``pins`` says which programs the configuration may name."""
+    """git in one directory. ``timeout`` is in seconds."""
 
     directory: Path
-    pins: ConfigOverrides | None = None
     timeout: float = 60
     git_dir: Path | None = None
     common_dir: Path | None = None
@@ -114,7 +106,7 @@ class Git(Value):
     box: GitBox | None = None
 
     def at(self, directory: Path) -> Git:
-        """Return git in another directory, with the same pins."""
+        """Return git in another directory."""
         if directory == self.directory:
             return self
         return replace(self, directory=directory, git_dir=None, common_dir=None, ceiling=None)
@@ -146,10 +138,6 @@ class Git(Value):
     def with_box(self, box: GitBox | None) -> Git:
         """Return git that runs in a box, or in none."""
         return replace(self, box=box)
-
-    def unpinned(self) -> Git:
-        """Return git without pins, for reading the configuration that pins are made from."""
-        return replace(self, pins=None)
 
     def with_timeout(self, seconds: float) -> Git:
         """Return git with another timeout, in seconds."""
@@ -255,7 +243,7 @@ class Git(Value):
     def identity(self) -> tuple[str, str]:
         """Return the configured name and address for Liza's commits, else those of ``GIT_AUTHOR_*`` or
         ``GIT_COMMITTER_*``, else the fallback."""
-        name, email = self._configured_person() if self.pins is None else self.pins.person(self)
+        name, email = self._configured_person()
         for who in ("AUTHOR", "COMMITTER"):
             name = name or os.environ.get(f"GIT_{who}_NAME", "").strip()
             email = email or os.environ.get(f"GIT_{who}_EMAIL", "").strip()
@@ -285,7 +273,7 @@ class Git(Value):
             environment["GIT_COMMON_DIR"] = str(self.common_dir)
         if self.ceiling is not None:
             environment["GIT_CEILING_DIRECTORIES"] = str(self.ceiling)
-        pairs = [*(self.pins.overrides(self) if self.pins else ()), *_FIXED_CONFIG, *self.extra_config]
+        pairs = (*_FIXED_CONFIG, *self.extra_config)
         environment["GIT_CONFIG_COUNT"] = str(len(pairs))
         for number, (key, value) in enumerate(pairs):
             environment[f"GIT_CONFIG_KEY_{number}"] = key
@@ -359,7 +347,7 @@ def _add_safe_switches(args: Sequence[str]) -> list[str]:
     if args and args[0] == "update-ref" and "--no-deref" not in args:
         return [args[0], "--no-deref", *args[1:]]
     if args and args[0] in _DIFF_COMMANDS:
-        # The pins do not cover a submodule's configuration, and git would run `git status` in each submodule.
+        # git would run `git status` in each submodule, with the configuration of the submodule.
         return [args[0], "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", *args[1:]]
     return list(args)
 

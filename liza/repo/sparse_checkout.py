@@ -6,7 +6,7 @@ are changed here: the configuration, which the person's checkout may share, is n
 
 from __future__ import annotations
 
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.system import atomic

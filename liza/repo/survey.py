@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from liza.repo.config_pins import Pins, git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.ref_names import current_branch
-from liza.repo.runner import FALLBACK_IDENTITY, ConfigOverrides, Git
+from liza.repo.runner import FALLBACK_IDENTITY, Git
 from liza.rules.errors import GitFailed, Missing, Refused
 from liza.rules.project.git_operations import GitOperation
 from liza.rules.value_classes import Value, replace
@@ -70,11 +70,8 @@ class Survey(Value):
         return tuple(int(part) for part in self.git_version.split(".")[:2]) >= (2, 38)
 
 
-def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
-    """Return the facts about the repository that contains ``directory``. Raises Missing outside of one, GitFailed.
-
-    Without ``pins`` no program that the repository's configuration names is run.
-    """
+def survey(directory: Path) -> Survey:
+    """Return the facts about the repository that contains ``directory``. Raises Missing outside of one, GitFailed."""
     git = Git(directory)
     version = re.search(r"[0-9]+\.[0-9]+(\.[0-9]+)?", git.out("version"))
     try:
@@ -88,17 +85,17 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
     # A git directory has no checkout, either.
     has_checkout = git.out("rev-parse", "--is-inside-work-tree") == "true"
     root = Path(git.out("rev-parse", "--show-toplevel")) if has_checkout else git_dir
-    pinned_git = replace(git.at(root), pins=pins or Pins.from_user_config(git))
-    identity = pinned_git.identity()
+    root_git = git.at(root)
+    identity = root_git.identity()
     is_linked = not has_checkout or git_dir != common
     main_checkout = _find_main_checkout(git, common) if is_linked else None
     return Survey(
         root=root,
         repository=common,
-        branch=current_branch(pinned_git),
-        head=pinned_git.find_commit("HEAD"),
+        branch=current_branch(root_git),
+        head=root_git.find_commit("HEAD"),
         bare=is_linked and main_checkout is None,
-        dirty_count=len(list_changed_files(pinned_git)) if has_checkout else 0,
+        dirty_count=len(list_changed_files(root_git)) if has_checkout else 0,
         identity=None if identity == FALLBACK_IDENTITY else identity,
         git_version=version.group(0) if version else "0.0",
         main_checkout=main_checkout,
@@ -238,7 +235,7 @@ def read_work_tree(git: Git) -> WorkTreeState:
     """Return the state of a worktree. Raises GitFailed.
 
     Names are relative to the top. An untracked directory is one name with a slash, a renamed file two names. Changes
-    inside submodules are not read: the pins do not cover their configuration.
+    inside submodules are not read.
     """
     fields = git.names(
         "--no-optional-locks",

@@ -9,7 +9,7 @@ import shlex
 import zlib
 from pathlib import Path
 
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import NotRegularFile, Refused
 from liza.rules.value_classes import Value

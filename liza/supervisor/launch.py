@@ -28,7 +28,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_verbs import SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
 from liza.repo import commit_signing
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.hiding import slot_excludes
 from liza.repo.runner import FALLBACK_IDENTITY
 from liza.repo.slots import slot_setup

@@ -22,7 +22,7 @@ from liza.programs.brief.beacon_topics import CONTINUED_TOPICS
 from liza.programs.brief.quoting import quote_line
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory, session_process
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.rules.backoff import backoff
 from liza.rules.errors import LizaError, Refused, TakenMeanwhile
 from liza.rules.formatting.redaction import redact

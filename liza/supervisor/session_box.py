@@ -16,7 +16,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session import private_state
 from liza.programs.session.run_directory import RunDir
 from liza.repo import run_git
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.rules.model import Config
 from liza.rules.owned_work import CurrentWork
 from liza.rules.paths import BoxPaths

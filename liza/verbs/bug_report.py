@@ -144,7 +144,7 @@ def _newest(paths: Iterator[Path]) -> list[Path]:
 def _versions(directory: Path) -> str:
     lines = [f"liza {__version__}", f"python {platform.python_version()}", f"system {platform.platform()}"]
     with suppress(LizaError):
-        lines.append(Git(directory, None).out("version"))
+        lines.append(Git(directory).out("version"))
     for package in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             lines.append(f"{package} {metadata.version(package)}")

@@ -16,7 +16,6 @@ from liza.crew.project import project_report, proof_runner
 from liza.crew.recovery.findings import ACTOR, Finding, list_findings
 from liza.crew.recovery.recover import recover_crew
 from liza.programs.presets import acp_session, preset_table
-from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
 from liza.repo.slots import slots_directory
@@ -72,10 +71,9 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
     if surveyed is not None:
         # If there is a crew whose board cannot be read, its programs and tests are unknown: they are not checked.
         if crew is None:
-            git = replace(Git(surveyed.root), pins=Pins.from_user_config(Git(surveyed.root)))
             findings += _programs(surveyed.root, Config(), {}, before=True)
             findings += project_report.project_findings(
-                Paths(surveyed.root, _choose_slots(findings, surveyed.root)), git, Config()
+                Paths(surveyed.root, _choose_slots(findings, surveyed.root)), Git(surveyed.root), Config()
             )
         elif state is not None:
             findings += _prove_tests(crew) if tests else []
@@ -120,10 +118,7 @@ def _recover_crew(crew: Crew) -> tuple[str, ...]:
 
 
 def _replace_pins(crew: Crew) -> tuple[str, ...]:
-    """Recreate missing or damaged pins; return what was done.
-
-    They are not read from the repository's configuration: an agent may have changed it.
-    """
+    """Recreate missing or damaged pins; return what was done."""
     if deleted_parts.has_pins(crew.paths):
         return ()
     require_person(crew, planner=False)
@@ -133,7 +128,7 @@ def _replace_pins(crew: Crew) -> tuple[str, ...]:
     had_page = (crew.paths.root / layout.GOAL_FILE).exists()
     reason = _move_damaged_pins(crew.paths.pins)
     recreated = layout.recreate_layout(crew)
-    lines = [f"the pinned configuration {reason}: commands that the repository's own configuration names will not run"]
+    lines = [f"the file of confirmed settings {reason}"]
     if not had_page:
         from_history = layout.restore_goal_file(recreated, goal)
         lines.append(f"{layout.GOAL_FILE} was gone: {'as the history has it' if from_history else 'a new page'}")
@@ -160,14 +155,13 @@ def _damaged(crew: Crew) -> Finding | None:
 
 def _check_repository(findings: list[Finding], directory: Path, crew: Crew | None) -> Survey | None:
     """Add the findings about the repository. Return its survey, None if no crew can be in this place."""
-    pins = None
     if crew is not None:
         try:
-            pins = crew.git.pins
+            _ = crew.git
         except Missing as error:
             findings.append(Finding("crew", error.message, False, error.hint))
             return None
-    surveyed, errors = check_repository(directory, pins)
+    surveyed, errors = check_repository(directory, has_crew=crew is not None)
     if surveyed is not None and crew is None:
         obstacles = find_obstacles(Crew(Paths(surveyed.root), SystemClock()), surveyed, InitOptions())
         texts = {finding.text for finding in findings}
@@ -286,7 +280,7 @@ def accept_drift(crew: Crew, names: Sequence[str]) -> tuple[str, ...]:
     Missing if there are no pins to record it in.
     """
     require_person(crew, planner=False)
-    Pins.load(crew.paths.pins)
+    confirmed_settings.load_pins(crew.paths.pins)
     return tuple(line for name in names for line in _accept_name(crew, name))
 
 
@@ -299,10 +293,5 @@ def _accept_name(crew: Crew, name: str) -> tuple[str, ...]:
     if name in values:
         confirmed_settings.confirm_settings(crew.paths, {name: values[name]}, state.config)
         return (f"config.{name} counts with its value on the board: {values[name]!r}",)
-    programs = Pins.load(crew.paths.pins).find_added(crew.git).get(name)
-    if programs is not None:
-        confirmed_settings.accept_configuration(crew.paths, name, programs)
-        return (f"git configuration {name} counts as it is now: {', '.join(map(repr, programs))}",)
     accepted = ", ".join((ALL_SETTINGS, *values))
-    what = "a key of git's configuration that an alarm names"
-    raise UsageError(f"{name!r} cannot be accepted; expected one of {accepted}, or {what}", "liza status")
+    raise UsageError(f"{name!r} cannot be accepted; expected one of {accepted}", "liza status")

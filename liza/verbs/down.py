@@ -21,7 +21,7 @@ from liza.crew.serving import api_server
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.repo import ref_names, symbolic_refs
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.merge import merges
 from liza.repo.survey import survey
@@ -193,7 +193,7 @@ def _purge(crew: Crew) -> PurgeResult:
     stopped = down(crew)
     ended = (*stopped.details["stopped"], *dict.fromkeys((*at_work, *stopped.details["sessions_ended"])))
     specs, programs = saved_specs.save_specs(crew), saved_specs.save_programs(crew)
-    surveyed = survey(crew.paths.root, crew.git.pins)
+    surveyed = survey(crew.paths.root)
     created_branch = _read_created_branch(crew.paths.creation)
     earlier_slots.separate_slots(crew)
     crew.worktrees.remove_all()

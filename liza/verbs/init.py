@@ -24,12 +24,11 @@ from liza.crew.recovery import moved_repository
 from liza.crew.recovery.recorder import record_history
 from liza.crew.result import Result
 from liza.programs.presets import preset_table
-from liza.repo import board_history, ref_names, symbolic_refs
-from liza.repo.config_pins import Pins
+from liza.repo import board_history, git_config, ref_names, symbolic_refs
 from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.merge import merges
 from liza.repo.required_filters import find_failing_filters
-from liza.repo.runner import ConfigOverrides, Git
+from liza.repo.runner import Git
 from liza.repo.slots import slots_directory
 from liza.repo.slots.pool import Worktrees
 from liza.repo.survey import (
@@ -201,8 +200,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
     goal, spec = _goal(crew.git, options)
     branch = options.integration_branch or Config().integration_branch
     tip = _integration_start(crew.git, options, surveyed)
-    # Before the pins are taken, only the user's own git configuration is trusted, not the repository's.
-    newest = board_history.read_newest(replace(crew.git, pins=Pins.from_user_config(crew.git)))
+    newest = board_history.read_newest(crew.git)
     first_number = newest[0] if newest else 0
     slots_record = slots_directory.choose_directory(crew.paths.root, options.worktrees, os.environ)
     crew = _with_slots(crew, slots_record.directory)
@@ -230,9 +228,10 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             (table.rows[program.partition(":")[0].strip()], *table.rows.values()),
             command_box.settings_of(options.settings),
         )
+        before = git_config.describe_setup(crew.git)
         baseline = run_baseline(crew, Worktrees(crew.paths, crew.git, branch), baseline_options, tip, say)
-        for message in Pins.load(crew.paths.pins).violation_messages(crew.git):
-            say("changed", f"{message}: by the set-up or the tests, in your checkout too; to undo it: liza doctor")
+        for message in sorted(git_config.describe_setup(crew.git) - before):
+            say("changed", f"{message}: by the set-up or the tests, in your checkout too")
         say("programs", f"{program} for all roles, permissions {support.session_permissions(options.settings)}")
         config = Config(programs={"default": program}, environment=baseline.environment)
         box = () if options.confinement is Confinement.OFF else project_report.inspect_box(options.settings)
@@ -279,14 +278,14 @@ def _with_slots(crew: Crew, directory: Path) -> Crew:
     return replace(crew, paths=replace(crew.paths, chosen_slots=directory))
 
 
-def check_repository(directory: Path, pins: ConfigOverrides | None = None) -> tuple[Survey | None, list[LizaError]]:
+def check_repository(directory: Path, *, has_crew: bool = False) -> tuple[Survey | None, list[LizaError]]:
     """Survey the repository. Return it, None for a place where no crew can be, and all reasons against a crew here."""
     here = directory.resolve()
     try:
         slots_location.refuse_line_break(
             next((path for path in (here, *here.parents) if (path / ".git").exists()), here)
         )
-        surveyed = survey(directory, pins)
+        surveyed = survey(directory)
         _refuse_place(here, surveyed)
     except LizaError as error:
         return None, [error]
@@ -313,10 +312,9 @@ def check_repository(directory: Path, pins: ConfigOverrides | None = None) -> tu
     if "task" in branches:
         errors.append(ref_names.ref_conflict_error("task", task_branch, branches))
     if surveyed.head is not None:
-        git = git if pins is None else replace(git, pins=pins)
         for failing in find_failing_filters(git, surveyed.head):
             # A clone has no filter of the repository's own configuration: it has the files as git stores them.
-            use_clone = failing.is_local and pins is None
+            use_clone = failing.is_local and not has_crew
             hint = clone_command(surveyed.repository)[0] if use_clone else failing.show_command
             errors.append(Refused(failing.reason, hint))
     return surveyed, errors
@@ -504,7 +502,7 @@ def _prepare_repository(crew: Crew, surveyed: Survey, branch: str, tip: str, say
         crew.git.out("update-ref", f"refs/heads/{branch}", tip, "0" * len(tip))
     drift.record_last_tip(crew, tip)
     brief_filter.install_filter(crew.git)
-    Pins.capture(crew.git).save(crew.paths)
+    confirmed_settings.create_pins(crew.paths)
     remotes = accepted_origin.record_first_origin(crew, surveyed.branch)
     if remotes is not None:
         project = "" if remotes.project is remotes.push else f"; pull requests go to {remotes.project.project_name}"

@@ -30,14 +30,8 @@ from liza.verbs.down import down
 MAX_REVISIONS_SEARCHED = 500
 """Maximum number of revisions to search for an earlier state of a task."""
 
-_RECREATED_NOTE = (
-    ".liza was recreated. The history has the board and {goal}; other specs and the logs are lost. Commands that the "
-    "repository's own configuration names will not run"
-)
-_MENDED = (
-    "the missing parts of .liza were recreated, with {goal}. Other deleted files (specs, logs) are lost. Commands that "
-    "the repository's own configuration names will not run"
-)
+_RECREATED_NOTE = ".liza was recreated. The history has the board and {goal}; other specs and the logs are lost"
+_MENDED = "the missing parts of .liza were recreated, with {goal}. Other deleted files (specs, logs) are lost"
 RESTORE_HINT = deleted_parts.AGAIN
 
 

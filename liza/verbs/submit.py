@@ -10,7 +10,7 @@ from liza.crew.project import local_files
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
 from liza.repo import survey, symbolic_refs
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.hiding import brief_filter
 from liza.repo.merge import merge_refs
 from liza.repo.runner import Git

@@ -21,7 +21,6 @@ TREES = "tests/edges/test_repo_worktrees.py::"
 PLACE = "tests/edges/test_slots_place.py::"
 EARLIER = "tests/edges/test_earlier_slots.py::"
 MOVED = "tests/journeys/test_moved_repositories.py::"
-PINS = "tests/edges/test_repo_pins.py::"
 FILTER = "tests/edges/test_repo_brief_filter.py::"
 SYMBOLIC = "tests/edges/test_symbolic_refs.py::"
 MERGES = "tests/edges/test_repo_merges.py::"
@@ -315,16 +314,6 @@ def _through_the_buffer(was: Callable[..., Any]) -> Any:
         stream.flush()
 
     return written
-
-
-def _configured_now(was: Callable[..., Any]) -> Any:
-    def configured(git: Any) -> Any:
-        import subprocess
-
-        words = ["git", "-C", str(git.directory), "config", "--get", "core.pager"]
-        return subprocess.run(words, capture_output=True, text=True).stdout.strip() or None
-
-    return configured
 
 
 def _by_number(was: Callable[..., Any]) -> Any:
@@ -770,12 +759,12 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.project.slots_location:refuse_line_break": gives(None)},
         (f"{PLACE}test_a_line_break_in_the_path_is_refused_before_anything_is_made",),
     ),
-    "pins": Defence(
-        "no program runs that was written into git's configuration after init",
-        {"liza.repo.config_pins:Pins.overrides": gives(())},
+    "programs of git": Defence(
+        "hooks, monitors and signing programs that a repository names do not run in the git of Liza",
+        {"liza.repo.runner:_FIXED_CONFIG": lambda was: ()},
         (
-            f"{PINS}test_a_planted_filter_runs_in_plain_git_and_does_not_run_in_ours",
-            f"{PINS}test_a_planted_merge_driver_does_not_run_and_loses_neither_side",
+            "tests/edges/test_repo_runner.py::test_hooks_editors_and_signing_do_not_run_and_commits_bear_the_repositorys_"
+            "identity",
         ),
     ),
     # ── who speaks, and what runs ──
@@ -1086,11 +1075,6 @@ TABLE: dict[str, Defence] = {
         "a program that repeats a failing request without end is ended",
         {"liza.rules.sessions.model_silence:MAX_RETRIES": lambda was: 1 << 30},
         (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
-    ),
-    "pinned pager": Defence(
-        "a pager that came after init is not run by `history` or `diff`",
-        {"liza.cli.render.pager:_pinned_pager": _configured_now},
-        (f"{SEEN}test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted",),
     ),
     # ── loops and budgets ──
     "endless loop": Defence(
@@ -1431,11 +1415,6 @@ TABLE: dict[str, Defence] = {
         "a push that dies without a record is not started again at once",
         {"liza.crew.landing.branch_pusher:BranchPusher._has_repeated": gives(False)},
         (f"{BACKUP}test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died",),
-    ),
-    "credential helpers": Defence(
-        "no credential helper that was added after init is given a password",
-        {"liza.repo.config_pins:Pins._only_pinned_helpers": lambda was: lambda self: was(self)[1:]},
-        (f"{PINS}test_a_planted_credential_helper_is_not_asked_beside_the_persons_own[credential.helper]",),
     ),
     "tasks of a request": Defence(
         "a pull request names archived tasks, too",

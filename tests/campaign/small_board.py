@@ -14,10 +14,9 @@ import msgspec
 from liza.board import write_intent
 from liza.board.store import Board
 from liza.crew.crew import Crew
+from liza.crew.drift import confirmed_settings
 from liza.crew.recovery import recorder as recorder
 from liza.repo import board_history
-from liza.repo.config_pins import Pins
-from liza.repo.runner import Git
 from liza.rules.errors import LizaError
 from liza.rules.model import HumanNote, State
 from liza.rules.paths import Paths
@@ -57,11 +56,11 @@ def opened(root: Path) -> Board:
 
 
 def repository(root: Path) -> None:
-    """A repository whose configuration is pinned, as a crew has it, made in a new directory."""
+    """A repository as a crew has it, made in a new directory."""
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
     Paths(root).liza.mkdir()
-    Pins.capture(Git(root)).save(Paths(root))
+    confirmed_settings.create_pins(Paths(root))
 
 
 def say(board: Board, text: str) -> int:

@@ -184,18 +184,12 @@ def _history(place: Place) -> None:
     history(place.crew, None, 3, patch=True)
 
 
-def _planted(place: Place) -> None:
-    crew = place.crew
-    assert crew.git.pins is not None
-    place.crew.git.pins.violation_messages(crew.git)  # type: ignore[union-attr]
-
-
 def _purge(place: Place) -> None:
     purge(place.crew)
 
 
 _STEPS: tuple[Callable[[Place], None], ...] = (
-    _planted, _doctor, _diff, _dirty, _brief, _merge, _release, _claim_again, _review, _history, _purge,
+    _doctor, _diff, _dirty, _brief, _merge, _release, _claim_again, _review, _history, _purge,
 )  # fmt: skip
 
 

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.crew.landing import remote_branches
+from liza.crew.drift import confirmed_settings
 from liza.crew.landing.accepted_origin import accept_origin, find_accepted_origin
-from liza.repo.config_pins import Pins
 from liza.rules.errors import LizaError, Refused, UsageError
-from liza.verbs.doctor import accept_drift
 from liza.verbs.init import InitOptions, init
 from liza.verbs.land_request import land_pr
 from liza.verbs.push import push_tasks
@@ -136,18 +134,6 @@ def test_init_accepts_the_origin_of_that_time_and_lost_pins_have_none(repo: Path
     init(repo, InitOptions(goal="Everything is there", no_test=True))
     crew = find_crew(repo)
     assert find_accepted_origin(crew).address == f"{tmp_path}/good.git"
-    pins = Pins.load(crew.paths.pins)
-    pins.save(crew.paths)
-    assert find_accepted_origin(find_crew(repo)).address == f"{tmp_path}/good.git"
-    Pins.from_user_config(crew.git).save(crew.paths)
+    confirmed_settings.create_pins(crew.paths)
     with pytest.raises(Refused, match="no person has accepted the address of origin"):
         find_accepted_origin(find_crew(repo))
-
-
-def test_a_credential_helper_of_later_is_accepted_by_its_key(crew: Merges) -> None:
-    git(crew.root, "config", "credential.helper", "!true")
-    assert remote_branches.find_remote(crew.crew.git)._ignored_helper() == "credential.helper"
-    assert accept_drift(crew.crew, ["credential.helper"]) == (
-        "git configuration credential.helper counts as it is now: '!true'",
-    )
-    assert Pins.load(crew.crew.paths.pins).find_violations(crew.crew.git) == ()

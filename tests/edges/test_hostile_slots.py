@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
+from liza.crew.drift.confirmed_settings import load_pins
 from liza.programs.brief import instructions_file
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.repo.config_pins import Pins
 from liza.repo.hiding import marked_sections
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
@@ -74,9 +74,7 @@ LEADS: dict[str, Callable[[Place], object]] = {
     "runs are elsewhere": lambda p: instead(p.root / ".liza" / "run", p.elsewhere),
     "the work tree is elsewhere": lambda p: p.config("core.worktree", str(p.elsewhere)),
     "the repository has no work tree": lambda p: p.config("core.bare", "true"),
-    "commondir of the repository": lambda p: (p.root / ".git" / "commondir").write_text(f"{p.elsewhere}/.git\n"),
     "excludes are elsewhere": lambda p: instead(p.root / ".git" / "info" / "exclude", p.elsewhere / "canary"),
-    "attributes never end": lambda p: instead(p.root / ".git" / "info" / "attributes", Path("/dev/zero")),
     "a bound file is elsewhere": lambda p: instead(p.slot / "README.md", p.elsewhere / "canary"),
     "another's objects": lambda p: (p.root / ".git" / "objects" / "info" / "alternates").write_text(
         f"{p.elsewhere}/.git/objects\n"
@@ -84,7 +82,7 @@ LEADS: dict[str, Callable[[Place], object]] = {
 }
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CORE = ("git file to another repository", "commondir of the slot", "links are elsewhere", "the crew is elsewhere",
-        "a log is elsewhere", "the work tree is elsewhere", "commondir of the repository")  # fmt: skip
+        "a log is elsewhere", "the work tree is elsewhere")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -103,7 +101,7 @@ def test_nothing_is_written_where_a_link_or_a_file_of_an_agent_leads(place: Plac
 
 
 @pytest.mark.campaign
-def test_a_replaced_commit_is_merged_as_it_was_reviewed_and_is_told(place: Place) -> None:
+def test_a_replaced_commit_is_merged_as_it_was_reviewed(place: Place) -> None:
     reviewed = git(place.root, "rev-parse", "task/task-2")
     evil = git(place.root, "commit-tree", git(place.root, "rev-parse", "main^{tree}"), "-p", f"{reviewed}^", "-m", "x")
     git(place.root, "replace", reviewed, evil)
@@ -111,8 +109,6 @@ def test_a_replaced_commit_is_merged_as_it_was_reviewed_and_is_told(place: Place
     assert place.crew.git.out("show", "task/task-2:a.txt").count("eighteen") == 1
     (place.root / ".git" / "info" / "grafts").write_text(f"{reviewed}\n")
     assert place.crew.git.ok("merge-base", "--is-ancestor", f"{reviewed}^", reviewed)
-    told = place.crew.git.pins.violation_messages(place.crew.git)  # type: ignore[union-attr]
-    assert [line.partition(":")[0] for line in told] == [".git/info/grafts", f".git/refs/replace/{reviewed}"]
 
 
 ODD = (
@@ -230,16 +226,13 @@ def test_a_run_directory_that_is_a_link_is_refused(place: Place) -> None:
     assert not (place.elsewhere / "coder-9.1").exists()
 
 
-def test_pins_that_an_agent_took_away_stop_everything_until_a_person_mends_them(place: Place) -> None:
+def test_lost_pins_stop_everything_until_a_person_mends_them(place: Place) -> None:
     from liza.verbs.doctor import doctor
 
     place.crew.paths.pins.unlink()
-    place.config("filter.x.clean", str(place.spell))
     for step in (hostile._diff, hostile._merge, hostile._release):
-        assert "pinned configuration" in str(refusal(step, place))
-    assert place.ran() == []
+        assert "confirmed settings" in str(refusal(step, place))
     assert doctor(place.root, fix=True).repaired
-    assert place.ran() == []
 
 
 NO_FILES: dict[str, Callable[[Path], object]] = {
@@ -255,7 +248,7 @@ def test_pins_that_are_no_file_are_refused_by_name_with_the_way_out(tmp_path: Pa
     path = tmp_path / "pins.json"
     NO_FILES[kind](path)
     with pytest.raises(NotRegularFile, match=r"is not a regular file|has more than 1 MB") as caught:
-        Pins.load(path)
+        load_pins(path)
     assert caught.value.hint == f"mv {path} {path}.odd"
 
 

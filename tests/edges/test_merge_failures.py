@@ -19,6 +19,7 @@ from liza.board.text.values import to_plain
 from liza.cli.render import render_task
 from liza.crew import draft_specs
 from liza.crew.crew import Crew, find_crew
+from liza.crew.drift import confirmed_settings
 from liza.crew.merging import candidate, logged_alarms, merge_outcomes
 from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs, merges
@@ -138,12 +139,6 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     git(crew.root, "config", "filter.slow.smudge", smudge)
     git(crew.root, "config", "filter.slow.clean", "cat")
     git(crew.root, "config", "filter.slow.required", "true")
-    from liza.repo.config_pins import Pins
-
-    pins = Pins.load(crew.crew.paths.pins)
-    for key in ("smudge", "clean", "required"):
-        pins = pins.with_key(Git(crew.root), f"filter.slow.{key}")
-    pins.save(crew.crew.paths)
     git(crew.root, "switch", "-q", "integration")
     broken.touch()
 
@@ -610,12 +605,9 @@ def test_what_a_green_candidate_left_is_removed_only_where_that_is_wanted_and_th
 
 
 def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_candidates(crew: Merges) -> None:
-    from liza.repo.config_pins import Pins
-    from liza.rules.value_classes import replace
-
     crew.tests("echo first; echo last; exit 1")
     crew.approved("a")
-    replace(Pins.load(crew.crew.paths.pins), settings=None).save(crew.crew.paths)
+    confirmed_settings.create_pins(crew.crew.paths)
     assert crew.merge("a") == ""
     assert crew.status("a") == "INTEGRATION_FAILED"
     assert crew.alarms()["integration_failed"].endswith("(log: .liza/logs/merge-a.log) → less .liza/logs/merge-a.log")

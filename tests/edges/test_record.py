@@ -21,7 +21,6 @@ from liza.crew.evidence import gather_evidence
 from liza.crew.recovery import findings, recorder
 from liza.repo import board_history, history_packs
 from liza.repo.board_history import NewRevision
-from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import GitFailed, NoCrew, Refused, WriteFailed
@@ -193,8 +192,6 @@ def test_a_crew_of_which_only_the_history_is_left_is_restored_and_works_on(
     crew = begun(repo, "Everything is there", clock)
     signed(crew, "coder-1")
     monkeypatch.chdir(repo)
-    git(repo, "config", "filter.planted.clean", "touch pwned")
-    pins = Pins.load(crew.paths.pins).config
     for place in (crew.paths.state, crew.paths.liza) if left == "nothing" else (crew.paths.state, crew.paths.tx):
         place.unlink() if place.is_file() else shutil.rmtree(place)
     with pytest.raises(NoCrew, match=HISTORY_REF):
@@ -203,7 +200,6 @@ def test_a_crew_of_which_only_the_history_is_left_is_restored_and_works_on(
     assert "revision 2 is restored as revision 3: Everything is there" in answer.message
     assert ("was recreated" in answer.message) == (left == "nothing")
     again = find_crew()
-    assert Pins.load(again.paths.pins).config == pins
     assert (again.paths.specs / "goal.md").read_text().startswith("# Everything is there")
     assert again.paths.contracts.is_dir()
     signed(again, "coder-2")

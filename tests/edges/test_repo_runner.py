@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.repo.merge import merges
 from liza.repo.runner import FALLBACK_IDENTITY, Git
-from liza.repo.survey import survey
+from liza.repo.survey import read_work_tree, survey
 from liza.rules.errors import GitFailed, Missing
 from tests.conftest import git
 
@@ -173,3 +174,45 @@ def test_an_identity_that_only_the_environment_gives_is_taken(repo: Path, monkey
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Ana")
     monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ana@example.org")
     assert survey(repo).identity == ("Ana", "ana@example.org")
+
+
+@pytest.mark.parametrize("name", ["(detached", "feature/x", "ümlaut"])
+def test_branch_commit_and_changes_of_a_worktree_are_those_of_one_moment(repo: Path, name: str) -> None:
+    git(repo, "checkout", "-q", "-b", name)
+    git(repo, "tag", name)
+    (repo / "new").touch()
+    state = read_work_tree(Git(repo))
+    assert (state.head, state.branch, state.changed) == (git(repo, "rev-parse", "HEAD"), name, ("new",))
+    git(repo, "checkout", "-q", "--detach")
+    assert read_work_tree(Git(repo)).branch is None
+
+
+def test_the_identity_is_the_one_that_git_knows_now(repo: Path) -> None:
+    runner = Git(repo)
+    for name, email in (("Ana", "ana@example.org"), ("Bj\xf6rn", "b@example.org"), ("", "")):
+        git(repo, "config", "user.name", name)
+        git(repo, "config", "user.email", email)
+        assert runner.identity() == ((name, email) if name else FALLBACK_IDENTITY)
+    (repo / "included").write_text("[user]\n\tname = Eve\n\temail = eve@example.org\n")
+    git(repo, "config", "include.path", str(repo / "included"))
+    assert runner.identity() == ("Eve", "eve@example.org")
+
+
+def test_filters_and_merge_drivers_of_the_person_run(repo: Path) -> None:
+    (repo / ".gitattributes").write_text("*.txt filter=x merge=x\n")
+    (repo / "a.txt").write_text("one\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "attributes")
+    git(repo, "config", "filter.x.clean", "tr a-z A-Z")
+    git(repo, "config", "merge.x.driver", "echo merged > %A")
+    (repo / "a.txt").write_text("two\n")
+    Git(repo).out("add", "a.txt")
+    assert git(repo, "show", ":a.txt") == "TWO"
+    git(repo, "commit", "-q", "-m", "ours")
+    git(repo, "switch", "-q", "-c", "other", "HEAD~")
+    (repo / "a.txt").write_text("three\n")
+    git(repo, "commit", "-qam", "theirs")
+    commit = merges.build_candidate(
+        Git(repo), git(repo, "rev-parse", "HEAD"), git(repo, "rev-parse", "main"), "Merge t: x", "t"
+    )
+    assert git(repo, "show", f"{commit}:a.txt") == "merged"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.repo.slots.salvage import MAX_IGNORED_SIZE, create_salvage, salvage_if_needed
 from liza.repo.slots.salvage_restore import find_unrestored, list_uncommitted, mark_restored, restore_salvage
@@ -26,7 +25,7 @@ def slot(repo: Path) -> Git:
     git(repo, "commit", "-q", "-m", "files")
     git(repo, "branch", "integration")
     git(repo, "worktree", "add", "-q", "--detach", str(repo / "s1"))
-    return Git(repo, Pins.capture(Git(repo))).with_git_dir(repo / "s1", repo / ".git" / "worktrees" / "s1")
+    return Git(repo).with_git_dir(repo / "s1", repo / ".git" / "worktrees" / "s1")
 
 
 def names(runner: Git, ref: str) -> set[str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.runner import Git
 from liza.repo.slots import leftovers, pool, reset, salvage, slot_records, stuck_slots
@@ -36,7 +35,7 @@ def trees(repo: Path) -> Worktrees:
     (repo / ".liza").mkdir()
     slot_excludes.ignore_liza_dirs(Git(repo), Paths(repo))
     brief_filter.install_filter(Git(repo))
-    return Worktrees(Paths(repo), Git(repo, Pins.capture(Git(repo))))
+    return Worktrees(Paths(repo), Git(repo))
 
 
 def claim(trees: Worktrees, slot: str, task: str, run: str) -> PreparedSlot:
@@ -289,7 +288,7 @@ def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(tree
     git(trees.paths.root, "add", ".gitattributes")
     git(trees.paths.root, "commit", "-q", "-m", "slow")
     git(trees.paths.root, "config", "filter.slow.smudge", f"echo begun > {fifo}; cat {fifo} > /dev/null; cat")
-    slow = Worktrees(trees.paths, Git(trees.paths.root, Pins.capture(Git(trees.paths.root))))
+    slow = Worktrees(trees.paths, Git(trees.paths.root))
     process = multiprocessing.get_context("fork").Process(target=slow.add, args=("s1", "main"))
     process.start()
     assert fifo.read_text() == "begun\n"

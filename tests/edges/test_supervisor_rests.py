@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from liza.crew.crew import Crew
+from liza.crew.drift import confirmed_settings
 from liza.programs.session import run_directory
 from liza.programs.session._shim import MAX_LOG_SIZE
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.session_process import StartFailed
-from liza.repo.config_pins import Pins
-from liza.repo.runner import Git
 from liza.rules.errors import BoardUnreadable, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing, WriteFailed
 from liza.rules.paths import Paths
 from liza.rules.sessions import actions
@@ -88,7 +87,7 @@ def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_it
 ) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
-    Pins.capture(Git(tmp_path)).save(Paths(tmp_path))
+    confirmed_settings.create_pins(Paths(tmp_path))
 
     def start(run: str) -> None:
         raise GitFailed("ambiguous argument 'refs/heads/integration'")
@@ -116,7 +115,7 @@ def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_
     made: ActionRunner, tmp_path: Path
 ) -> None:
     git(tmp_path, "init", "-q")
-    Pins.capture(Git(tmp_path)).save(Paths(tmp_path))
+    confirmed_settings.create_pins(Paths(tmp_path))
     said: list[str] = []
     made.notify = said.append
     made.launcher.start = lambda run: StartFailed(reason="tmux is not installed")  # type: ignore[method-assign]

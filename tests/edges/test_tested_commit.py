@@ -6,11 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from liza.crew.project import tree_snapshot
 from liza.repo import sparse_checkout
-from liza.repo.config_pins import Pins
 from liza.rules.model import Gate, TestProof
 from liza.rules.project.test_proof import ProofVerdict
 from liza.rules.project.tree_changes import TreeChanges
@@ -245,18 +243,11 @@ def add_directories(crew: Merges) -> None:
     git(crew.root, "merge", "-q", "--ff-only", "integration")
 
 
-def accept_configuration(crew: Merges) -> None:
-    """Take the repository's configuration for that of the person, as `liza init` does."""
-    current = Pins.capture(crew.crew.git.unpinned())
-    replace(Pins.load(crew.crew.paths.pins), config=current.config).save(crew.crew.paths)
-
-
 @pytest.fixture
 def sparse(crew: Merges) -> Merges:
     """A crew in a sparse checkout without ``other``."""
     add_directories(crew)
     git(crew.root, "sparse-checkout", "set", "mine")
-    accept_configuration(crew)
     baseline_writes(crew)
     return crew
 
@@ -296,7 +287,6 @@ def test_patterns_in_the_shared_configuration_are_ended_for_the_slot_only(crew: 
     git(crew.root, "config", "core.sparseCheckoutCone", "false")
     (crew.root / ".git" / "info" / "sparse-checkout").write_text("/mine/\n")
     git(crew.root, "read-tree", "-m", "-u", "HEAD")
-    accept_configuration(crew)
     crew.crew.worktrees.detach("merge", crew.tip(), "merge-x")
     slot = crew.crew.worktrees.slot_git("merge")
     assert sparse_checkout.list_included(slot) == ("/mine/",)

@@ -137,9 +137,8 @@ def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_acc
     assert "is already at integration of origin" in crew.liza("land", "--pr")
 
 
-def test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted(crew: Crew) -> None:
+def test_history_goes_through_the_pager_that_git_would_use_in_colour(crew: Crew) -> None:
     crew.add("t1")
-    crew.git("config", "core.pager", f"touch {crew.notes}/planted; cat")
     pager = f'echo "LESS=$LESS" > {crew.notes}/paged; tee -a {crew.notes}/paged'
     shown = at_a_terminal(crew, "history", "-p", PAGER=pager)
     assert (crew.notes / "paged").exists()
@@ -148,7 +147,9 @@ def test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_
     assert "\x1b[38;5;28m+" in paged
     assert paged.partition("\n")[2].strip() == shown.strip()
     assert at_a_terminal(crew, "history", "-p", GIT_PAGER="no-such-pager-here", NO_COLOR="1").count("diff --git")
-    assert not (crew.notes / "planted").exists()
+    crew.git("config", "core.pager", f"touch {crew.notes}/configured; cat")
+    assert at_a_terminal(crew, "history", "-p", PAGER="no-such-pager-here").count("diff --git")
+    assert (crew.notes / "configured").exists()
     (crew.notes / "paged").unlink()
     assert "\x1b" not in crew.liza("history", "-p", PAGER=pager)
     assert not (crew.notes / "paged").exists()

@@ -318,7 +318,6 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
         crew(task()),
         {
             "repository": RepositoryDrift(
-                planted=("core.pager=x",),
                 symbolic=(SymbolicRef("refs/liza/a", "refs/liza/a is symbolic", "git symbolic-ref -d refs/liza/a"),),
                 away=(AbsentCheckout("/w t", "integration", "liza doctor --fix"),),
                 moved="integration was moved by bob",
@@ -327,7 +326,6 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
         },
         [
             ("unconfirmed_setting", "push", "liza doctor --accept push"),
-            ("planted_configuration", "core.pager=x", "liza doctor"),
             ("symbolic_ref", "refs/liza/a", "git symbolic-ref -d refs/liza/a"),
             ("checkout_away", "/w t", "liza doctor --fix"),
             ("integration_moved", "integration", "git log --first-parent refs/heads/integration"),

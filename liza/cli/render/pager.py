@@ -12,7 +12,7 @@ from pathlib import Path
 
 from liza.cli.render import printing
 from liza.cli.render.columns import strip_controls, strip_controls_but_colours
-from liza.repo.config_pins import Pins
+from liza.repo.git_config import read_config
 from liza.repo.runner import Git
 
 _NO_PAGER = ("", "cat")
@@ -20,31 +20,22 @@ _NOT_FOUND = 127
 
 
 def page_text(text: str, git: Git) -> None:
-    """Write a text to stdout; at a terminal through the pager that git would use, with LESS=FRX unless LESS is set.
-
-    ``git`` has pinned the configuration that names commands: a ``core.pager`` set after `liza init` is ignored.
-    """
+    """Write a text to stdout; at a terminal through the pager that git would use, with LESS=FRX unless LESS is set."""
     pager = _find_pager(git) if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else None
     if not text or pager is None or not _run_pager(pager, text):
         printing.print_text(text)
 
 
 def _find_pager(git: Git) -> str | None:
-    """Return the pager's command: GIT_PAGER, the pinned core.pager, PAGER, or less; None for no pager."""
+    """Return the pager's command: GIT_PAGER, core.pager, PAGER, or less; None for no pager."""
     pager = os.environ.get("GIT_PAGER")
     if pager is None:
-        pager = _pinned_pager(git)
+        pager = read_config(git).get("core.pager", (None,))[-1]
     if pager is None:
         pager = os.environ.get("PAGER")
     if pager is None:
         return _find_less()
     return None if pager.strip() in _NO_PAGER else pager
-
-
-def _pinned_pager(git: Git) -> str | None:
-    """Return core.pager as it was at `liza init`: an agent may have set a later one."""
-    values = git.pins.config.get("core.pager", ()) if isinstance(git.pins, Pins) else ()
-    return values[-1] if values else None
 
 
 def _find_less() -> str | None:

@@ -1,25 +1,57 @@
-"""Settings that a person has confirmed by a command. Only these count. They are stored beside the pins."""
+"""What a person has confirmed by a command: settings, and the address of ``origin``. Only this counts.
+
+It is in the file of the pins, ``.liza/pins.json``.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from liza.repo.config_pins import LOCK_TIMEOUT, Pins
 from liza.rules import settings
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, Missing
 from liza.rules.model import Config, State
 from liza.rules.paths import Paths
 from liza.rules.project import setting_limits
 from liza.rules.settings import UnconfirmedSetting
-from liza.rules.value_classes import replace
+from liza.rules.value_classes import Value, replace
 from liza.system import atomic, untrusted_files
 from liza.system.locks import lock_path
 
-SETTINGS_KEY, CONFIG_KEY, ORIGIN_KEY = "settings", "config", "origin"
+SETTINGS_KEY, ORIGIN_KEY = "settings", "origin"
+LOCK_TIMEOUT = 10.0
+"""Seconds to wait for another process that writes the pins."""
+_RECREATE_COMMAND = "liza doctor --fix"
 _cache: dict[Path, tuple[object, dict[str, Any] | None]] = {}
+
+
+class Pins(Value):
+    """What a person has confirmed. None: no setting, no address. ``origin`` is a ``push_address.PushAddress``."""
+
+    settings: Mapping[str, Any] | None
+    origin: Mapping[str, Any] | None
+
+
+def load_pins(path: Path) -> Pins:
+    """Return the pins. Raises Missing if the file is missing or invalid, NotRegularFile."""
+    try:
+        fields = json.loads(untrusted_files.read_record(path))
+        confirmed, origin = fields.get(SETTINGS_KEY), fields.get(ORIGIN_KEY)
+        if confirmed is not None and not settings.are_valid(confirmed):
+            raise ValueError("its settings are not valid")
+    except FileNotFoundError as error:
+        raise Missing(f"the file of confirmed settings {path} is missing", _RECREATE_COMMAND) from error
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise Missing(f"the file of confirmed settings {path} cannot be read: {error}", _RECREATE_COMMAND) from error
+    return Pins(confirmed, origin)
+
+
+def create_pins(paths: Paths) -> None:
+    """Write pins in which nothing is confirmed. Raises OSError, LockTimeout."""
+    with lock_path(paths.pins_lock, LOCK_TIMEOUT):
+        atomic.write(paths.pins, b"{}\n")
 
 
 def with_trusted_settings(paths: Paths, state: State) -> State:
@@ -49,7 +81,7 @@ def damaged(paths: Paths) -> LizaError | None:
     """Return the error if the pins exist and cannot be read, else None."""
     try:
         if paths.pins.exists():
-            Pins.load(paths.pins)
+            load_pins(paths.pins)
     except LizaError as error:
         return error
     return None
@@ -62,11 +94,6 @@ def confirm_settings(paths: Paths, given: Mapping[str, Any], standing: Config) -
     ``standing``. Otherwise one confirmed value would reset the test command to its default, which is none.
     """
     _add_to_pins(paths, SETTINGS_KEY, given, standing)
-
-
-def accept_configuration(paths: Paths, key: str, values: Sequence[str]) -> None:
-    """Accept the values of a key of git's configuration that names a program. Raises OSError, LockTimeout."""
-    _add_to_pins(paths, CONFIG_KEY, {key: list(values)})
 
 
 def accept_origin(paths: Paths, address: Mapping[str, Any]) -> None:

@@ -1,8 +1,7 @@
-"""Detect changes to the repository outside of Liza: configuration added after init, commits on integration.
+"""Detect changes to the repository outside of Liza: commits on integration, symbolic refs.
 
 A detection runs several gits. Its result is cached with a stamp of the files that it was computed from, for all
-supervisors and ``liza status``. A process that can write ``.git`` can forge it; the decisions what is run and merged do
-not depend on it.
+supervisors and ``liza status``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift_cache
 from liza.crew.drift.drift_cache import CachedDrift, RepositoryStamp
 from liza.repo import ref_names, symbolic_refs
-from liza.repo.config_pins import Pins, config_files, git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.runner import COMMIT, Git
 from liza.repo.symbolic_refs import RefValue
@@ -86,9 +85,8 @@ def current_drift(crew: Crew, state: State) -> RepositoryDrift:
 def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
     """Detect the current drift and cache it. Raises LizaError, OSError."""
     stamp = stamp_repository(crew, state)
-    violations = Pins.load(crew.paths.pins).violation_messages(crew.git)
     symbolic = tuple(SymbolicRef(*row) for row in _symbolic_rows(crew, state))
-    result = structs.replace(_detect_integration_drift(crew, state, violations), symbolic=symbolic)
+    result = structs.replace(_detect_integration_drift(crew, state), symbolic=symbolic)
     # The cache is an optimization: the result is valid even if it cannot be written.
     with suppress(OSError, WriteFailed):
         drift_cache.write_cache(crew.paths, CachedDrift(stamp, result))
@@ -105,12 +103,9 @@ def stamp_repository(crew: Crew, state: State) -> RepositoryStamp:
     plain_git = git if dot_git.is_file() else git.with_git_dir(crew.paths.root, dot_git, dot_git)
     common = git_dirs(plain_git)[1]
     branch = state.config.integration_branch
-    names = (
-        "hooks", "packed-refs", "refs/replace", f"refs/heads/{branch}", LAST_INTEGRATION_REF, "reftable/tables.list",
-        "shallow", "info/grafts", "objects/info/alternates", "commondir",
-    )  # fmt: skip
+    names = ("packed-refs", f"refs/heads/{branch}", LAST_INTEGRATION_REF, "reftable/tables.list")
     absent_records = sorted(common.glob(f"worktrees/*/{absent_checkouts.LAST_COMMIT_FILE}"))
-    files = (*config_files(plain_git), *(common / name for name in names), crew.paths.pins, *absent_records)
+    files = (*(common / name for name in names), *absent_records)
     return [
         *(_stamp_file(path) for path in files),
         symbolic_refs.stamp_symbolic(common, branch),
@@ -231,22 +226,20 @@ def _plain_ref_command(crew: Crew, state: State, ref: str) -> str:
     return symbolic_refs.plain_ref_command(ref, commit)
 
 
-def _detect_integration_drift(crew: Crew, state: State, violations: tuple[str, ...]) -> RepositoryDrift:
+def _detect_integration_drift(crew: Crew, state: State) -> RepositoryDrift:
     """Return the drift of integration and its absent checkouts."""
     integration = symbolic_refs.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
     if integration.target is not None:
-        return RepositoryDrift(planted=violations)
+        return RepositoryDrift()
     if integration.commit is None:
         error = _integration_gone_error(crew, state)
-        return RepositoryDrift(planted=violations, moved=error.message, ways=error.hint)
+        return RepositoryDrift(moved=error.message, ways=error.hint)
     branch = state.config.integration_branch
     absent = tuple(_describe_absent(crew, record, branch) for record in absent_checkouts.find_lagging(crew.git, branch))
     drift = find_integration_drift(crew)
     if drift is None:
-        return RepositoryDrift(planted=violations, away=absent)
-    return RepositoryDrift(
-        planted=violations, away=absent, moved=drift.message, lost=drift.lost_tasks, ways=recovery_commands(crew, drift)
-    )
+        return RepositoryDrift(away=absent)
+    return RepositoryDrift(away=absent, moved=drift.message, lost=drift.lost_tasks, ways=recovery_commands(crew, drift))
 
 
 def _describe_absent(crew: Crew, record: absent_checkouts.AbsentCheckoutRecord, branch: str) -> AbsentCheckout:

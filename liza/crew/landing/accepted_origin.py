@@ -12,7 +12,6 @@ from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
 from liza.crew.landing import backup_record, remote_branches
 from liza.crew.landing.remote_branches import Remote
-from liza.repo.config_pins import Pins
 from liza.rules.errors import LizaError, UsageError
 from liza.rules.landing import push_address
 from liza.rules.landing.push_address import LAND_COMMAND, PUSH_COMMAND, PushAddress
@@ -104,7 +103,7 @@ def record_first_origin(crew: Crew, base: str | None) -> Remotes | None:
 
 
 def _read_accepted(crew: Crew) -> PushAddress | None:
-    return push_address.parse_accepted(Pins.load(crew.paths.pins).origin)
+    return push_address.parse_accepted(confirmed_settings.load_pins(crew.paths.pins).origin)
 
 
 def _find_change(crew: Crew, present: PushAddress, command: str) -> LizaError | None:
@@ -121,7 +120,7 @@ def _read_address(remote: Remote, project: Remote | None = None) -> PushAddress:
 
     Raises GitFailed.
     """
-    fields = remote.git.unpinned().names("config", "--list", "--includes", "--show-scope", "-z")
+    fields = remote.git.names("config", "--list", "--includes", "--show-scope", "-z")
     rows = zip(fields[::2], fields[1::2], strict=True)
     pairs = (row.partition("\n") for scope, row in rows if scope in ("local", "worktree"))
     other = () if project is None or project.name == remote.name else project.urls

@@ -10,7 +10,6 @@ import os
 import shlex
 from collections.abc import Sequence
 
-from liza.repo.config_pins import Pins
 from liza.repo.ref_names import HEADS, find_free_name, list_branches
 from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, LizaError, Missing, Refused
@@ -147,17 +146,8 @@ class Remote(Value):
                 return Refused(message, LAND_COMMAND)
             case PushFailure.REJECTED:
                 return Refused(message, after_rejection)
-            case PushFailure.LOGIN if (helper := self._ignored_helper()) is not None:
-                accept = shlex.join(["liza", "doctor", "--accept", helper])
-                return Missing(f"{message}; {helper} was set after liza init, and is not asked", accept)
         # A person's own git may ask, and stores the answer if a credential helper is configured.
         return Missing(message, f"git ls-remote {self.name}")
-
-    def _ignored_helper(self) -> str | None:
-        """Return the key of a credential helper that was added after init, or None."""
-        pins = self.git.pins
-        added = pins.find_added(self.git) if isinstance(pins, Pins) else {}
-        return next((key for key in added if key.lower().startswith("credential.")), None)
 
 
 def find_remote(git: Git, base: str | None = None) -> Remote:
@@ -231,7 +221,6 @@ def _land_command(project: Remote, push: Remote) -> str:
 
 def _network_git(git: Git) -> Git:
     """Return git for the network: ssh asks nothing, and a call has a limit of its own. Raises GitFailed."""
-    # Read with the pins: a command that an agent configured is replaced by one that fails.
     configured: Sequence[str] = git.run("config", "--get", "core.sshCommand", codes=(0, 1)).stdout.decode().split("\n")
     command = configured[0].strip() or "ssh"
     return git.with_timeout(NETWORK_LIMIT).with_environment(GIT_SSH_COMMAND=f"{command} -oBatchMode=yes")

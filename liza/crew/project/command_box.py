@@ -9,7 +9,7 @@ from pathlib import Path
 from liza.confinement import box_environment, slot_directories, support, surroundings
 from liza.confinement.box import Box, Mount, MountKind
 from liza.confinement.run_mounts import build_slot_box
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.run_git import find_stores, make_run_git
 from liza.repo.runner import Git
 from liza.rules.model import Config, Confinement, Network

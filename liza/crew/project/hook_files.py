@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from liza.crew.project import local_files
-from liza.repo.config_pins import git_dirs, read_config
+from liza.repo.git_config import git_dirs, read_config
 from liza.repo.runner import Git
 from liza.rules.value_classes import Value
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.repo import worktree_records
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.rules.merging.gates import GateFinding
 from liza.rules.project import foreign_servers

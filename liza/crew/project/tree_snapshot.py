@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import submodules
 from liza.rules.project.tree_changes import ChangedFile, TreeChanges

@@ -19,7 +19,6 @@ from liza.crew.serving import api_server
 from liza.programs.guards import guard_files
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
-from liza.repo.config_pins import Pins
 from liza.repo.merge import branch_moves
 from liza.repo.runner import Git
 from liza.repo.slots import leftovers, slot_records
@@ -92,12 +91,6 @@ def _check_slots_directory(crew: Crew, state: State) -> Iterator[Finding]:
     for slot, owner in earlier_slots.list_earlier_slots(crew):
         hint = shlex.join(["git", "-C", str(slot), "status"])
         yield Finding("worktrees", f"{slot} was left by an earlier crew, with the work of {owner}", True, hint)
-
-
-def _check_pins(crew: Crew, state: State) -> Iterator[Finding]:
-    for violation in Pins.load(crew.paths.pins).find_violations(crew.git):
-        text = f"executable configuration was added after init and is not run: {violation.message}"
-        yield Finding("git", text, True, violation.fix_command)
 
 
 def _check_locks(crew: Crew, state: State) -> Iterator[Finding]:
@@ -289,7 +282,6 @@ def _failed_server(failure: Mapping[str, Any]) -> Finding:
 _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("branch", _check_integration),
     ("worktrees", _check_slots_directory),
-    ("git", _check_pins),
     ("git", _check_locks),
     ("board", _check_settings),
     ("claim", _check_claims),

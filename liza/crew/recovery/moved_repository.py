@@ -14,7 +14,7 @@ from pathlib import Path
 
 from liza.crew import run_state
 from liza.programs.session import run_directory, session_process
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import relocate, slots_directory
 from liza.rules.errors import LizaError, LockTimeout, Refused

@@ -1,6 +1,6 @@
 """Hide the brief from git: a clean filter removes the marked block before git compares or stores a file.
 
-The filter is configured in ``.git/config`` (covered by the pins) and bound to a file name in ``.git/info/attributes``
+The filter is configured in ``.git/config`` and bound to a file name in ``.git/info/attributes``
 while a run has a block in that file. All worktrees share both files, so each binding is a section named after its run.
 """
 
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.hiding import _filter, marked_sections
 from liza.repo.hiding.slot_excludes import info_file
 from liza.repo.runner import Git
@@ -25,18 +25,16 @@ MAX_FILE_SIZE = 1 << 23  # bytes; a larger file is not searched for blocks
 
 
 def install_filter(git: Git, program: Path | Sequence[str | Path] | None = None) -> None:
-    """Write the filter into ``.git/config``. The pins are captured after this. Idempotent. Raises GitFailed."""
+    """Write the filter into ``.git/config``. Idempotent. Raises GitFailed."""
     argv: Sequence[str | Path]
     if program is None:
         argv = (sys.executable, "-I", "-S", Path(_filter.__file__).resolve())
     else:
         argv = (program,) if isinstance(program, Path) else program
     command = shlex.join(str(argument) for argument in argv)
-    done = (
-        git.unpinned().run("config", "--local", "--get-all", FILTER_KEY, codes=(0, 1)).stdout.decode("utf-8", "replace")
-    )
+    done = git.run("config", "--local", "--get-all", FILTER_KEY, codes=(0, 1)).stdout.decode("utf-8", "replace")
     if done.splitlines() != [command]:
-        git.unpinned().out("config", "--local", "--replace-all", FILTER_KEY, command)
+        git.out("config", "--local", "--replace-all", FILTER_KEY, command)
 
 
 def uninstall_filter(git: Git) -> None:
@@ -45,7 +43,7 @@ def uninstall_filter(git: Git) -> None:
         for name in marked_sections.read_sections(path):
             if name.startswith("run="):
                 marked_sections.remove_section(path, name)
-    git.unpinned().run("config", "--local", "--remove-section", f"filter.{FILTER_NAME}", codes=(0, 128))
+    git.run("config", "--local", "--remove-section", f"filter.{FILTER_NAME}", codes=(0, 128))
 
 
 def find_bindable(git: Git, names: Sequence[str]) -> tuple[str, ...]:

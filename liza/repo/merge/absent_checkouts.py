@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from liza.repo import worktree_records
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git
 from liza.rules.errors import NotRegularFile

@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from liza.repo import stale_locks
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git, find_remedy, summarize_error
 from liza.rules.errors import GitFailed, Refused

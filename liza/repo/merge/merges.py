@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.repo import stale_locks, symbolic_refs
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.merge import absent_checkouts, branch_moves, checkout_files, merge_refs
 from liza.repo.merge.absent_checkouts import AbsentCheckoutRecord
 from liza.repo.merge.branch_moves import AdvanceResult, BranchMove, MoveOutcome

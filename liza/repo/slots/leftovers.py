@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.repo import stale_locks
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
 from liza.rules.errors import LockTimeout

@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import count, pairwise
 from pathlib import Path, PurePath
 
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
 from liza.repo.worktree_records import list_worktrees, read_gitfile

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from liza.repo import stale_locks
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git, find_remedy, summarize_error
 from liza.repo.survey import copy_index, find_operation, read_unfinished, read_work_tree
 from liza.rules.errors import GitFailed
@@ -215,7 +215,7 @@ def _nested_git(git_copy: Git, name: str, depth: int) -> Git:
     if depth == 0:
         raise GitFailed(f"{git_copy.directory / name} is nested in more than {_DEPTH} repositories and cannot be saved")
     path = git_copy.directory / name.rstrip("/")
-    return Git(path, git_copy.pins, git_copy.timeout, ceiling=path.parent)
+    return Git(path, git_copy.timeout, ceiling=path.parent)
 
 
 def bundle_repository(git_copy: Git, nested: Git, depth: int = _DEPTH, *, only_work: bool = False) -> str:

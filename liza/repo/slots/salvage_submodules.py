@@ -1,14 +1,14 @@
 """Save what exists only in the submodules of a slot, before they are reset or removed with the slot.
 
-git reports no change inside a submodule to Liza, because its configuration is not pinned, and ``git worktree remove``
-deletes the repositories of the submodules with the slot.
+git reports no change inside a submodule to Liza, and ``git worktree remove`` deletes the repositories of the submodules
+with the slot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records, submodules
 from liza.repo.slots.salvage import SUBMODULES_SUFFIX, bundle_repository, clear_hiding_flags, save_bundles

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from liza.repo import survey
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.hiding import slot_excludes
 from liza.repo.merge.merges import find_branches
 from liza.repo.runner import Git

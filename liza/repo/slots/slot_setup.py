@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.hiding import slot_excludes
 from liza.repo.runner import Git
 from liza.repo.slots import submodules

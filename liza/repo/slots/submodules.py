@@ -1,7 +1,6 @@
 """Find and empty the submodules of a slot. git's own commands keep changes in them.
 
-No program that a submodule's own configuration names is run: git gets the repository and the worktree explicitly, and
-the pins override the submodule's configuration as they do that of the project.
+git gets the repository and the worktree of a submodule explicitly.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from liza.repo.config_pins import git_dirs
+from liza.repo.git_config import git_dirs
 from liza.repo.runner import COMMIT, Git
 from liza.repo.slots import reset, slot_records
 from liza.repo.slots.salvage import clear_hiding_flags

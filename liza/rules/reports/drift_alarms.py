@@ -29,12 +29,10 @@ class SymbolicRef(msgspec.Struct, frozen=True):
 class RepositoryDrift(msgspec.Struct, frozen=True, kw_only=True):
     """Changes to the repository made outside of Liza.
 
-    ``planted``: one line for each configuration that names a program or replaces a commit and is newer than init.
     ``symbolic``: symbolic refs. ``away``: checkouts that were missing when integration moved. ``moved``: how another
     process moved integration. ``lost``: merged tasks that it does not contain any more. ``ways``: commands to continue.
     """
 
-    planted: tuple[str, ...] = ()
     symbolic: tuple[SymbolicRef, ...] = ()
     away: tuple[AbsentCheckout, ...] = ()
     moved: str | None = None
@@ -47,10 +45,6 @@ def repository_alarms(
 ) -> Iterator[Alarm]:
     """Yield an alarm for each change, with the command that resolves it."""
     yield from settings_alarms(unconfirmed)
-    for line in seen.planted:
-        yield Alarm(
-            AlarmKind.PLANTED_CONFIGURATION, line, f"added after init; liza does not run it: {line}", "liza doctor"
-        )
     for symbolic in seen.symbolic:
         yield Alarm(AlarmKind.SYMBOLIC_REF, symbolic.ref, symbolic.message, symbolic.way)
     yield from merge_alarms.absent_checkout_alarms(seen.away)
