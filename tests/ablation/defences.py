@@ -910,11 +910,6 @@ TABLE: dict[str, Defence] = {
         ("tests/unit/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",),
     ),
     # ── terminals ──
-    "own socket": Defence(
-        "what a file of a run calls its terminal takes no file of anybody away",
-        {"liza.programs.terminal.tmux_socket:is_crew_socket": gives(True)},
-        ("tests/edges/test_tmux.py::test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away",),
-    ),
     "no shell": Defence(
         "what is typed for an agent is carried out by no shell",
         {"liza.programs.terminal.shells:is_shell": gives(False)},

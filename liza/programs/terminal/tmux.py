@@ -188,7 +188,7 @@ def _close_earlier_panes(now: Pane) -> None:
 def find_pane(root: Path, run: str) -> Pane | None:
     """Return the pane of a run; None if it has none, or it is gone. Raises LizaError if that cannot be determined."""
     address = run_directory.read_struct(Paths(root).run(run) / ADDRESS_FILE, PaneAddress)
-    if address is None or not tmux_socket.is_crew_socket(root, address.socket):
+    if address is None:
         return None
     pane = Pane(root, run, address)
     return pane if pane.exists() else None
@@ -201,11 +201,7 @@ def find_stopped_server(root: Path, run: str) -> int | None:
     Raises LizaError if that cannot be determined.
     """
     address = run_directory.read_struct(Paths(root).run(run) / ADDRESS_FILE, PaneAddress)
-    if (
-        address is None
-        or not tmux_socket.is_crew_socket(root, address.socket)
-        or not tmux_socket.is_server_listening(address.socket, address.server)
-    ):
+    if address is None or not tmux_socket.is_server_listening(address.socket, address.server):
         return None
     return address.server if tmux_socket.is_server_stopped(address.server) else None
 
@@ -247,7 +243,7 @@ def _close_panes(root: Path, paths: Sequence[Path]) -> None:
     for address in set(addresses.values()):
         # tmux leaves its socket file behind; a newer server may use the same path by now.
         if _has_exited(address.server):
-            tmux_socket.remove_socket(root, address.socket)
+            tmux_socket.remove_socket(address.socket)
 
 
 def _address_files(root: Path) -> list[Path]:

@@ -1,15 +1,10 @@
-"""Check that a socket belongs to the crew's own tmux server, and which process listens there.
-
-Agents can write the file that names the socket. So the path is checked before each use: Liza connects to no other
-socket, and removes none.
-"""
+"""The socket of the crew's own tmux server, and whether that server answers there."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import socket
-import stat
 import struct
 from pathlib import Path
 
@@ -33,26 +28,6 @@ def server_name(root: Path) -> str:
     return f"liza-{hashlib.sha256(os.fsencode(root)).hexdigest()[:12]}"
 
 
-def is_crew_socket(root: Path, address: str) -> bool:
-    """Return whether a path is a socket of the crew's server.
-
-    It must have that server's name, belong to this user, and be in a directory of this user with the name and mode that
-    tmux gives it. The parent of that directory may be any: the crew may have been started with another ``TMUX_TMPDIR``.
-    """
-    path = Path(address)
-    if not path.is_absolute() or (path.name, path.parent.name) != (server_name(root), f"tmux-{os.getuid()}"):
-        return False
-    try:
-        socket_status, directory_status = path.lstat(), path.parent.lstat()
-    except (OSError, ValueError):
-        # ValueError: the path contains a null character.
-        return False
-    mine = socket_status.st_uid == directory_status.st_uid == os.getuid() and not directory_status.st_mode & (
-        stat.S_IWGRP | stat.S_IWOTH
-    )
-    return mine and stat.S_ISSOCK(socket_status.st_mode) and stat.S_ISDIR(directory_status.st_mode)
-
-
 def is_server_listening(address: str, server: int) -> bool:
     """Return whether this process listens at a socket; if the system does not tell which process, whether any does.
 
@@ -62,7 +37,7 @@ def is_server_listening(address: str, server: int) -> bool:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(CONNECT_LIMIT)
             connection.connect(address)
-            return not hasattr(socket, "SO_PEERCRED") or _peer_credentials(connection) == (server, os.getuid())
+            return not hasattr(socket, "SO_PEERCRED") or _peer_pid(connection) == server
     except (BlockingIOError, TimeoutError) as error:
         raise TmuxNotAnswering("the tmux server accepts no connections", f"tmux -S {address} ls") from error
     except OSError:
@@ -78,15 +53,14 @@ def is_server_stopped(server: int) -> bool:
     return fields is not None and fields[proc_stat.STATE] in (b"T", b"t")
 
 
-def _peer_credentials(line: socket.socket) -> tuple[int, int]:
-    """Return the pid and the user of the process at the other end."""
+def _peer_pid(line: socket.socket) -> int:
     data = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _CREDENTIALS.unpack(data)[:2]
+    return int(_CREDENTIALS.unpack(data)[0])
 
 
-def remove_socket(root: Path, address: str) -> None:
+def remove_socket(address: str) -> None:
     """Remove the socket file that the crew's server left behind, if no process listens there. Raises OSError."""
-    if is_crew_socket(root, address) and not _has_listener(address):
+    if not _has_listener(address):
         Path(address).unlink(missing_ok=True)
 
 
