@@ -170,7 +170,7 @@ class ActionRunner:
             ["/bin/sh", "-c", set_up.command],
             self.launcher.set_up_environment(set_up.run, set_up.slot),
         )
-        box = self.launcher.open_set_up_box(set_up.slot)
+        box = self.launcher.open_set_up_box(set_up)
         spec = jobs.JobSpec(
             kind=JobKind.SET_UP,
             subject=set_up.slot,

@@ -68,7 +68,7 @@ def make_session_box(
     OSError."""
     home = Path(order.env.get("HOME") or Path.home())
     own = slot_directories.prepare_directories(crew.paths, order.slot, home)
-    _begin_ownership(own, order.work)
+    begin_ownership(own, order.work)
     box_environment.fill_cache(own, order.env, home)
     git = crew.worktrees.slot_git(order.slot)
     run_git.make_run_git(git, own, directory.run, salvages_of=order.work.task or "")
@@ -100,8 +100,11 @@ def _is_there(crew: Crew, name: str) -> bool:
     return (crew.paths.liza / name).is_dir()
 
 
-def _begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
-    """Remove the conversations of an earlier owner of the slot: of another task, or of an earlier review."""
+def begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
+    """Remove the conversations and the git of an earlier owner of the slot: of another task, or of an earlier review.
+
+    Before the set-up: the repositories of submodules that it fetches stay for the session.
+    """
     owner = work.task if work.kind is WorkKind.WORK and work.task else work.run
     path = own.directory / OWNER_FILE
     if untrusted_files.read_if_exists(path) == owner.encode():

@@ -90,6 +90,7 @@ _JEST_TESTS = {
 _LOCK = "npm install --no-audit --no-fund --silent"
 _CLEAN_NPM = "npm ci --no-audit --no-fund --silent"
 
+_EDITABLE = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[dev]"'
 _UV_PROJECT = '[project]\nname = "shop"\nversion = "1.0.0"\nrequires-python = ">=3.11"\ndependencies = ["iniconfig"]\n'
 _SERVER = (
     'const http = require("http");\nconst greet = require("./src/greet");\n'
@@ -181,7 +182,51 @@ SET_UPS = (
         prepare="poetry lock -q",
         **PY,
     ),
+    SetUp(
+        "pip editable",
+        {
+            **_python(),
+            "pyproject.toml": (
+                '[project]\nname = "shop"\nversion = "1.0.0"\n[project.optional-dependencies]\ndev = ["pytest"]\n'
+                '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+                '[tool.setuptools]\npackages = ["shop"]\n'
+            ),
+        },
+        ("--setup", _EDITABLE, "--test", ".venv/bin/python -m pytest -q"),
+        f"{_EDITABLE} && .venv/bin/python -m pytest -q",
+        **PY,
+    ),
     SetUp("npm", _node("node --test test", **_NODE_TESTS), (), f"{_CLEAN_NPM} && npm test", prepare=_LOCK, **JS),
+    SetUp(
+        "npm workspaces",
+        {
+            "package.json": json.dumps(
+                {"name": "all", "private": True, "workspaces": ["packages/*"], "scripts": {"test": "npm test -ws"}}
+            ),
+            ".gitignore": "node_modules\n",
+            "packages/greet/package.json": json.dumps(
+                {"name": "greet", "version": "1.0.0", "scripts": {"test": "node --test test.js"}}
+            ),
+            "packages/greet/index.js": 'module.exports = () => "hi";\n',
+            "packages/greet/test.js": 'require("node:assert").equal(require("./index")(), "hi");\n',
+            "packages/shop/package.json": json.dumps(
+                {
+                    "name": "shop",
+                    "version": "1.0.0",
+                    "dependencies": {"greet": "1.0.0"},
+                    "scripts": {"test": "node test.js"},
+                }
+            ),
+            "packages/shop/index.js": 'module.exports = () => require("greet")() + "!";\n',
+            "packages/shop/test.js": 'require("node:assert").equal(require("./index")(), "hi!");\n',
+        },
+        (),
+        f"{_CLEAN_NPM} && npm test",
+        source="packages/greet/index.js",
+        broken="module.exports = () => 1;\n",
+        other="packages/shop/index.js",
+        prepare=_LOCK,
+    ),
     SetUp(
         "pnpm workspaces",
         {
