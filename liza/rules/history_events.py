@@ -64,7 +64,7 @@ class HistoryEvent(StrEnum):
     TESTS_MOVED_REFS = "tests moved refs"
     LAND = "land"
     """Its epic landed on integration."""
-    # Written by `liza restore --task`.
+    # Written by earlier versions.
     RESTORE = "restore"
 
 

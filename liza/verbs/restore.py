@@ -1,34 +1,25 @@
-"""restore: restore a missing or unreadable board, deleted parts of .liza, or a task with a forged status."""
+"""restore: restore a missing or unreadable board, or deleted parts of .liza."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from contextlib import suppress
 
 from liza.board.store import Restored
-from liza.board.text import document
 from liza.crew import deleted_parts, layout
-from liza.crew.archive import archive_damage, archived_tasks
+from liza.crew.archive import archive_damage
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew
-from liza.crew.recovery.recorder import record_history
-from liza.crew.result import Result, make_result
+from liza.crew.result import Result
 from liza.programs.session import run_directory
 from liza.repo import board_history
-from liza.rules.errors import BoardInconsistent, NoCrew, Refused, UsageError
-from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Agent, Task
+from liza.rules.errors import BoardInconsistent, NoCrew, UsageError
+from liza.rules.model import Agent
 from liza.rules.paths import agent_of
-from liza.rules.paths import check_task_id as checked_id
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.statuses import AgentStatus
-from liza.rules.tasks import claims, forged_status
 from liza.rules.tasks.give_back import give_back_work
 from liza.verbs.down import down
-
-MAX_REVISIONS_SEARCHED = 500
-"""Maximum number of revisions to search for an earlier state of a task."""
 
 _RECREATED_NOTE = ".liza was recreated. The history has the board and {goal}; other specs and the logs are lost"
 _MENDED = "the missing parts of .liza were recreated, with {goal}. Other deleted files (specs, logs) are lost"
@@ -46,35 +37,6 @@ def find_crew_or_lost() -> Crew:
         return crew
 
 
-def restore_task(crew: Crew, task_id: str) -> Result:
-    """Restore a task whose status no verb has set to its earlier state. Raises Refused, UnknownId, GitFailed."""
-    by = require_person(crew, planner=False)
-    before = crew.board.read()
-    archived_tasks.refuse_archived(crew, before, [task_id])
-    if forged_status.forgery_reason(before, claims.get_task(before, checked_id(task_id))) is None:
-        return Result("unchanged", task_id, before.task(task_id).status, "liza status")  # type: ignore[union-attr]
-    record_history(crew)
-    revision, earlier = _find_earlier_task(crew, task_id)
-    with crew.change(by, HistoryEvent.RESTORE, task_id) as tx:
-        tx.state = forged_status.restore_task(tx.state, earlier, revision, by, crew.clock.now())
-    return make_result(before, tx.state, task_id, f"liza task show {task_id}", restored=revision)
-
-
-def _find_earlier_task(crew: Crew, task_id: str) -> tuple[int, Task]:
-    """Return the newest revision in which verbs had set the task's status, and the task in it."""
-    for entry in board_history.list_revisions(crew.git, None, MAX_REVISIONS_SEARCHED):
-        with suppress(BoardInconsistent):
-            task = forged_status.get_restorable_task(
-                document.load_state(board_history.read_board_at(crew.git, entry.commit)), task_id
-            )
-            if task is not None:
-                return entry.revision, task
-    raise Refused(
-        f"none of the newest {MAX_REVISIONS_SEARCHED} revisions has {task_id} with a status that a verb set",
-        f"liza history {task_id} -p",
-    )
-
-
 def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
     """Replace a missing, unreadable or truncated board with the newest good one; a broken board is kept as a copy.
 
@@ -84,7 +46,7 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
     """
     by = require_person(crew, planner=False)
     if not last_good:
-        raise UsageError("name what to restore: the board (--last-good) or a task", "liza restore --last-good")
+        raise UsageError("name what to restore: the board", "liza restore --last-good")
     board_error = _find_board_error(crew)
     no_pins = not deleted_parts.has_pins(crew.paths)
     damaged = no_pins or (

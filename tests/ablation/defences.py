@@ -838,14 +838,6 @@ TABLE: dict[str, Defence] = {
             "test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either[all of .liza]",
         ),
     ),
-    "forged statuses": Defence(
-        "a status that no verb led to is told and can be put back",
-        {"liza.rules.tasks.forged_status:forgery_reason": gives(None)},
-        (
-            "tests/journeys/test_forged_status.py::"
-            "test_a_forged_verdict_is_told_and_the_task_waits_for_its_review_again",
-        ),
-    ),
     "options for commits": Defence(
         "what a record that anybody can write names as a commit has git write over no file",
         {"liza.repo.runner:_refuse_writing": gives(None)},

@@ -132,7 +132,7 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
     "a status that nothing led to": (
         crew(work(S.APPROVED, approved_by="code-reviewer-1", history=(event("add"),))),
         {},
-        [("unexplained_status", "task-1", "liza restore --task task-1")],
+        [("unexplained_status", "task-1", "liza edit")],
     ),
     "a draft that was asked for, without a date": (
         crew(task(status=S.DRAFT, created=None)),

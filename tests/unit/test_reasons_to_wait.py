@@ -17,10 +17,10 @@ from liza.rules.model import (
     Status,
     Task,
 )
-from liza.rules.tasks import archiving, claims, forged_status, picking, planning, unclaimable
+from liza.rules.tasks import archiving, picking, planning, unclaimable
 from liza.rules.tasks.picking import Evidence, NoTask, Pick
 from liza.rules.tasks.planning import Trigger
-from tests.unit.boards import BASE, HEAD, NOW, agents, board, claimed, later, task, under_review
+from tests.unit.boards import BASE, HEAD, NOW, agents, board, later, task
 
 S = Status
 NOBODY = Evidence()
@@ -321,46 +321,3 @@ def test_work_that_nothing_replaced_is_not_merged_and_outcomes_that_are_known_ch
     state = board(task(depends_on=("a",)), archived=ArchiveSummary(outcomes={"a": S.MERGED}))
     assert archiving.with_outcomes(state, {"a": S.MERGED, "other": S.MERGED}) is state
     assert archiving.with_outcomes(state, {"a": S.ABANDONED}).archived.outcomes == {"a": S.ABANDONED}
-
-
-@pytest.mark.parametrize(
-    ("task_id", "restorable"), [("task-1", True), ("none", False), ("forged", False), ("taken", False)]
-)
-def test_a_task_is_restored_from_a_board_that_explains_it(task_id: str, restorable: bool) -> None:
-    merge = (Event(time=NOW, event="merge"),)
-    state = board(task(), task("forged", history=merge), task("taken", reservation=RESERVED))
-    expected = state.task(task_id) if restorable else None
-    assert forged_status.get_restorable_task(state, task_id) == expected
-
-
-def test_a_restored_claim_is_released_if_its_coder_has_other_work_by_now() -> None:
-    earlier = claimed(board(task(), agents=CREW))[0].tasks[0]
-    forged = replace(earlier, status=S.MERGED)
-    state = board(forged, task("other"), agents=CREW)
-    back = forged_status.restore_task(state, replace(earlier, merging=None), 7, "human:ann", later(5)).tasks[0]
-    assert (back.status, back.assigned_to, back.history[-1]) == (
-        S.CLAIMED,
-        "coder-1",
-        Event(
-            time=later(5), event="restore", agent="human:ann",
-            detail="MERGED was written onto the board; as in revision 7 again",
-        ),
-    )  # fmt: skip
-    busy, _ = claimed(state, "other", "coder-1")
-    freed = forged_status.restore_task(busy, earlier, 7, "human:ann", later(5)).tasks[0]
-    assert (freed.status, freed.assigned_to, freed.history[-1].event) == (S.UNCLAIMED, None, "release")
-    with pytest.raises(claims.Refused) as refusal:
-        forged_status.restore_task(board(task()), task(), 7, "human:ann", NOW)
-    assert str(refusal.value) == "task-1 is UNCLAIMED, and its history says how it got there"
-    assert refusal.value.hint == "liza task show task-1"
-
-
-def test_a_restored_review_keeps_its_reviewer() -> None:
-    before, _, _ = under_review(board(task(), agents=agents("coder-1", "code-reviewer-1")))
-    earlier = before.tasks[0]
-    assert forged_status.restore_command("t") == "liza restore --task t"
-    forged = before.with_task(replace(earlier, status=S.MERGED))
-    assert forged_status.forgery_reason(forged, forged.tasks[0]) == (
-        "nothing in its history led there: the last step was 'claim review'"
-    )
-    assert forged_status.restore_task(forged, earlier, 1, "human:me", NOW).tasks[0].reviewing_by == "code-reviewer-1"

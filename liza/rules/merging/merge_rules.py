@@ -179,7 +179,7 @@ def merge_obstacle(state: State, task: Task) -> str | None:
     """Return why an APPROVED task must not be merged; None if it may.
 
     The last approval in its history must be of its review commit and by its ``approved_by``, and nothing after it may
-    have ended that: an agent can write the status on the board without a verdict, or after the task was dropped.
+    have ended that: anyone can write the status on the board without a verdict, or after the task was dropped.
     """
     broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
@@ -191,6 +191,14 @@ def merge_obstacle(state: State, task: Task) -> str | None:
     if not verdicts or verdicts[-1].commit != task.review_commit or verdicts[-1].agent != task.approved_by:
         return f"its history has no verdict on {(task.review_commit or 'no commit')[:12]}"
     return None
+
+
+def status_obstacle(state: State, task: Task) -> str | None:
+    """Return why the task's history does not explain its status, which a person typed; None if it does."""
+    last = find_unexplained_step(task)
+    if last is not None:
+        return f"nothing in its history led there: the last step was {last!r}"
+    return merge_obstacle(state, task) if task.status is S.APPROVED else None
 
 
 def get_approved_task(state: State, task_id: str) -> Task:

@@ -12,7 +12,7 @@ from liza.rules import invariants, settings
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.governance import breaker_trips, sprint_alarms
 from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import merge_alarms, merge_failures
+from liza.rules.merging import merge_alarms, merge_failures, merge_rules
 from liza.rules.merging.gates import is_untested
 from liza.rules.model import FINAL_STATUSES, Config, State, Status, SupervisorExit, Task
 from liza.rules.owned_work import CurrentWork, find_current_work
@@ -22,7 +22,7 @@ from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import next_coder, up_command_for
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.statuses import WakeTrigger, WorkKind
-from liza.rules.tasks import drafts, forged_status, planning, reviews
+from liza.rules.tasks import drafts, planning, reviews
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
 from liza.rules.value_classes import Value, replace
@@ -226,13 +226,13 @@ def _of_task(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
     if task.status not in FINAL_STATUSES:
         yield from _near_limits(state, task)
         yield from _held_up(task)
-    why = forged_status.forgery_reason(state, task)
+    why = merge_rules.status_obstacle(state, task)
     if why is not None:
         yield Alarm(
             AlarmKind.UNEXPLAINED_STATUS,
             task.id,
             f"{task.id} is {task.status}, and {why}",
-            forged_status.restore_command(task.id),
+            "liza edit",
         )
 
 

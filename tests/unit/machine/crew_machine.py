@@ -36,7 +36,7 @@ from liza.rules.model import (
 from liza.rules.paths import is_person
 from liza.rules.project import setting_values
 from liza.rules.sessions.session_ends import OUTCOME_RULES, SessionOutcome
-from liza.rules.tasks import archiving, backlog, claims, coding, drafts, forged_status, give_back, planning, reviews
+from liza.rules.tasks import archiving, backlog, claims, coding, drafts, give_back, planning, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.tasks.claims import Extension
 from liza.rules.tasks.coding import SubmittedWork
@@ -754,21 +754,18 @@ class CrewMachine(RuleBasedStateMachine):
         totals = archiving.ArchiveTotals(self.state.archived.counts, self.state.archived.verdicts)
         self.play(lambda model: model.archive(names), archiving.move_to_archive, tasks, totals)
 
-    @precondition(has(Status.APPROVED, Status.REJECTED, Status.INTEGRATION_FAILED, *FINAL_STATUSES))
-    @rule(index=indexes, status=st.sampled_from([Status.APPROVED, Status.MERGED, Status.READY_FOR_REVIEW]))
-    def forged_status_is_restored(self, index: int, status: Status) -> None:
-        """An agent writes a status onto the board. It cannot be merged, and a person restores the task."""
+    @precondition(has(Status.REJECTED, Status.INTEGRATION_FAILED, *FINAL_STATUSES))
+    @rule(index=indexes)
+    def typed_approval_is_not_merged(self, index: int) -> None:
+        """A person types the status: without a verdict on the commit it cannot be merged."""
         name = self.task_at(index)
         earlier = self.state.task(name)
-        if earlier is None or earlier.reservation or earlier.status is status:
+        if earlier is None or earlier.reservation or earlier.status is Status.APPROVED:
             return
-        forged = self.state.with_task(replace(earlier, status=status))
-        if forged_status.forgery_reason(forged, replace(earlier, status=status)) is None:
-            return
-        merged = merge_rules.next_to_merge(forged, self.model.now)
-        assert merged is None or merged.id != name, "a forged approval is merged"
-        args = (earlier, 1, PERSON, self.model.now)
-        self.play(lambda model: model.restore(name), forged_status.restore_task, *args, on=forged)
+        typed = self.state.with_task(replace(earlier, status=Status.APPROVED))
+        if merge_rules.status_obstacle(typed, replace(earlier, status=Status.APPROVED)) is not None:
+            merged = merge_rules.next_to_merge(typed, self.model.now)
+            assert merged is None or merged.id != name, "a typed approval is merged"
 
     # What would happen next if nothing came in between: deep states are reached.
 

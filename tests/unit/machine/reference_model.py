@@ -653,10 +653,6 @@ class ReferenceModel:
         require(by.startswith("human:") or "halt" not in self.trips, "only a person resolves a halt")
         self.trips = ()
 
-    def restore(self, name: str) -> None:
-        """A forged status is undone: the task is as it was, without a candidate."""
-        self.write(name, "restore", **NO_CANDIDATE)
-
     def set_setting(self, name: str, text: str) -> None:
         require(name in self.settings and (text == "null" or text.isdigit()))
         require(name == "slots.max" or text != "null")
