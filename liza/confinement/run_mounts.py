@@ -18,7 +18,7 @@ REPLACED: Final = (Path("/tmp"), Path("/var/tmp"), Path("/run"), Path("/dev"))
 SECRETS: Final = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/glab-cli", ".config/gcloud",
     ".netrc", ".git-credentials", ".config/git/credentials", ".pypirc", ".cargo/credentials.toml", ".gem/credentials",
-    ".config/hub", ".config/rclone", ".password-store", ".local/share/keyrings",
+    ".config/hub", ".config/rclone", ".password-store", ".local/share/keyrings", ".config/op", ".1password",
 )  # fmt: skip
 """Files and directories of a home directory that no box shows. Of ~/.npmrc it shows what is no secret: the registries
 are needed, a token that may publish is not."""

@@ -104,9 +104,12 @@ def explain_failure(output: str, facts: MachineFacts) -> Support:
     if "mount proc" in output:
         cause = "this container masks parts of /proc, so a box cannot have its own"
         return Support(facts.program, cause, "docker run --security-opt systempaths=unconfined …")
-    if "No space left on device" in output:
+    if re.search("No space left on device|ENOSPC", output):
         cause = "the limit of user namespaces of this machine is reached (user.max_user_namespaces)"
         return Support(facts.program, cause, "sudo sysctl user.max_user_namespaces=15000")
+    if "uid map: Operation not permitted" in output:
+        cause = "root has no capability SETFCAP here, as in a container with fewer capabilities than docker gives"
+        return Support(facts.program, cause, "docker run --cap-add SETFCAP …")
     if "amespace" in output and not facts.allows_user_namespaces:
         cause = "this kernel allows user namespaces to root only (kernel.unprivileged_userns_clone is 0)"
         return Support(facts.program, cause, "sudo sysctl kernel.unprivileged_userns_clone=1")

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import liza
 from liza.confinement.run_mounts import REPLACED, SECRETS, Surroundings
 from liza.rules.paths import Paths, state_directory
+from liza.system import socket_tables
 
 _NEEDED: Final = ("/run/systemd/resolve", "/run/current-system", "/etc/resolv.conf", "/etc/hosts")
 """DNS through systemd-resolved, the programs of NixOS, and files that some systems keep below /run."""
 _SYSTEM_SECRETS: Final = ("/etc/shadow", "/etc/gshadow")
 _SECRET_VARIABLES: Final = ("GNUPGHOME", "GH_CONFIG_DIR", "DOCKER_CONFIG", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE")
 """Variables that name another path of a secret."""
+_SOCKET_AGE: Final = 60.0
+"""Seconds since a socket was made. A younger one is not hidden: if it went meanwhile, the box could not be made."""
 
 
 def read_surroundings(
@@ -41,14 +47,27 @@ def read_surroundings(
         *(Path(environ[name]) for name in _SECRET_VARIABLES if environ.get(name, "").startswith("/")),
         state_directory(environ, homes[0]),
     ))  # fmt: skip
+    shown = tuple(path for path in _resolve(needed) if _is_below_replaced(path))
     return Surroundings(
         program,
         paths,
-        tuple(path for path in _resolve(needed) if _is_below_replaced(path)),
+        shown,
         tuple(path for path in hidden if path.is_dir()),
-        tuple(path for path in hidden if not path.is_dir()),
+        (*(path for path in hidden if not path.is_dir()), *_list_sockets(paths, shown)),
         tuple(path for path in _resolve(home / ".npmrc" for home in homes) if path.is_file()),
     )
+
+
+def _list_sockets(paths: Paths, shown: Iterable[Path]) -> Iterator[Path]:
+    """Yield the sockets that a box would show: a tmux server, another crew, docker. A read-only mount stops none."""
+    for name in socket_tables.list_listening().values():
+        path = Path(name)
+        is_seen = not _is_below_replaced(path) or any(part in path.parents for part in (*shown, paths.root))
+        if name.startswith("/") and is_seen and not any(part in path.parents for part in (paths.liza, paths.slots)):
+            with suppress(OSError):
+                status = path.stat()
+                if stat.S_ISSOCK(status.st_mode) and time.time() - status.st_mtime > _SOCKET_AGE:
+                    yield path.resolve()
 
 
 def _list_homes(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -66,7 +85,7 @@ def _list_path_entries(environ: Mapping[str, str]) -> Iterator[Path]:
     for entry in environ.get("PATH", "").split(os.pathsep):
         if entry.startswith("/"):
             path = Path(entry)
-            yield path.parent if (path.parent / "pyvenv.cfg").is_file() else path
+            yield path.parent if _is_reachable(path.parent / "pyvenv.cfg") else path
 
 
 def _list_parts(executable: Path) -> Iterator[Path]:
@@ -78,8 +97,16 @@ def _list_parts(executable: Path) -> Iterator[Path]:
 
 
 def _resolve(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the real paths of those that exist."""
-    return tuple(dict.fromkeys(path.resolve() for path in paths if path.exists()))
+    """Return the real paths of those that this user can reach."""
+    return tuple(dict.fromkeys(path.resolve() for path in paths if _is_reachable(path)))
+
+
+def _is_reachable(path: Path) -> bool:
+    """Return whether a path exists; False also below a directory that is closed to this user."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _is_below_replaced(path: Path) -> bool:
