@@ -21,6 +21,16 @@ _ENV: Final = "/usr/bin/env"
 """Not looked up in PATH: an agent may have written one of its directories."""
 
 
+_NAME: Final = "bwrap"
+START_ERRORS: Final = (f"{_NAME}: ", f"{_ENV}: ")
+"""Beginnings of the line that a box prints when it cannot be made, or cannot start its program."""
+
+
+def is_box(argv: Sequence[str]) -> bool:
+    """Return whether a process with this command line makes a box, and waits for the program in it."""
+    return bool(argv) and argv[0].rpartition("/")[2] == _NAME
+
+
 class MountKind(StrEnum):
     """How a path is seen in a box."""
 

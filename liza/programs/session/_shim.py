@@ -46,6 +46,9 @@ FAST_GROWTH = 4 << 20  # bytes in one interval
 SUBREAPER, DEATH_SIGNAL = 36, 1
 REPORTS_OFF = b"\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
 """Escape sequences that switch off focus and mouse reports of a terminal; its contents stay."""
+SIGNAL_BASE = 128
+START_FAILURES = (1, 126, 127)
+"""Exit codes of a box that could not be made, and of a program in it that could not be started."""
 TERMINAL_STOP_SIGNALS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, *TERMINAL_STOP_SIGNALS)
 
@@ -116,7 +119,11 @@ def supervise_program(launch: dict[str, Any], report: int, terminal: int | None 
     if terminal is not None and not unplugged:
         switch_off_reports(terminal)
     strays = kill_orphans()
-    end = {**describe_exit(status, error.decode()), "strays": strays, "unplugged": unplugged, "time": format_now()}
+    if verbs is None:
+        described = describe_exit(status, error.decode())
+    else:
+        described = describe_exit_of_box(status, error.decode(), launch["verbs"]["start_errors"])
+    end = {**described, "strays": strays, "unplugged": unplugged, "time": format_now()}
     write("exit.json", end)
 
 
@@ -430,6 +437,23 @@ def describe_exit(status: int, error: str) -> dict[str, int | str | None]:
     if os.WIFSIGNALED(status):
         return {"code": None, "signal": os.WTERMSIG(status), "error": None}
     return {"code": os.WEXITSTATUS(status), "signal": None, "error": None}
+
+
+def describe_exit_of_box(status: int, error: str, start_errors: list[str]) -> dict[str, int | str | None]:
+    """As ``describe_exit``, of a box: it exits with 128 and the number of the signal that ended its program, and it
+    prints why it could not start it."""
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
+    if code > SIGNAL_BASE and code - SIGNAL_BASE in signal.valid_signals():
+        return {"code": None, "signal": code - SIGNAL_BASE, "error": None}
+    line = read_first_line("output.log") if code in START_FAILURES else ""
+    return describe_exit(status, error or (line if line.startswith(tuple(start_errors)) else ""))
+
+
+def read_first_line(path: str) -> str:
+    """Return the first line of the output; empty if it cannot be read."""
+    with contextlib.suppress(OSError), os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        return file.readline(4096).decode(errors="replace").strip()
+    return ""
 
 
 def write(name: str, content: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from liza import command_socket
+from liza.confinement.box import START_ERRORS
 from liza.programs.presets.session_environment import UNATTENDED_VARIABLES
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
@@ -29,6 +30,7 @@ class SessionVerbs(Value):
 
     ``root``: directory of the commands. ``names``: variables of ``env`` that the client sets. ``server`` and
     ``installation``: the command server. ``argv``: what runs a command without it. ``api``: the worker API's socket.
+    ``start_errors``: beginnings of a line of output that tells that the box could not start the program.
     """
 
     root: str
@@ -38,6 +40,7 @@ class SessionVerbs(Value):
     installation: str
     argv: tuple[str, ...]
     api: str
+    start_errors: tuple[str, ...] = START_ERRORS
 
 
 def describe_verbs(

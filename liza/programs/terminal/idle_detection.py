@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 
+from liza.confinement.box import is_box
 from liza.programs.session.session_process import RunningSession
 from liza.rules.value_classes import Value, replace
 from liza.system import proc_stat, processes
@@ -97,8 +98,10 @@ def process_signs(living: RunningSession, taken: float) -> tuple[IdleSign, ...]:
 
 
 def read_thread_state(pid: int) -> ThreadState | None:
-    """Return what the threads of a process do; None if it is gone, or may not be examined."""
+    """Return what the threads of a process do; None if it is gone, may not be examined, or only makes a box."""
     try:
+        if is_box(read_argv(pid)):
+            return None
         states = [_thread_state(pid, thread) for thread in (PROC / str(pid) / "task").iterdir()]
     except (OSError, ValueError):
         # The process or a thread ended meanwhile, or it belongs to another user.
@@ -153,6 +156,12 @@ def _watched_handles(pid: int, epoll: int) -> Iterable[int]:
 def _open_targets(pid: int) -> dict[int, str]:
     handles = [int(path.name) for path in (PROC / str(pid) / "fd").iterdir()]
     return {handle: descriptor_target(pid, handle) for handle in handles}
+
+
+def read_argv(pid: int) -> tuple[str, ...]:
+    """Return the argv of a process; empty for a zombie. Raises OSError if it is gone."""
+    words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:-1]
+    return tuple(word.decode(errors="replace") for word in words)
 
 
 def descriptor_target(pid: int, handle: int) -> str:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from liza.programs.terminal.idle_detection import descriptor_target, is_terminal
+from liza.confinement.box import is_box
+from liza.programs.terminal.idle_detection import descriptor_target, is_terminal, read_argv
 from liza.system import proc_stat, processes
 from liza.system.processes import PROC
 
@@ -65,7 +66,9 @@ def find_foreground_argv(shim: int) -> tuple[str, ...] | None:
         return None
     if is_shell(argv):
         return argv
-    return next((reader for reader in _foreground_readers(shim, group) if is_shell(reader)), argv)
+    readers = list(_foreground_readers(shim, group))
+    first = next((reader for reader in readers if not is_box(reader)), argv) if is_box(argv) else argv
+    return next((reader for reader in readers if is_shell(reader)), first)
 
 
 def _foreground_readers(shim: int, group: int) -> Iterator[tuple[str, ...]]:
@@ -81,9 +84,9 @@ def _foreground_readers(shim: int, group: int) -> Iterator[tuple[str, ...]]:
 
 def _argv_of(pid: int) -> tuple[str, ...]:
     """Return the argv of a process; empty for a zombie. Raises OSError if it is gone."""
-    words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:-1]
+    argv = read_argv(pid)
     try:
         executable = str((PROC / str(pid) / "exe").readlink())
     except OSError:
         executable = ""
-    return reveal_shell(tuple(word.decode(errors="replace") for word in words), executable)
+    return reveal_shell(argv, executable)
