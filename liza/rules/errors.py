@@ -30,6 +30,12 @@ class Refused(LizaError):
     code = "refused"
 
 
+class FailsInBox(Refused):
+    """A command of the project fails in a box and passes without one. Exit code 1."""
+
+    code = "fails-in-box"
+
+
 class NotOwner(Refused):
     """The run does not own the task (its fencing token is out of date). Exit code 1."""
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from liza.crew.project import commands
-from liza.rules.errors import Refused
+from liza.rules.errors import FailsInBox
 from liza.rules.paths import Paths
 from liza.rules.project import box_needs
 from liza.rules.project.box_needs import BoxNeeds, PathKind
@@ -21,16 +21,16 @@ SHARE = "--share"
 _WITHOUT = f"{INIT} --confinement off"
 
 
-def describe_failure(what: str, outcome: commands.CommandOutcome, paths: Paths, shared: Sequence[str]) -> Refused:
+def describe_failure(what: str, outcome: commands.CommandOutcome, paths: Paths, shared: Sequence[str]) -> FailsInBox:
     """Return the error for a command that fails in a box and passes without one. ``shared``: what is shared already."""
     needs = _find_needs(outcome, paths)
     text = f"{what} only in a box: {outcome.command}\n{outcome.tail()}"
     if not needs.shares:
         text += f"\nIt needs {needs.text}" if needs.text else "\nIt passes without a box"
-        return Refused(text, _WITHOUT)
+        return FailsInBox(text, _WITHOUT)
     create = f"{shlex.join(['mkdir', '-p', *needs.absent])} && " if needs.absent else ""
     options = " ".join(shlex.join([SHARE, path]) for path in dict.fromkeys((*shared, *needs.shares)))
-    return Refused(f"{text}\nIt needs {needs.text}", f"{create}{INIT} {options}, or: {_WITHOUT}")
+    return FailsInBox(f"{text}\nIt needs {needs.text}", f"{create}{INIT} {options}, or: {_WITHOUT}")
 
 
 def _find_needs(outcome: commands.CommandOutcome, paths: Paths) -> BoxNeeds:
