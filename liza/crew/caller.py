@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import getpass
 import os
-import shlex
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.programs.session import run_directory, session_process
-from liza.rules.errors import LizaError, NotOwner, Refused
+from liza.rules.errors import NotOwner, Refused
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, person_id, role_of
 from liza.rules.tasks.planning import require_planner
 from liza.rules.value_classes import Value
-from liza.system import ancestors, files, processes
-from liza.system.locks import is_flock_held
-
-PERSON_VARIABLE = "LIZA_PERSON"
-"""Variable that a person sets to ``yes``, at a terminal, to use liza in a pid namespace other than the crew's."""
+from liza.system import ancestors
 
 
 class RunCaller(Value):
@@ -73,7 +66,6 @@ def _run_of_worktree(crew: Crew, cwd: Path | None) -> RunCaller:
     if directory.is_relative_to(slots) and directory != slots:
         owner = crew.slot_owner(directory.relative_to(slots).parts[0])
         if owner is not None:
-            _require_same_pid_namespace(crew)
             return RunCaller(owner[1], _reviewed_task_id(crew, owner[1]) or owner[0])
     claimed = next((task.id for task in crew.board.read().tasks if task.worktree is not None), None)
     raise Refused(
@@ -107,7 +99,6 @@ def require_person(crew: Crew, *, planner: bool) -> str:
     """
     run = enclosing_run(crew)
     if run is None:
-        _require_same_pid_namespace(crew)
         return current_person()
     if run == ancestors.PROJECT_COMMAND_RUN:
         raise Refused(f"this is for a person: {_INSIDE_PROJECT_COMMAND}", "liza status")
@@ -150,54 +141,3 @@ def _recorded_task(crew: Crew, run: str) -> str | None:
 def _task_of_run(crew: Crew, run: str) -> str | None:
     work = find_current_work(crew.board.read(), agent_of(run))
     return work.task if work is not None and work.run == run else None
-
-
-def _require_same_pid_namespace(crew: Crew) -> None:
-    """Raise Refused if the caller cannot see the crew's living processes.
-
-    A session can call liza in a new pid namespace, where its ancestors are invisible: it then looks like a person. A
-    person confirms with PERSON_VARIABLE at a terminal.
-    """
-    unseen = None if ancestors.is_in_initial_pid_namespace() else next(_find_unseen_processes(crew), None)
-    if unseen is None:
-        return
-    if os.environ.get(PERSON_VARIABLE) == "yes" and sys.stdin is not None and sys.stdin.isatty():
-        terminal = os.ttyname(sys.stdin.fileno())
-        command = shlex.join(sys.argv[1:3])
-        crew.append_alert_log(
-            [f"another_namespace  {current_person()} at {terminal}, in another pid namespace, called: liza {command}"]
-        )
-        return
-    raise Refused(
-        f"this is for a person, and it was called in a pid namespace other than that of {unseen}",
-        f"{PERSON_VARIABLE}=yes {shlex.join(['liza', *sys.argv[1:]])}",
-    )
-
-
-def _find_unseen_processes(crew: Crew) -> Iterator[str]:
-    """Names of the crew's living processes that this pid namespace does not show."""
-    supervisors = sorted(crew.paths.locks.glob("supervisor-*.lock"))
-    for path in (*supervisors, crew.paths.merge_lock):
-        with files.convert_os_errors():
-            is_held = is_flock_held(path)
-        if is_held and not ancestors.is_holder_visible(path):
-            name = path.name.removesuffix(".lock").removeprefix("supervisor-")
-            yield "a merge" if name == "merge" else f"the supervisor of {name}"
-    for agent in crew.board.read().agents:
-        for run in run_directory.list_runs(crew.paths, agent)[-1:]:
-            if _is_session_unseen(crew.run_dir(run).path):
-                yield f"the session {run}"
-
-
-def _is_session_unseen(run_dir: Path) -> bool:
-    """Whether a session lives whose shim this process cannot see.
-
-    The session lock outlives the supervisor that took it, so the kernel's lock table does not name a living holder.
-    """
-    try:
-        living = run_directory.read_struct(run_dir / "session.json", session_process.RunningSession)
-    except LizaError:
-        living = None
-    if living is None or not session_process.is_locked(run_dir):
-        return False
-    return processes.identify_process(living.shim.pid) != living.shim

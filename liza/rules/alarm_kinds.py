@@ -116,7 +116,6 @@ class LoggedKind(_Kind):
 
     ACCOUNT = "account", STEP
     AFTER_MERGE = "after_merge", NEWS
-    ANOTHER_NAMESPACE = "another_namespace", NEWS
     ARCHIVE_FAILED = "archive_failed", NEWS
     EPIC = "epic", STEP
     FLAKY_GATE = "flaky_gate", NEWS

@@ -16,8 +16,6 @@ SHIM_PREFIX = "LIZA_SHIM_"
 """A shim has its run in variables with this prefix: processes with the usual names are killed when the run ends."""
 PROJECT_COMMAND_RUN = "merge"
 """Value of ``LIZA_RUN`` for the project's own commands: tests, and the set-up of a merge."""
-# PROC_PID_INIT_INO of the kernel's linux/proc_ns.h: the namespace that sees the processes of all others.
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
 _CALLER_PREFIX = "_LIZA_CALLER_"
@@ -86,28 +84,6 @@ def find_outermost_run(root: Path | str, environments: Iterable[Mapping[str, str
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root):
             run = environ["LIZA_RUN"]
     return run
-
-
-def is_in_initial_pid_namespace() -> bool:
-    """Return whether no pid namespace hides processes of this machine. Also True on systems without namespaces."""
-    try:
-        return os.readlink("/proc/self/ns/pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - "pid:[7]" is no path
-    except OSError:
-        return True
-
-
-def is_holder_visible(lock: Path) -> bool:
-    """Return whether the holder of a held lock is in the pid namespace of this process, or below it.
-
-    /proc/locks does not list other holders, so the content of the lock file is not used. True if it cannot be read.
-    """
-    try:
-        with open("/proc/locks") as file:  # noqa: PTH123 - pathlib is slow to import
-            number, table = lock.stat().st_ino, file.read()
-    except OSError:
-        return True
-    rows = (line.split() for line in table.splitlines())
-    return any(len(row) > 5 and row[1] == "FLOCK" and row[5].endswith(f":{number}") for row in rows)
 
 
 def _parent_pid(pid: int | str) -> int | None:

@@ -796,11 +796,6 @@ TABLE: dict[str, Defence] = {
         {"liza.programs.accounts.account_file:_check_owner": gives(None)},
         ("tests/edges/test_accounts.py::test_a_file_that_others_may_change_is_refused",),
     ),
-    "callers in sight": Defence(
-        "a pid namespace between a session and what it says makes no person of it",
-        {"liza.crew.caller:_require_same_pid_namespace": gives(None)},
-        (f"{CALLERS}test_a_session_behind_a_pid_namespace_is_no_person",),
-    ),
     "programs outside the worktrees": Defence(
         "no file that an agent committed runs because it bears the name of a program",
         {

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from liza.crew import caller, current_alarms
+from liza.crew import current_alarms
 from liza.crew.crew import Crew, find_crew
 from liza.crew.evidence import gather_evidence
 from liza.crew.merging import merge_lock, merge_turn
@@ -34,7 +34,7 @@ from liza.supervisor import action_runner, jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
-from liza.system import ancestors, lock_holders, locks, proc_stat, wake_up
+from liza.system import lock_holders, locks, proc_stat, wake_up
 from liza.system.locks import Lock
 from liza.verbs import down
 from liza.verbs.init import InitOptions, init
@@ -381,15 +381,3 @@ def test_a_check_of_the_merge_lock_refuses_no_command_of_a_person(
     crew = find_crew(repo)
     _end_check_at_its_first_refusal(monkeypatch, crew.paths.merge_lock)
     command(crew)
-
-
-def test_a_check_of_the_merge_lock_is_no_merge_in_another_pid_namespace(
-    repo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    init(repo, InitOptions(goal="It is there", no_test=True))
-    crew = find_crew(repo)
-    monkeypatch.setattr(ancestors, "is_in_initial_pid_namespace", lambda: False)
-    with crew.paths.merge_lock.open("w") as check:
-        fcntl.flock(check, fcntl.LOCK_SH)
-        monkeypatch.setattr(ancestors, "is_holder_visible", lambda lock: False)  # the check has ended meanwhile
-        caller.require_person(crew, planner=False)

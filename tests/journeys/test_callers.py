@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +16,8 @@ import pytest
 from liza.board import revision_journal
 from liza.cli import app
 from tests.ablation import switches
-from tests.conftest import variant, worktree_of
+from tests.conftest import variant
 from tests.journeys.crews import BIN, Crew
-from tests.namespaces import unshared
 
 REFUSED, READS, OWN, APART = "refused", "reads", "as the session", "another crew's"
 """What a verb does that is said in a session with nothing of it in the environment: it is refused as a person's; it
@@ -266,60 +263,3 @@ def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_te
     assert crew.status("task-1") == "MERGED"
     assert crew.status("task-2") == "READY_FOR_REVIEW"
     assert crew.living() == []
-
-
-@pytest.fixture
-def watched(crew: Crew) -> Crew:
-    """A crew with a supervisor at work, and a task that waits for a verdict."""
-    there = crew.work_by_hand("task-1")
-    crew.prepare("submit", cwd=there)
-    crew.agent("planner-1", crew.script("planner", "sleep 600\n"))
-    crew.wait_supervised("planner-1")
-    return crew
-
-
-@pytest.mark.usefixtures("way")
-@pytest.mark.needs("unshare")
-def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
-    judge = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root} && liza verdict approve me --task task-1"]
-    done = session_of(watched, judge)
-    assert done.returncode == 1, done
-    assert "in a pid namespace other than that of the supervisor of planner-1" in done.stderr
-    assert watched.status("task-1") == "READY_FOR_REVIEW"
-    # Nor in a claimed worktree, where a person may work by hand; nor with the word alone.
-    inside = [
-        *unshared(),
-        *bare(),
-        "sh",
-        "-c",
-        f"cd {worktree_of(watched.root, 'task-1')} && liza block why --ask what",
-    ]
-    assert session_of(watched, inside).returncode == 1
-    worded = [*judge[:-3], "LIZA_PERSON=yes", *judge[-3:]]
-    assert session_of(watched, worded, stdin=subprocess.DEVNULL).returncode == 1
-
-
-@pytest.mark.campaign
-@pytest.mark.usefixtures("way")
-@pytest.mark.needs("unshare")
-def test_a_person_in_another_pid_namespace_says_so_at_a_terminal_and_everybody_is_told(watched: Crew) -> None:
-    words = [*unshared(), *bare(), "LIZA_PERSON=yes", "liza", "verdict", "approve", "mine", "--task", "task-1"]
-    ours, theirs = pty.openpty()
-    try:
-        done = subprocess.run(words, stdin=theirs, cwd=watched.root, capture_output=True, text=True, timeout=90)
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert done.returncode == 0, done
-    assert watched.status("task-1") == "APPROVED"
-    assert "another_namespace" in watched.paths.alerts.read_text()
-
-
-@pytest.mark.needs("unshare")
-def test_a_crew_with_nobody_at_work_is_a_persons_from_any_namespace(crew: Crew) -> None:
-    """As in a container that was made for one command."""
-    done = subprocess.run(
-        [*unshared(), "liza", "note", "hello"], cwd=crew.root, capture_output=True, text=True, timeout=90
-    )
-    assert done.returncode == 0, done
-    assert Path(crew.paths.state).read_text().count("hello") == 1
