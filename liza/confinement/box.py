@@ -47,6 +47,11 @@ class Mount(Value):
     target: Path
     source: Path | None = None
 
+    @property
+    def shown(self) -> Path:
+        """The path outside of the box that it shows."""
+        return self.source or self.target
+
 
 class Box(Value):
     """A box. Later mounts cover earlier ones. ``directory``: where its program starts."""
@@ -82,4 +87,4 @@ def _mount_options(mount: Mount) -> tuple[str, ...]:
     if mount.kind is MountKind.EMPTY:
         return ("--tmpfs", str(mount.target))
     option = "--bind" if mount.kind is MountKind.WRITABLE else "--ro-bind"
-    return (option, str(mount.source or mount.target), str(mount.target))
+    return (option, str(mount.shown), str(mount.target))

@@ -102,13 +102,25 @@ def build_git_box(
     ``writable``: what the command changes. ``shown``: what it reads besides, such as the stores of the repository.
     """
     paths, own = around.paths, around.paths.box(slot)
+    more = (
+        *(Mount(MountKind.READ_ONLY, path) for path in (paths.slot(slot), own.git) if path.is_dir()),
+        *(Mount(MountKind.WRITABLE, path) for path in writable),
+    )
+    return build_reading_box(around, more, shown)
+
+
+def build_reading_box(around: Surroundings, more: Iterable[Mount], shown: Iterable[Path] = ()) -> Box:
+    """Return a box without network in which only what ``more`` mounts as writable can be written.
+
+    ``shown``: as for ``build_git_box``.
+    """
+    paths = around.paths
     mounts = (
         *(Mount(MountKind.EMPTY, Path(path)) for path in ("/tmp", "/var/tmp", "/run")),
         *_show_needed((*around.needed, paths.root, *shown)),
         *(Mount(MountKind.EMPTY, path) for path in around.hidden_directories),
         *(Mount(MountKind.READ_ONLY, path, _NOTHING) for path in around.hidden_files),
         *(Mount(MountKind.EMPTY, path) for path in (paths.slots, paths.liza) if path.is_dir()),
-        *(Mount(MountKind.READ_ONLY, path) for path in (paths.slot(slot), own.git) if path.is_dir()),
-        *(Mount(MountKind.WRITABLE, path) for path in writable),
+        *more,
     )
     return Box(around.program, mounts, Path("/"), has_network=False)

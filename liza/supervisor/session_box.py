@@ -15,7 +15,7 @@ from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
 from liza.programs.session import private_state
 from liza.programs.session.run_directory import RunDir
-from liza.repo import run_git
+from liza.repo import commit_signing, run_git
 from liza.repo.git_config import git_dirs
 from liza.rules.model import Config
 from liza.rules.owned_work import CurrentWork
@@ -80,6 +80,7 @@ def make_session_box(
         *(Mount(MountKind.READ_ONLY, crew.paths.liza / name) for name in SHOWN_DIRECTORIES if _is_there(crew, name)),
         *(Mount(MountKind.READ_ONLY, store) for store in run_git.find_stores(git_dirs(git)[1])),
         *private_state.state_mounts(directories),
+        *commit_signing.signing_mounts(git, order.env, home),
         *box_environment.share_mounts(own, order.env, home, shared),
     )
     around = surroundings.read_surroundings(order.program, crew.paths, order.env, [order.executable])

@@ -16,6 +16,7 @@ from liza.crew.crew import find_crew
 from liza.crew.recovery.findings import Finding
 from liza.repo import commit_signing
 from liza.repo.runner import Git
+from liza.rules.model import Confinement
 from liza.verbs.doctor import doctor
 from liza.verbs.init import InitOptions, init
 from tests.conftest import git, variant
@@ -28,6 +29,7 @@ cat > /dev/null
 echo "[GNUPG:] SIG_CREATED D 22 8 00 1 ABC" >&2
 echo "-----BEGIN PGP SIGNATURE-----"
 """
+BOTH_WAYS = [Confinement.OFF, pytest.param(Confinement.REQUIRED, marks=pytest.mark.needs("bwrap"))]
 SIGNED = "sessions sign their commits; merges and other commits of Liza itself are not signed"
 
 
@@ -38,10 +40,10 @@ def sign_with(repo: Path, **settings: str) -> None:
         git(repo, "config", "--global", name.replace("_", "."), value)
 
 
-def init_crew(repo: Path) -> list[str]:
+def init_crew(repo: Path, confinement: Confinement = Confinement.OFF) -> list[str]:
     """What init says about signatures."""
     facts: list[tuple[str, str]] = []
-    init(repo, InitOptions("g", no_test=True), lambda *fact: facts.append(fact))
+    init(repo, InitOptions("g", no_test=True, confinement=confinement), lambda *fact: facts.append(fact))
     return [text for name, text in facts if name == "signing"]
 
 
@@ -50,7 +52,7 @@ def find_signing(repo: Path) -> Finding:
     return finding
 
 
-def take_remedy(repo: Path, fact: str, name: str) -> None:
+def take_remedy(repo: Path, fact: str, name: str, more: str = "") -> None:
     """Type the command that ends the fact, which names a variable; sessions sign then."""
     command = f"liza config set env_allow {name}"
     assert fact.endswith(f"they can with {name} of this terminal: {command}")
@@ -58,7 +60,7 @@ def take_remedy(repo: Path, fact: str, name: str) -> None:
     with chdir(repo):
         app.run_liza(shlex.split(command)[1:])
     assert find_crew(repo).board.read().config.env_allow == (name,)
-    assert (find_signing(repo).text, find_signing(repo).ok) == (SIGNED, True)
+    assert (find_signing(repo).text, find_signing(repo).ok) == (SIGNED + more, True)
 
 
 def make_program(repo: Path, text: str) -> None:
@@ -84,7 +86,10 @@ def ssh_agent() -> Iterator[None]:
 @pytest.mark.needs("ssh-agent")
 @pytest.mark.usefixtures("ssh_agent")
 @pytest.mark.parametrize("form", ["file", variant("literal"), variant("command")])
-def test_a_key_of_an_ssh_agent_is_reached_by_the_command_that_init_names(repo: Path, form: str) -> None:
+@pytest.mark.parametrize("confinement", BOTH_WAYS)
+def test_a_key_of_an_ssh_agent_is_reached_by_the_command_that_init_names(
+    repo: Path, form: str, confinement: Confinement
+) -> None:
     key = repo.parent / "id"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     subprocess.run(["ssh-add", "-q", key], check=True)
@@ -98,14 +103,18 @@ def test_a_key_of_an_ssh_agent_is_reached_by_the_command_that_init_names(repo: P
             gpg_format="ssh",
             user_signingKey=str(public) if form == "file" else f"key::{public.read_text().strip()}",
         )
-    (fact,) = init_crew(repo)
+    (fact,) = init_crew(repo, confinement)
     assert fact.startswith("sessions cannot sign their commits, as your git does: error: ")
-    take_remedy(repo, fact, "SSH_AUTH_SOCK")
+    push = "" if confinement is Confinement.OFF else "; in their box they have the socket of your ssh agent"
+    take_remedy(repo, fact, "SSH_AUTH_SOCK", push and f"{push}, which can also push")
     assert "commit" not in git(repo, "fsck", "--unreachable", "--no-progress"), "the commit of the trial is not kept"
 
 
 @pytest.mark.needs("gpg")
-def test_a_key_of_gpg_is_found_by_the_address_of_the_person(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("confinement", BOTH_WAYS)
+def test_a_key_of_gpg_is_found_by_the_address_of_the_person(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, confinement: Confinement
+) -> None:
     home = repo.parent / "gnupg"
     home.mkdir(mode=0o700)
     monkeypatch.setenv("GNUPGHOME", str(home))
@@ -113,7 +122,7 @@ def test_a_key_of_gpg_is_found_by_the_address_of_the_person(repo: Path, monkeypa
     subprocess.run(["gpg", "-q", "--batch", "--pinentry-mode", "loopback", "--passphrase", "", *key], check=True)
     try:
         sign_with(repo)
-        (fact,) = init_crew(repo)
+        (fact,) = init_crew(repo, confinement)
         take_remedy(repo, fact, "GNUPGHOME")
     finally:
         subprocess.run(["gpgconf", "--kill", "all"], check=True)

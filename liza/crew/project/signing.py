@@ -6,20 +6,28 @@ import os
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from liza.confinement import support
+from liza.confinement.box import Box, Mount, MountKind
+from liza.confinement.run_mounts import build_reading_box
+from liza.confinement.surroundings import read_surroundings
 from liza.crew.liza_path import liza_path
 from liza.crew.recovery.findings import Finding
 from liza.programs.presets import preset_table, session_environment
-from liza.repo.commit_signing import is_signing, key_settings, unlock_command
+from liza.repo.commit_signing import is_signing, key_settings, signing_mounts, unlock_command
 from liza.repo.runner import Git, summarize_error
 from liza.rules.errors import GitFailed
 from liza.rules.model import Config
 from liza.rules.paths import Paths, session_committer
 from liza.rules.project import clean_environment
+from liza.rules.value_classes import Value
 
 _RUN = "coder-1.1"
 _TRIAL_LIMIT = 10.0  # seconds; a key that waits for a touch or a passphrase does not sign before
 _USUAL_VARIABLES = ("SSH_AUTH_SOCK", "GNUPGHOME")
+_PUSH_REMARK = "in their box they have the socket of your ssh agent, which can also push"
+_BOX_REMARK = "their box has public keys and the socket of an agent, no private key"
 # With these a program could ask in this terminal, which a session does not have.
 _TERMINAL_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE")
 
@@ -50,11 +58,17 @@ def inspect_signing(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         allowed=config.env_allow,
     )
     session["GIT_COMMITTER_NAME"] = session_committer(session["GIT_COMMITTER_NAME"], _RUN)
-    trial = _Trial(git.with_config(*key_settings(git, session["GIT_COMMITTER_EMAIL"])), session)
+    program = support.choose_box_program(config.confinement)
+    settings = key_settings(git, session["GIT_COMMITTER_EMAIL"])
+    trial = _Trial(paths, git.with_config(*settings), session, program)
     failure = trial.find_failure(())
     if failure is None:
-        yield Finding("signing", "sessions sign their commits; merges and other commits of Liza itself are not signed")
+        push = "" if program is None or "SSH_AUTH_SOCK" not in session else f"; {_PUSH_REMARK}"
+        text = "sessions sign their commits; merges and other commits of Liza itself are not signed"
+        yield Finding("signing", text + push)
         return
+    if program is not None:
+        failure += f" ({_BOX_REMARK})"
     text = f"sessions cannot sign their commits, as your git does: {failure}"
     usual = [name for name in _USUAL_VARIABLES if name in trial.left_out]
     others = [name for name in trial.left_out if name not in usual]
@@ -69,13 +83,23 @@ def inspect_signing(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     yield Finding("signing", f"{text}; they can with {' and '.join(needed)} of this terminal", False, hint)
 
 
+class _TrialBox(Value):
+    """A box like that of a session, in which git signs."""
+
+    box: Box
+
+    def wrap(self, _git: Git, _args: Sequence[str], argv: Sequence[str]) -> list[str]:
+        return self.box.wrap(argv)
+
+
 class _Trial:
     """Trials of a signature by ``git`` in the environment ``session``, and with more variables of this process.
 
-    ``left_out``: names of the variables that a session does not inherit.
+    ``left_out``: names of the variables that a session does not inherit. ``program``: bubblewrap; None: without a box.
     """
 
-    def __init__(self, git: Git, session: Mapping[str, str]) -> None:
+    def __init__(self, paths: Paths, git: Git, session: Mapping[str, str], program: str | None) -> None:
+        self._paths, self._program = paths, program
         self._git, self._session = git.with_timeout(_TRIAL_LIMIT), session
         clean = clean_environment.clean_variables(os.environ, str(git.directory)).variables
         self.left_out = tuple(
@@ -95,12 +119,20 @@ class _Trial:
                 **{**absent, **self._session, **given},
                 GIT_OBJECT_DIRECTORY=objects,
                 GIT_ALTERNATE_OBJECT_DIRECTORIES=kept,
-            )
+            ).with_box(self._make_box({**self._session, **given}, Path(objects)))
             try:
                 result = git.run("commit-tree", "-S", "-m", "trial", "HEAD^{tree}")
             except GitFailed as error:  # at the time limit
                 return error.message
         return None if result.code == 0 else summarize_error(result)
+
+    def _make_box(self, environ: Mapping[str, str], objects: Path) -> _TrialBox | None:
+        """Return the box in which a commit is signed into ``objects``; None without confinement."""
+        if self._program is None:
+            return None
+        around = read_surroundings(self._program, self._paths, environ)
+        keys = signing_mounts(self._git, environ, Path.home())
+        return _TrialBox(build_reading_box(around, (*keys, Mount(MountKind.WRITABLE, objects))))
 
     def find_needed(self, given: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
         """Return those of ``names`` without which git does not sign. With ``given`` and all of them it does."""
