@@ -41,7 +41,7 @@ class Worker:
                 connection = http.client.HTTPConnection("localhost")
                 connection.sock = socket.socket(socket.AF_UNIX)
                 connection.sock.settimeout(60)  # the stream is never silent for more than 15 seconds
-                connection.sock.connect("api.sock")  # in the working directory: an address has at most 107 bytes
+                connection.sock.connect(os.environ.get("LIZA_API", "api.sock"))
                 connection.request(method, f"/v1/{path}", body, {**self.headers, **headers})
                 response = connection.getresponse()
                 if response.status < 400:
@@ -158,7 +158,7 @@ def now():
 
 
 if __name__ == "__main__":
-    os.chdir(os.environ["LIZA_ROOT"] + "/.liza/run")
+    os.chdir(os.environ["LIZA_ROOT"] + "/.liza/run")  # for api.sock: an address has at most 107 bytes
     worker = Worker()
     code = worker.work()
     with suppress(Refused):  # after the closing call Liza ends a process that has not ended, and the run is over

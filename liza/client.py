@@ -24,9 +24,8 @@ _TO_GROUP = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT)
 
 def main() -> int:
     """Run ``liza`` with the arguments of this process; return its exit code."""
-    # `lock` runs its command inside, with verbs of its own.
-    if posix.environ.get(b"LIZA_CONFINED") == b"yes" and sys.argv[1:2] != ["lock"]:
-        return _run_outside_box()
+    if posix.environ.get(b"LIZA_CONFINED") == b"yes":
+        return _lock_in_box() if sys.argv[1:2] == ["lock"] else _run_outside_box()
     connection = _connect() if sys.platform == "linux" else None
     pid = _begin_command(connection) if connection else 0
     if connection and pid:
@@ -77,6 +76,13 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _lock_in_box() -> int:
+    from liza.cli.boxed_lock import lock_in_box  # No other command runs here.
+    from liza.cli.entry_points import run_reporting_errors
+
+    return run_reporting_errors(lock_in_box, sys.argv[1:], "liza")
 
 
 def _run_outside_box() -> int:

@@ -46,7 +46,7 @@ def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
             "unchanged", None, None, "liza status", {"warnings": _warnings(typed)}, _edit_message(typed, "unchanged")
         )
     try:
-        _apply_edit(crew, by, base, typed)
+        apply_person_edit(crew, by, base, typed)
     except LizaError as error:
         raise type(error)(f"{error.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from error
     shutil.rmtree(directory)
@@ -73,7 +73,8 @@ def _warnings(typed: str) -> list[str]:
         return []
 
 
-def _apply_edit(crew: Crew, by: str, base: str, typed: str) -> None:
+def apply_person_edit(crew: Crew, by: str, base: str, typed: str) -> None:
+    """Merge the changes from ``base`` to ``typed`` into the board, entry by entry. Raises LizaError."""
     before = _config(base)
     changed = settings.changed_settings(before, document.load_state(typed, "your copy").config)
     try:

@@ -526,6 +526,7 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
     lines = [
         "# The board of this crew. People and agents may edit it while they hold the lock:",
         "#   liza edit      or      flock .liza/state.yaml.lock $EDITOR .liza/state.yaml",
+        "# A session hands in what its verbs could change: liza lock -- CMD, or liza edit --from -",
         "version: 1",
         "revision: 1",
         "goal:",

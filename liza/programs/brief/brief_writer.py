@@ -206,7 +206,7 @@ def _hidden(names: tuple[str, ...]) -> str:
     return f"; git ignores here what it left: {quote_line(', '.join(names[:3]), 200)}{more}; never git add -f it"
 
 
-_STAY = "No branch switching, no stash, no push, no hand edits under .liza/."
+_STAY = "No branch switching, no stash, no push, no hand edits under .liza/ but with liza lock -- CMD."
 _CODER_ENDS = (
     "END in exactly one of these ways, then stop and say nothing more:",
     "  done         commit everything, then   {liza} submit",
