@@ -253,7 +253,7 @@ def test_lock_runs_its_command_inside_and_hands_in_the_copy(either: Boxes) -> No
     after = either.crew.paths.state.read_text()
     assert [line for line in after.splitlines() if line.startswith("#")] == before.splitlines()[:3]
     assert either.crew.status("one") == "CLAIMED"
-    assert either.crew.json("history", "--all")["revisions"][0]["actor"] == RUN
+    assert either.crew.json("history", "--all")["revisions"][0]["by"] == RUN
 
 
 def test_an_edit_of_an_older_board_is_merged_and_a_conflict_is_told(boxes: Boxes) -> None:
