@@ -21,6 +21,11 @@ PACKAGES = site.getsitepackages()[0]
 """Where pytest is, for environments that are made without a network."""
 
 
+CONFINEMENTS = pytest.mark.parametrize(
+    "confinement", ["off", pytest.param("required", marks=pytest.mark.needs("bwrap"))]
+)
+
+
 def begun(tmp_path: Path, files: Mapping[str, str]) -> Crew:
     """A project with these files committed, and no crew yet."""
     root = tmp_path / "project"
@@ -92,8 +97,9 @@ def activated(venv: Path) -> dict[str, str]:
     return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin:{os.environ['PATH']}"}
 
 
+@CONFINEMENTS
 @pytest.mark.campaign
-def test_a_python_package_installed_editable_in_an_activated_environment(tmp_path: Path) -> None:
+def test_a_python_package_installed_editable_in_an_activated_environment(tmp_path: Path, confinement: str) -> None:
     crew = begun(tmp_path, PYTHON)
     subprocess.run(["sh", "set-up.sh"], cwd=crew.root, check=True)
     venv = crew.root / ".venv"
@@ -112,19 +118,21 @@ def test_a_python_package_installed_editable_in_an_activated_environment(tmp_pat
     assert told.returncode == 1
     assert "src/invo/__init__.py in your checkout" in told.stderr
 
-    said = crew.liza("init", "Numbers add up", "--setup", "sh set-up.sh", "--test", test, **here)
+    words = ("--setup", "sh set-up.sh", "--test", test, "--confinement", confinement)
+    said = crew.liza("init", "Numbers add up", *words, **here)
     assert "proof     the tests fail when the sources of their own worktree fail" in said
     bad_is_red_and_good_is_green(crew, tmp_path, "src/invo/__init__.py", BAD, GOOD)
 
 
+@CONFINEMENTS
 @pytest.mark.campaign
 def test_an_activated_environment_with_dependencies_only_is_used_also_where_it_is_not_activated(
-    tmp_path: Path,
+    tmp_path: Path, confinement: str
 ) -> None:
     text = PYTHON["pyproject.toml"] + 'pythonpath = ["src"]\n'
     crew = begun(tmp_path, {**PYTHON, "pyproject.toml": text})
     subprocess.run(["sh", "set-up.sh", str(tmp_path)], cwd=crew.root, check=True)
-    crew.liza("init", "Numbers add up", **activated(crew.root / ".venv"))
+    crew.liza("init", "Numbers add up", "--confinement", confinement, **activated(crew.root / ".venv"))
     assert crew.state().config.environment == str(crew.root / ".venv")
     assert crew.state().config.proof.outcome == "proved"
     before = crew.git("rev-parse", "integration")
@@ -134,9 +142,10 @@ def test_an_activated_environment_with_dependencies_only_is_used_also_where_it_i
     assert merged(crew, "good", "src/invo/__init__.py", GOOD) == "MERGED"
 
 
+@CONFINEMENTS
 @pytest.mark.needs("node")
 @pytest.mark.campaign
-def test_a_node_project_with_modules_of_its_own(tmp_path: Path) -> None:
+def test_a_node_project_with_modules_of_its_own(tmp_path: Path, confinement: str) -> None:
     crew = begun(
         tmp_path,
         {
@@ -149,14 +158,16 @@ def test_a_node_project_with_modules_of_its_own(tmp_path: Path) -> None:
         },
     )
     setup = "mkdir -p node_modules/dep && cp vendor/dep.js node_modules/dep/index.js"
-    said = crew.liza("init", "Numbers add up", "--setup", setup, "--test", "node --test tests/")
+    words = ("--setup", setup, "--test", "node --test tests/", "--confinement", confinement)
+    said = crew.liza("init", "Numbers add up", *words)
     assert "proof     the tests fail when the sources of their own worktree fail" in said
     good = "exports.add = (a, b) => require('dep')(b, a);\n"
     bad_is_red_and_good_is_green(crew, tmp_path, "lib/index.js", "throw new Error('BROKEN');\n", good)
 
 
+@CONFINEMENTS
 @pytest.mark.campaign
-def test_a_monorepo_with_a_submodule_fetches_it_in_each_worktree(tmp_path: Path) -> None:
+def test_a_monorepo_with_a_submodule_fetches_it_in_each_worktree(tmp_path: Path, confinement: str) -> None:
     with (Path(os.environ["HOME"]) / ".gitconfig").open("a") as configured:
         configured.write('[protocol "file"]\n\tallow = always\n')
     sub = tmp_path / "sub"
@@ -177,7 +188,7 @@ def test_a_monorepo_with_a_submodule_fetches_it_in_each_worktree(tmp_path: Path)
     (crew.root / "api" / "requirements.txt").write_text("# none\n")
     git(crew.root, "submodule", "add", "-q", str(sub), "vendor/sub")
     write(crew.root, {})
-    said = crew.liza("init", "Prices are right")
+    said = crew.liza("init", "Prices are right", "--confinement", confinement, "--share", str(sub))
     assert "set-up    git submodule update --init --recursive:" in said
     assert "baseline  (cd api && python3 -m unittest discover -s tests -q): ok" in said
     assert "proof     the tests fail when the sources of their own worktree fail" in said
