@@ -163,6 +163,11 @@ def is_unconfined(config: Config, *, has_prompts: bool) -> bool:
     )
 
 
+def forbids_typing() -> bool:
+    """Return whether the kernel forbids a process to type into its terminal (TIOCSTI). Linux before 6.2 does not."""
+    return _read_setting("/proc/sys/dev/tty/legacy_tiocsti") == "0"
+
+
 def _install_command() -> str:
     managers = {"apt-get": "sudo apt-get install", "dnf": "sudo dnf install", "pacman": "sudo pacman -S",
                 "zypper": "sudo zypper install", "apk": "apk add"}  # fmt: skip
@@ -178,13 +183,13 @@ def _install_command() -> str:
 def _read_facts(program: str) -> MachineFacts:
     return MachineFacts(
         program,
-        has_apparmor_restriction=_read_setting("apparmor_restrict_unprivileged_userns") == "1",
-        allows_user_namespaces=os.geteuid() == 0 or _read_setting("unprivileged_userns_clone") != "0",
+        has_apparmor_restriction=_read_setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1",
+        allows_user_namespaces=os.geteuid() == 0 or _read_setting("/proc/sys/kernel/unprivileged_userns_clone") != "0",
     )
 
 
-def _read_setting(name: str) -> str:
+def _read_setting(path: str) -> str:
     try:
-        return (Path("/proc/sys/kernel") / name).read_text().strip()
+        return Path(path).read_text().strip()
     except OSError:
         return ""
