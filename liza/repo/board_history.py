@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import BinaryIO
 
-from liza.repo import history_packs, symbolic_refs
+from liza.repo import history_packs
 from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Refused
@@ -130,8 +130,6 @@ def _write_stream(git: Git, commits: Iterable[NewRevision], file: BinaryIO) -> i
             file.writelines(_commit_commands(commit, parent))
         parent, count = None, count + 1
     if count:
-        # fast-import would follow a symbolic ref.
-        symbolic_refs.refuse_symbolic(git, HISTORY_REF)
         with files.convert_os_errors():
             file.write(b"done\n")
             file.seek(0)

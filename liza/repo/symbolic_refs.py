@@ -1,23 +1,12 @@
-"""Symbolic refs where plain refs are expected. A write to such a ref changes the ref that it points to: a person's
-branch.
-"""
+"""Symbolic refs in place of branches that Liza moves, such as an alias `master` of `main`. They are refused."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import zlib
-from pathlib import Path
 
-from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
-from liza.rules.errors import NotRegularFile, Refused
+from liza.rules.errors import Refused
 from liza.rules.value_classes import Value
-from liza.system import untrusted_files
-
-LIZA_REFS = ("refs/heads/task/", "refs/liza/")
-"""Prefixes of the refs that only Liza, and agents on their task branches, write."""
-_SYMBOLIC_PREFIX = b"ref:"
 
 
 def symbolic_target(git: Git, ref: str) -> str | None:
@@ -60,51 +49,3 @@ def describe_symbolic(ref: str, target: str) -> str:
 def delete_command(ref: str) -> str:
     """Return the command that deletes a symbolic ref and keeps its target."""
     return shlex.join(["git", "symbolic-ref", "--delete", ref])
-
-
-def plain_ref_command(ref: str, commit: str) -> str:
-    """Return the command that replaces a symbolic ref by a plain ref at ``commit``."""
-    return shlex.join(["git", "update-ref", "--no-deref", ref, commit[:12]])
-
-
-def find_symbolic(git: Git, branch: str | None = None) -> dict[str, str]:
-    """Return the symbolic refs among Liza's refs and at ``branch``, each with its target. Raises GitFailed."""
-    prefixes = [*(prefix.rstrip("/") for prefix in LIZA_REFS), *([] if branch is None else [f"refs/heads/{branch}"])]
-    rows = git.lines("for-each-ref", "--format=%(refname) %(symref)", *prefixes)
-    resolved = dict(row.split(" ", 1) for row in rows if not row.endswith(" "))
-    # for-each-ref does not list a symbolic ref whose target does not exist.
-    broken = {
-        ref: target
-        for ref in _loose_symbolic(git_dirs(git)[1], branch)
-        if (target := symbolic_target(git, ref)) is not None
-    }
-    return dict(sorted({**broken, **resolved}.items()))
-
-
-def stamp_symbolic(common: Path, branch: str) -> list[int]:
-    """Return a stamp that changes when a symbolic ref is added or removed. Runs no git.
-
-    It covers refs in files only. In a reftable repository the stamp of the table does it.
-    """
-    names = _loose_symbolic(common, branch)
-    return [len(names), zlib.crc32("\n".join(names).encode("utf-8", "surrogateescape"))]
-
-
-def _loose_symbolic(common: Path, branch: str | None) -> list[str]:
-    """Return the symbolic refs that are files."""
-    paths = [] if branch is None else [common / "refs" / "heads" / branch]
-    for top in LIZA_REFS:
-        paths += [Path(path) / name for path, _, names in os.walk(common / top) for name in names]
-    return sorted(str(path.relative_to(common)) for path in paths if _is_symbolic(path))
-
-
-def _is_symbolic(path: Path) -> bool:
-    if path.suffix == ".lock":
-        return False
-    if path.is_symlink():
-        return True
-    try:
-        with untrusted_files.open_to_read(path) as ref:
-            return ref.read(len(_SYMBOLIC_PREFIX)) == _SYMBOLIC_PREFIX
-    except (OSError, NotRegularFile):
-        return False

@@ -51,7 +51,6 @@ class AlarmKind(_Kind):
     UNKNOWN_CONFIG = "unknown_config", NEWS
     UNUSABLE_SETTING = "unusable_setting", NEWS
     UNCONFIRMED_SETTING = "unconfirmed_setting", STEP
-    SYMBOLIC_REF = "symbolic_ref", STEP
     INTEGRATION_MOVED = "integration_moved", STEP
     OVERWRITTEN = "overwritten", NEWS
     EXTERNAL_EDIT = "external_edit", NEWS

@@ -20,8 +20,7 @@ from liza.crew.result import Result
 from liza.crew.serving import api_server
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
-from liza.repo import ref_names, symbolic_refs
-from liza.repo.git_config import git_dirs
+from liza.repo import ref_names
 from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.merge import merges
 from liza.repo.survey import survey
@@ -260,7 +259,7 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
     Order: integration, branches of epics and tasks, salvage refs. A commit that a task branch keeps needs no salvage
     ref.
     """
-    deleted = _delete_symbolic_refs(crew, created)
+    deleted: list[str] = []
     candidates = [
         *_list_task_branches(crew),
         *_list_refs(crew, drift.LAST_INTEGRATION_REF),
@@ -310,19 +309,7 @@ def _has_unique_content(crew: Crew, ref: str, staying: list[str]) -> bool:
 
 
 def _list_refs(crew: Crew, *prefixes: str) -> list[str]:
-    """Refs with these prefixes, without symbolic refs, which have no commits of their own."""
-    rows = crew.git.lines("for-each-ref", "--format=%(refname) %(symref)", *prefixes)
-    return [row.strip() for row in rows if row.endswith(" ")]
-
-
-def _delete_symbolic_refs(crew: Crew, created: str | None) -> list[str]:
-    """Delete symbolic refs that have the names of Liza's refs; their targets stay."""
-    head = git_dirs(crew.git)[0] / "HEAD"
-    checked_out = head.read_text(errors="replace").removeprefix("ref:").strip()
-    deleted = [ref for ref in symbolic_refs.find_symbolic(crew.git, created) if ref != checked_out]
-    for ref in deleted:
-        crew.git.out("update-ref", "-d", ref)
-    return deleted
+    return list(crew.git.lines("for-each-ref", "--format=%(refname)", *prefixes))
 
 
 def _delete_refs(crew: Crew, prefix: str) -> None:

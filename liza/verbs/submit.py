@@ -9,7 +9,7 @@ from liza.crew.crew import Crew
 from liza.crew.project import local_files
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
-from liza.repo import survey, symbolic_refs
+from liza.repo import survey
 from liza.repo.git_config import git_dirs
 from liza.repo.hiding import brief_filter
 from liza.repo.merge import merge_refs
@@ -72,7 +72,6 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     """Collect the facts about a worktree that `submit` checks. Raises NoCrew, GitFailed."""
     slot = crew.worktree_path(task)
     git = crew.worktrees.slot_git(slot.name)
-    symbolic_refs.refuse_symbolic(git, f"refs/heads/{branch_of(task.id)}")
     # Commit, branch and changed files of one moment.
     tree = crew.worktrees.read_work_tree(slot.name)
     if tree.head is None and tree.branch != branch_of(task.id):

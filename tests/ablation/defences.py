@@ -1103,26 +1103,16 @@ TABLE: dict[str, Defence] = {
         ),
     ),
     "no symbolic ref is followed": Defence(
-        "to write or to delete a ref of Liza's moves no branch of the person's, whatever the ref was made to name",
+        "to delete a symbolic branch of Liza's moves no branch of the person",
         {"liza.repo.runner:_add_safe_switches": lambda was: list},
-        (
-            f"{SYMBOLIC}test_nothing_that_a_task_goes_through_follows_a_symbolic_ref[own refs]",
-            f"{SYMBOLIC}test_a_purge_takes_the_symbolic_refs_and_leaves_what_they_name",
-        ),
+        (f"{SYMBOLIC}test_a_purge_deletes_a_symbolic_integration_branch_and_leaves_its_target",),
     ),
-    "symbolic refs are told": Defence(
-        "work neither begins nor ends on a symbolic ref, and whoever looks is told of each",
-        {
-            "liza.repo.symbolic_refs:symbolic_target": gives(None),
-            "liza.repo.symbolic_refs:read_refs": _as_plain,
-            "liza.repo.symbolic_refs:find_symbolic": gives({}),
-        },
+    "symbolic refs are refused": Defence(
+        "a branch that Liza moves and that is symbolic is refused",
+        {"liza.repo.symbolic_refs:read_refs": _as_plain},
         (
-            *(
-                f"{SYMBOLIC}test_nothing_that_a_task_goes_through_follows_a_symbolic_ref[{at}]"
-                for at in ("claim", "submit", "merge", "sync")
-            ),
-            f"{SYMBOLIC}test_each_is_reported_by_name_with_the_command_that_has_it_plain_again",
+            f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[merge]",
+            f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[sync]",
         ),
     ),
     "expected old value": Defence(

@@ -194,13 +194,6 @@ def test_a_setting_that_an_agent_wrote_pushes_nothing(crew: Merges) -> None:
     assert at_origin(crew) == {}
 
 
-def test_a_branch_that_means_a_branch_of_the_person_is_not_pushed(crew: Merges) -> None:
-    git(crew.root, "symbolic-ref", "refs/heads/task/a", "refs/heads/main")
-    assert (due(crew), push_tasks(crew.crew).result, at_origin(crew)) == ((), "unchanged", {})
-    assert push_tasks(crew.crew, ["a"]).details["pushed"] == []
-    assert at_origin(crew) == {}
-
-
 def test_a_push_whose_end_is_unknown_is_the_crews_own(crew: Merges) -> None:
     push_tasks(crew.crew)
     first = commit_again(crew, "--amend")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import symbolic_refs
 from liza.repo.merge import absent_checkouts, merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.merges import AdvanceResult
@@ -288,7 +287,6 @@ def test_a_ref_whose_name_holds_a_line_separator_is_one_ref(repo: Path, work: tu
         git(repo, "update-ref", ref, commit)
     assert merges.list_candidates(Git(repo)) == {name: commit}
     assert {change.name for change in merge_refs.find_ref_changes(Git(repo), before, tip)} == set(refs)
-    assert symbolic_refs.find_symbolic(Git(repo), "integration") == {}
     merges.recover_merges(Git(repo), "integration")
 
 

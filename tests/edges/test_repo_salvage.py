@@ -167,13 +167,11 @@ def test_a_nested_repository_without_a_commit_is_saved_too(slot: Git) -> None:
     assert ".liza-nested/inner.bundle" in names(slot, ref)
 
 
-def test_a_program_planted_in_a_nested_repository_does_not_run(slot: Git, tmp_path: Path) -> None:
+def test_the_monitor_of_a_nested_repository_does_not_run(slot: Git, tmp_path: Path) -> None:
     inner = slot.directory / "inner"
     inner.mkdir()
     git(inner, "init", "-q", "-b", "main")
-    (inner / ".gitattributes").write_text("* filter=x\n")
     (inner / "a").write_text("a\n")
-    git(inner, "config", "filter.x.clean", f"touch {tmp_path}/it-ran; cat")
     git(inner, "config", "core.fsmonitor", f"touch {tmp_path}/it-ran")
     assert salvage_if_needed(slot, "t", "coder-1.1") is not None
     assert not (tmp_path / "it-ran").exists()
@@ -262,12 +260,6 @@ def test_a_lock_that_a_killed_git_left_at_a_salvage_does_not_stop_the_next_one(s
     os.utime(lock, (1, 1))
     assert create_salvage(slot, "t", "coder-1.1") == "refs/liza/salvage/t/coder-1.1"
     assert not lock.exists()
-
-
-def test_a_name_that_a_symbolic_ref_takes_is_left_to_it(slot: Git) -> None:
-    (slot.directory / "new").write_text("x")
-    slot.out("symbolic-ref", "refs/liza/salvage/t/coder-1.1", "refs/heads/main")
-    assert create_salvage(slot, "t", "coder-1.1") == "refs/liza/salvage/t/coder-1.1+2"
 
 
 def test_a_name_below_which_there_is_a_ref_is_left_to_it(slot: Git) -> None:

@@ -1,4 +1,4 @@
-"""Symbolic refs where Liza's own belong: none is followed, whatever it names stays as it is, and each is reported."""
+"""A symbolic ref in place of a branch that Liza moves is refused, and its target stays."""
 
 from __future__ import annotations
 
@@ -11,26 +11,20 @@ import pytest
 from liza.crew.crew import Crew, find_crew
 from liza.crew.current_alarms import find_alarms
 from liza.crew.evidence import gather_evidence
-from liza.crew.recovery import findings
-from liza.crew.recovery.recover import recover_crew
 from liza.repo import symbolic_refs
-from liza.repo.merge import merge_refs
 from liza.rules.alarm_kinds import Alarm
-from liza.rules.errors import LizaError, Missing, Refused
-from liza.verbs.claim import claim
-from liza.verbs.down import purge
+from liza.rules.errors import LizaError, Missing
 from liza.verbs.merge import merge
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
-from liza.verbs.task import release
 from liza.verbs.verdict import verdict
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 
-MAIN, INTEGRATION, TASK = "refs/heads/main", "refs/heads/integration", "refs/heads/task/c"
-NO_TASK, NO_INTEGRATION = f"{TASK} is a symbolic ref to {MAIN}", f"{INTEGRATION} is a symbolic ref to {MAIN}"
-DELETE, PUT = f"git symbolic-ref --delete {TASK}", f"git update-ref --no-deref {INTEGRATION} "
+MAIN, INTEGRATION = "refs/heads/main", "refs/heads/integration"
+NO_INTEGRATION = f"{INTEGRATION} is a symbolic ref to {MAIN}"
+DELETE = f"git symbolic-ref --delete {INTEGRATION}"
 
 
 def plant(crew: Crew, *refs: str, named: str = MAIN) -> None:  # noqa: F811
@@ -59,17 +53,6 @@ def approved(crew: Crew) -> None:  # noqa: F811
     verdict(crew, "approve", "seen", task_id="c")
 
 
-def claim_again(crew: Crew) -> None:  # noqa: F811
-    release(crew, "c")
-    plant(crew, TASK)
-    claim(crew, "coder-2", "c")
-
-
-def submit_planted(crew: Crew) -> None:  # noqa: F811
-    plant(crew, TASK)
-    submitted(crew)
-
-
 def merge_planted(crew: Crew) -> None:  # noqa: F811
     approved(crew)
     plant(crew, INTEGRATION)
@@ -81,75 +64,34 @@ def sync_planted(crew: Crew) -> None:  # noqa: F811
     sync(crew, "main")
 
 
-def through_own(crew: Crew) -> None:  # noqa: F811
-    """Each ref that a task has on its way, and whatever recovery puts right between."""
-    refs = [f"refs/liza/{kind}/c" for kind in ("review", "candidates", "tested", "laid-back")]
-    plant(crew, *refs, "refs/liza/salvage/c/coder-1.1")
-    approved(crew)
-    assert symbolic_refs.symbolic_target(crew.git, refs[0]) is None, "submit wrote the ref itself"
-    plant(crew, *refs, "refs/liza/integration")
-    assert merge_refs.list_tested(crew.git) == {}, "a symbolic ref is no record"
-    recover_crew(crew, "doctor")
-    assert merge(crew, "c").details["merge_commit"] == git(crew.paths.root, "rev-parse", INTEGRATION)
-
-
 @pytest.mark.parametrize(
     ("act", "wrong", "says", "hint"),
     [
-        (claim_again, Refused, NO_TASK, DELETE),
-        (submit_planted, Refused, NO_TASK, DELETE),
-        variant(merge_planted, Missing, NO_INTEGRATION, PUT),
-        variant(sync_planted, Missing, NO_INTEGRATION, PUT),
-        variant(through_own, None, "", ""),
+        (merge_planted, Missing, NO_INTEGRATION, DELETE),
+        variant(sync_planted, Missing, NO_INTEGRATION, DELETE),
     ],
-    ids=["claim", "submit", "merge", "sync", "own refs"],
+    ids=["merge", "sync"],
 )
-def test_nothing_that_a_task_goes_through_follows_a_symbolic_ref(
+def test_an_integration_branch_that_became_symbolic_is_refused(
     crew: Crew,  # noqa: F811
     act: Callable[[Crew], None],
-    wrong: type[LizaError] | None,
+    wrong: type[LizaError],
     says: str,
     hint: str,
 ) -> None:
     claimed(crew)
     before = of_the_person(crew)
-    if wrong is None:
+    with pytest.raises(wrong, match=says) as refused:
         act(crew)
-    else:
-        with pytest.raises(wrong, match=says) as refused:
-            act(crew)
-        assert refused.value.hint.startswith(hint)
+    assert refused.value.hint == hint
     assert of_the_person(crew) == before
 
 
-def test_each_is_reported_by_name_with_the_command_that_has_it_plain_again(crew: Crew) -> None:  # noqa: F811
-    root, left = crew.paths.root, git(crew.paths.root, "rev-parse", "refs/liza/integration")
+def test_a_purge_deletes_a_symbolic_integration_branch_and_leaves_its_target(crew: Crew) -> None:  # noqa: F811
     before = of_the_person(crew)
-    odd = {"refs/heads/task/odd", "refs/liza/blackboard", "refs/liza/review/odd"}
-    git(root, "update-ref", "-d", "refs/liza/blackboard")
-    plant(crew, INTEGRATION, *odd)
-    plant(crew, "refs/liza/candidates/nowhere", named="refs/heads/nowhere")
-    alarms = {one.about: one for one in alarms_of(crew) if one.kind == "symbolic_ref"}
-    assert alarms.keys() == {INTEGRATION, *odd, "refs/liza/candidates/nowhere"}
-    told = [one for one in findings.list_findings(crew, crew.board.read()) if "is a symbolic ref to" in one.text]
-    assert {(one.text, one.hint) for one in told} >= {(one.message, one.next) for one in alarms.values()}
-    for alarm in alarms.values():
-        assert alarm.next.startswith("git ")
-        git(root, *alarm.next.split()[1:])
-    assert not {"symbolic_ref", "integration_moved"} & {one.kind for one in alarms_of(crew)}
-    assert git(root, "rev-parse", INTEGRATION) == left
-    assert of_the_person(crew) == before
-
-
-def test_a_purge_takes_the_symbolic_refs_and_leaves_what_they_name(crew: Crew) -> None:  # noqa: F811
-    before = of_the_person(crew)
-    kinds = ("salvage/x/coder-1.1", "candidates/zz", "tested/zz", "review/zz", "laid-back/zz", "specs")
-    planted = [INTEGRATION, "refs/heads/task/zz", *(f"refs/liza/{kind}" for kind in kinds)]
-    plant(crew, *planted)
-    done = purge(crew)
-    assert set(planted) <= set(done.deleted_refs)
-    staying = git(crew.paths.root, "for-each-ref", "--format=%(refname)").split()
-    assert staying == [MAIN, "refs/heads/task/a", "refs/heads/task/b", "refs/liza/blackboard", "refs/liza/integration"]
+    plant(crew, INTEGRATION)
+    assert INTEGRATION in purge(crew).deleted_refs
+    assert git(crew.paths.root, "for-each-ref", "--format=%(refname)", INTEGRATION) == ""
     assert of_the_person(crew) == before
 
 
@@ -165,28 +107,6 @@ def test_a_commit_that_tests_make_on_a_persons_branch_is_reported_by_name(
     merge(merges.crew, "d")
     assert git(merges.root, "log", "-1", "--format=%s", MAIN) == "planted"
     assert f"the tests of d moved {MAIN}. " in merges.alerts()
-
-
-@pytest.mark.campaign
-def test_what_tests_plant_is_reported_by_name_and_moves_nothing(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
-    (tmp_path / "notes").mkdir()
-    merges = Merges(crew.paths.root, tmp_path / "notes")
-    merges.approved("d", "e")
-    before = of_the_person(merges.crew)
-    merges.tests(
-        f'git -C "$HERE" symbolic-ref {INTEGRATION} {MAIN}; git -C "$HERE" symbolic-ref refs/liza/review/z {MAIN}'
-    )
-    merge(merges.crew, "d")
-    assert merges.status("d") == "INTEGRATION_FAILED"
-    assert f"the tests of d moved {INTEGRATION}, refs/liza/review/z" in merges.alerts()
-    assert of_the_person(merges.crew) == before
-    assert not (merges.root / ".git" / INTEGRATION).read_text().startswith("ref:")
-    merges.tests("exit 0")
-    merge(merges.crew, "e")
-    files = git(merges.root, "ls-tree", "--name-only", INTEGRATION).split()
-    assert "e.txt" in files
-    assert "d.txt" not in files
-    assert of_the_person(merges.crew) == before
 
 
 def test_several_refs_are_read_as_each_is_read_alone(crew: Crew) -> None:  # noqa: F811

@@ -29,7 +29,7 @@ from liza.rules.model import (
     TestProof,
 )
 from liza.rules.reports.alarms import AlarmFacts, StoppedProcesses, evaluate_alarms
-from liza.rules.reports.drift_alarms import RepositoryDrift, SymbolicRef
+from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.tasks import claims
 from liza.rules.tasks.drafts import MissingParts
@@ -318,7 +318,6 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
         crew(task()),
         {
             "repository": RepositoryDrift(
-                symbolic=(SymbolicRef("refs/liza/a", "refs/liza/a is symbolic", "git symbolic-ref -d refs/liza/a"),),
                 away=(AbsentCheckout("/w t", "integration", "liza doctor --fix"),),
                 moved="integration was moved by bob",
             ),
@@ -326,7 +325,6 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
         },
         [
             ("unconfirmed_setting", "push", "liza doctor --accept push"),
-            ("symbolic_ref", "refs/liza/a", "git symbolic-ref -d refs/liza/a"),
             ("checkout_away", "/w t", "liza doctor --fix"),
             ("integration_moved", "integration", "git log --first-parent refs/heads/integration"),
         ],

@@ -1,4 +1,4 @@
-"""Detect changes to the repository outside of Liza: commits on integration, symbolic refs.
+"""Detect changes to the repository outside of Liza: commits on integration, or their loss.
 
 A detection runs several gits. Its result is cached with a stamp of the files that it was computed from, for all
 supervisors and ``liza status``.
@@ -7,11 +7,9 @@ supervisors and ``liza status``.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-
-from msgspec import structs
 
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
@@ -27,8 +25,7 @@ from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.merging import targets
 from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import State, Status, Task
-from liza.rules.paths import branch_of
-from liza.rules.reports.drift_alarms import RepositoryDrift, SymbolicRef
+from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.value_classes import Value, replace
 
 LAST_INTEGRATION_REF = merges.LAST_INTEGRATION_REF
@@ -85,8 +82,7 @@ def current_drift(crew: Crew, state: State) -> RepositoryDrift:
 def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
     """Detect the current drift and cache it. Raises LizaError, OSError."""
     stamp = stamp_repository(crew, state)
-    symbolic = tuple(SymbolicRef(*row) for row in _symbolic_rows(crew, state))
-    result = structs.replace(_detect_integration_drift(crew, state), symbolic=symbolic)
+    result = _detect_integration_drift(crew, state)
     # The cache is an optimization: the result is valid even if it cannot be written.
     with suppress(OSError, WriteFailed):
         drift_cache.write_cache(crew.paths, CachedDrift(stamp, result))
@@ -105,17 +101,13 @@ def stamp_repository(crew: Crew, state: State) -> RepositoryStamp:
     branch = state.config.integration_branch
     names = ("packed-refs", f"refs/heads/{branch}", LAST_INTEGRATION_REF, "reftable/tables.list")
     absent_records = sorted(common.glob(f"worktrees/*/{absent_checkouts.LAST_COMMIT_FILE}"))
-    files = (*(common / name for name in names), *absent_records)
-    return [
-        *(_stamp_file(path) for path in files),
-        symbolic_refs.stamp_symbolic(common, branch),
-    ]
+    return [_stamp_file(path) for path in (*(common / name for name in names), *absent_records)]
 
 
 def require_integration(crew: Crew, state: State) -> str:
     """Return the commit of integration.
 
-    Raises Missing, with the command that restores the branch or replaces a symbolic ref by a plain one.
+    Raises Missing if it is gone or symbolic, with the command that restores it.
     """
     ref = f"refs/heads/{state.config.integration_branch}"
     return _require_plain(crew, state, ref, symbolic_refs.read_refs(crew.git, ref)[0])
@@ -124,7 +116,7 @@ def require_integration(crew: Crew, state: State) -> str:
 def _require_plain(crew: Crew, state: State, ref: str, integration: RefValue) -> str:
     """Return the commit of ``integration``, the value of ``ref``. Raises Missing as ``require_integration`` does."""
     if integration.target is not None:
-        raise Missing(symbolic_refs.describe_symbolic(ref, integration.target), _plain_ref_command(crew, state, ref))
+        raise Missing(symbolic_refs.describe_symbolic(ref, integration.target), symbolic_refs.delete_command(ref))
     if integration.commit is None:
         raise _integration_gone_error(crew, state)
     return integration.commit
@@ -210,29 +202,12 @@ def record_merged_tip(crew: Crew, task: Task, expected: str, candidate: str) -> 
     return f"integration_moved  {task.id} was merged onto {onto}: {drift.summary}. Next: {next_command}"
 
 
-def _symbolic_rows(crew: Crew, state: State) -> Iterator[tuple[str, str, str]]:
-    for ref, target in symbolic_refs.find_symbolic(crew.git, state.config.integration_branch).items():
-        yield ref, symbolic_refs.describe_symbolic(ref, target), _plain_ref_command(crew, state, ref)
-
-
-def _plain_ref_command(crew: Crew, state: State, ref: str) -> str:
-    """Return the command that replaces a symbolic ref by a plain one, or deletes it."""
-    if ref == f"refs/heads/{state.config.integration_branch}":
-        commit = _read_last_tip(crew) or _newest_merge(crew, state)
-    else:
-        commit = next((task.review_commit for task in state.tasks if ref == f"refs/heads/{branch_of(task.id)}"), None)
-    if commit is None:
-        return symbolic_refs.delete_command(ref)
-    return symbolic_refs.plain_ref_command(ref, commit)
-
-
 def _detect_integration_drift(crew: Crew, state: State) -> RepositoryDrift:
     """Return the drift of integration and its absent checkouts."""
-    integration = symbolic_refs.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
-    if integration.target is not None:
-        return RepositoryDrift()
-    if integration.commit is None:
-        error = _integration_gone_error(crew, state)
+    ref = f"refs/heads/{state.config.integration_branch}"
+    try:
+        _require_plain(crew, state, ref, symbolic_refs.read_refs(crew.git, ref)[0])
+    except Missing as error:
         return RepositoryDrift(moved=error.message, ways=error.hint)
     branch = state.config.integration_branch
     absent = tuple(_describe_absent(crew, record, branch) for record in absent_checkouts.find_lagging(crew.git, branch))

@@ -52,13 +52,11 @@ def find_unpushed_tasks(crew: Crew, state: State) -> tuple[str, ...]:
 
 def read_tips(crew: Crew) -> TaskTips:
     """Return the commits of the branches of all tasks. Raises GitFailed."""
-    rows = crew.git.lines("for-each-ref", "--format=%(refname) %(objectname) %(symref)", _LOCAL, _PUSHED, _BEGUN)
+    rows = crew.git.lines("for-each-ref", "--format=%(refname) %(objectname)", _LOCAL, _PUSHED, _BEGUN)
     tips: dict[str, dict[str, str]] = {prefix: {} for prefix in (_LOCAL, _PUSHED, _BEGUN)}
-    for ref, commit, target in (row.split(" ", 2) for row in rows):
+    for ref, commit in (row.split(" ", 1) for row in rows):
         prefix = next(prefix for prefix in tips if ref.startswith(prefix))
-        # A symbolic ref would push a branch of the person.
-        if not target:
-            tips[prefix][ref.removeprefix(prefix)] = commit
+        tips[prefix][ref.removeprefix(prefix)] = commit
     return TaskTips(tips[_LOCAL], tips[_PUSHED], tips[_BEGUN])
 
 

@@ -64,10 +64,6 @@ def list_findings(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _check_integration(crew: Crew, state: State) -> Iterator[Finding]:
     drift_now = drift.detect_drift(crew, state)
-    for link in drift_now.symbolic:
-        yield Finding("branch", link.message, False, link.way)
-    if any(link.ref == f"refs/heads/{state.config.integration_branch}" for link in drift_now.symbolic):
-        return
     tip = drift.require_integration(crew, state)
     for alarm in merge_alarms.absent_checkout_alarms(drift_now.away):
         yield Finding("branch", alarm.message, True, alarm.next)

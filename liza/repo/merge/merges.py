@@ -165,7 +165,7 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     ref = f"refs/heads/{branch}"
     tip = symbolic_refs.read_refs(git, ref)[0]
     if tip.target is not None:
-        raise Missing(symbolic_refs.describe_symbolic(ref, tip.target), symbolic_refs.plain_ref_command(ref, expected))
+        raise Missing(symbolic_refs.describe_symbolic(ref, tip.target), symbolic_refs.delete_command(ref))
     if tip.commit == candidate:
         return sync_checkout(git, branch, candidate, expected)
     absent_checkouts.record_absent(git, branch, expected)

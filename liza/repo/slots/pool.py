@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from liza.confinement import slot_directories
-from liza.repo import ref_names, symbolic_refs
+from liza.repo import ref_names
 from liza.repo.merge.merges import Branch, find_branches
 from liza.repo.slots import slot_records, slot_setup, slots_directory, stuck_slots
 from liza.repo.slots.salvage_restore import (
@@ -61,7 +61,6 @@ class Worktrees(SlotEmptying):
         # `for-each-ref task` would also list every branch below `task/`; the pattern matches that one name.
         branches = find_branches(self.git, branch, self.integration, "tas[k]")
         self._refuse_blocked(branch, branches)
-        symbolic_refs.refuse_symbolic(self.git, f"refs/heads/{branch}")
         if self._leave_earlier_slot(task, branch, branches):
             branches = find_branches(self.git, branch, self.integration)
         self._refuse_foreign_checkout(branch, branches)
@@ -125,7 +124,6 @@ class Worktrees(SlotEmptying):
             raise NotOwner(f"slot {slot} belongs to no run", f"liza task show {task}")
         branch = branch_of(task)
         branches = find_branches(self.git, branch, self.integration)
-        symbolic_refs.refuse_symbolic(self.git, f"refs/heads/{branch}")
         self._free_branch(slot, branch, branches)
         # A task that continues in its slot finds its submodules as it left them.
         is_other_task = owner.before is None or owner.before.task != task

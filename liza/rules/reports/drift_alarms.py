@@ -18,22 +18,13 @@ ALL_SETTINGS = "settings"
 """Name for all settings that need confirmation."""
 
 
-class SymbolicRef(msgspec.Struct, frozen=True):
-    """A symbolic ref among Liza's refs, which must be plain. ``way``: the command that repairs it."""
-
-    ref: str
-    message: str
-    way: str
-
-
 class RepositoryDrift(msgspec.Struct, frozen=True, kw_only=True):
     """Changes to the repository made outside of Liza.
 
-    ``symbolic``: symbolic refs. ``away``: checkouts that were missing when integration moved. ``moved``: how another
+    ``away``: checkouts that were missing when integration moved. ``moved``: how another
     process moved integration. ``lost``: merged tasks that it does not contain any more. ``ways``: commands to continue.
     """
 
-    symbolic: tuple[SymbolicRef, ...] = ()
     away: tuple[AbsentCheckout, ...] = ()
     moved: str | None = None
     lost: tuple[str, ...] = ()
@@ -45,8 +36,6 @@ def repository_alarms(
 ) -> Iterator[Alarm]:
     """Yield an alarm for each change, with the command that resolves it."""
     yield from settings_alarms(unconfirmed)
-    for symbolic in seen.symbolic:
-        yield Alarm(AlarmKind.SYMBOLIC_REF, symbolic.ref, symbolic.message, symbolic.way)
     yield from merge_alarms.absent_checkout_alarms(seen.away)
     if seen.moved is not None:
         branch = state.config.integration_branch
