@@ -27,11 +27,14 @@ _SOCKET_AGE: Final = 60.0
 
 
 def read_surroundings(
-    program: str, paths: Paths, environ: Mapping[str, str], executables: Iterable[Path] = ()
+    program: str,
+    paths: Paths,
+    environ: Mapping[str, str],
+    executables: Iterable[Path] = (),
+    logins: Iterable[Path] = (),
 ) -> Surroundings:
-    """Return the surroundings of boxes of a crew. ``program``: bubblewrap; ``executables``: what runs in the box.
-
-    Raises OSError.
+    """Return the surroundings of boxes of a crew. ``program``: bubblewrap; ``executables``: what runs in the box;
+    ``logins``: files of the person that have a login. Raises OSError.
     """
     homes = _list_homes(environ)
     needed = (
@@ -46,6 +49,7 @@ def read_surroundings(
         *(Path(path) for path in _SYSTEM_SECRETS),
         *(Path(environ[name]) for name in _SECRET_VARIABLES if environ.get(name, "").startswith("/")),
         state_directory(environ, homes[0]),
+        *logins,
     ))  # fmt: skip
     shown = tuple(path for path in _resolve(needed) if _is_below_replaced(path))
     return Surroundings(

@@ -12,8 +12,10 @@ from liza.confinement import box_environment, slot_directories, surroundings
 from liza.confinement.box import Box, Mount, MountKind
 from liza.confinement.run_mounts import SESSION_SOCKET, build_slot_box
 from liza.crew.crew import Crew
+from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import private_state
+from liza.programs.session.program_faults import list_logins
 from liza.programs.session.run_directory import RunDir
 from liza.repo import commit_signing, run_git
 from liza.repo.git_config import git_dirs
@@ -83,7 +85,8 @@ def make_session_box(
         *commit_signing.signing_mounts(git, order.env, home),
         *box_environment.share_mounts(own, order.env, home, shared),
     )
-    around = surroundings.read_surroundings(order.program, crew.paths, order.env, [order.executable])
+    logins = list_logins(preset_table.load_presets(crew.paths).rows.values(), order.env)
+    around = surroundings.read_surroundings(order.program, crew.paths, order.env, [order.executable], logins)
     box = build_slot_box(around, order.slot, socket=directory.path / SOCKET_FILE, shared=mounts)
     env = {
         **box_environment.make_box_environment(order.env, own, home, shared),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from liza.programs.presets import preset_table
-from liza.programs.presets.preset import LoginSigns, Preset
+from liza.programs.presets.preset import LoginSigns, Preset, StateDirectory
 from liza.programs.presets.preset_files import find_errors
-from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults
+from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults, list_logins
 from liza.rules.paths import Paths
 
 SAYS = (
@@ -130,3 +130,14 @@ def test_each_login_of_the_table_can_be_found_and_names_its_step() -> None:
         assert login.next, name
         assert bool(login.status) == bool(login.missing), name
         assert login.status or login.files, name
+
+
+def test_the_files_with_logins_are_those_that_the_rows_name() -> None:
+    row = Preset(
+        name="mine",
+        command="x",
+        login=LoginSigns(next="log in", files={"~/.mine/.env": "KEY"}),
+        state=(StateDirectory(path="~/.mine", variable="MINE_HOME", renewed={"auth.json": ("token",)}),),
+    )
+    assert list_logins([row], {"HOME": "/h"}) == (Path("/h/.mine/.env"), Path("/h/.mine/auth.json"))
+    assert list_logins([row], {"HOME": "/h", "MINE_HOME": "/m"})[1] == Path("/m/auth.json")

@@ -9,6 +9,8 @@ from pathlib import Path
 from liza.confinement import box_environment, slot_directories, support, surroundings
 from liza.confinement.box import Box, Mount, MountKind
 from liza.confinement.run_mounts import build_slot_box
+from liza.programs.presets import preset_table
+from liza.programs.session.program_faults import list_logins
 from liza.repo.git_config import git_dirs
 from liza.repo.run_git import find_stores, make_run_git
 from liza.repo.runner import Git
@@ -83,7 +85,8 @@ def open_box(paths: Paths, git: Git, settings: BoxSettings) -> CommandBox | None
     shared = tuple(Path(path).expanduser() for path in settings.shared)
     stores = (Mount(MountKind.READ_ONLY, store) for store in find_stores(git_dirs(git)[1]))
     mounts = (*stores, *box_environment.share_mounts(own, os.environ, home, shared))
-    around = surroundings.read_surroundings(program, paths, os.environ)
+    logins = list_logins(preset_table.load_presets(paths).rows.values(), os.environ)
+    around = surroundings.read_surroundings(program, paths, os.environ, logins=logins)
     box = build_slot_box(around, slot, shared=mounts, has_network=settings.network is Network.ON)
     return CommandBox(box, own, shared)
 

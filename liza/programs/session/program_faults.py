@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
@@ -121,8 +122,27 @@ def _run(preset: Preset, words: Sequence[str], environ: Mapping[str, str]) -> tu
     return result.returncode, result.stdout
 
 
+def list_logins(presets: Collection[Preset], environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the files of the person in which programs have logins; none need exist. A box does not show them: a
+    session has a copy of that of its own program.
+    """
+    home = environ.get("HOME") or str(Path.home())
+    files = [path for preset in presets for path in preset.login.files]
+    files += [
+        f"${{{row.variable}:-{row.path}}}/{name}" if row.variable else f"{row.path}/{name}"
+        for preset in presets
+        for row in preset.state
+        for name in row.renewed
+    ]
+    return tuple(dict.fromkeys(_find_file(path, environ, home) for path in files))
+
+
+def _find_file(path: str, environ: Mapping[str, str], home: str) -> Path:
+    return resolve_log_path(path.replace("~", home), environ, "")
+
+
 def _matches(path: str, sign: str, environ: Mapping[str, str], home: str) -> bool:
-    file = resolve_log_path(path.replace("~", home), environ, "")
+    file = _find_file(path, environ, home)
     try:
         with file.open(encoding="utf-8", errors="replace") as opened:
             return re.search(sign, opened.read(_MAX_FILE)) is not None
