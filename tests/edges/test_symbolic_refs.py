@@ -14,6 +14,7 @@ from liza.crew.evidence import gather_evidence
 from liza.repo import symbolic_refs
 from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import LizaError, Missing
+from liza.verbs.down import purge
 from liza.verbs.merge import merge
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
