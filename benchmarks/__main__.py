@@ -28,6 +28,7 @@ GROUPS = {
     "crew": "crew_rows",
     "growth": "growth_rows",
     "worker-api": "worker_api",
+    "confinement": "confinement_rows",
     "long": "long_rows",
 }
 """The module of each group, in the order in which they are measured."""

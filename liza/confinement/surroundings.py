@@ -64,10 +64,11 @@ def read_surroundings(
 
 def _list_sockets(paths: Paths, shown: Iterable[Path]) -> Iterator[Path]:
     """Yield the sockets that a box would show: a tmux server, another crew, docker. A read-only mount stops none."""
-    for name in socket_tables.list_listening().values():
+    shown, own = (*shown, paths.root), (paths.liza, paths.slots)
+    for name in socket_tables.list_unix_listening().values():
         path = Path(name)
-        is_seen = not _is_below_replaced(path) or any(part in path.parents for part in (*shown, paths.root))
-        if name.startswith("/") and is_seen and not any(part in path.parents for part in (paths.liza, paths.slots)):
+        is_seen = not _is_below_replaced(path) or any(part in path.parents for part in shown)
+        if name.startswith("/") and is_seen and not any(part in path.parents for part in own):
             with suppress(OSError):
                 status = path.stat()
                 if stat.S_ISSOCK(status.st_mode) and time.time() - status.st_mtime > _SOCKET_AGE:

@@ -91,6 +91,12 @@ def list_listening() -> dict[str, str]:
             for columns in map(str.split, rows):
                 if columns[_STATE] == _LISTEN:
                     listening[columns[_INODE]] = str(int(columns[_LOCAL].rpartition(":")[2], 16))
+    return {**listening, **list_unix_listening()}
+
+
+def list_unix_listening() -> dict[str, str]:
+    """As ``list_listening``, for Unix sockets: to read the tables of TCP takes ten times as long."""
+    listening = {}
     # A path may have any bytes.
     with suppress(OSError), open(_UNIX_TABLE, encoding="utf-8", errors="surrogateescape", newline="\n") as rows:  # noqa: PTH123
         next(rows, "")
