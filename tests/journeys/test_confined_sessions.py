@@ -1,18 +1,63 @@
-"""Sessions in boxes: ordinary work, and how they end."""
+"""Sessions in boxes: what a program in one can do, and how it ends."""
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
-from tests.journeys.crews import APPROVE, WORK, Crew
+from tests.conftest import until
+from tests.journeys.crews import Crew, processes_of
 
 pytestmark = pytest.mark.needs("bwrap")
 
+SAVES = """
+trap 'echo saved > $NOTES/saved; exit 7' TERM
+echo "$$" > $NOTES/begun
+while :; do sleep 0.1; done
+"""
 
-def test_a_confined_task_goes_from_claim_to_merge(confined: Crew) -> None:
+
+def test_a_confined_program_saves_its_work_when_its_supervisor_stops(confined: Crew) -> None:
     confined.add("one")
-    confined.agent("coder-1", confined.script("coder.sh", f"{WORK}\nenv > $NOTES/env\n"))
-    confined.agent("code-reviewer-1", confined.script("reviewer.sh", APPROVE))
-    confined.wait_status("one", "MERGED")
-    assert "LIZA_CONFINED=yes" in (confined.notes / "env").read_text()
-    assert confined.git("show", "integration:one.txt").startswith("one by coder-1.")
+    supervisor = confined.agent("coder-1", confined.script("coder.sh", SAVES))
+    confined.wait_note("begun")
+    assert supervisor.stop() == 0
+    assert confined.wait_note("saved") == "saved\n"
+    assert processes_of(confined.root) == []
+
+
+def test_a_confined_program_that_ignores_term_is_killed_with_all_that_it_started(confined: Crew) -> None:
+    text = "trap '' TERM\n(setsid env -i sleep 300 &)\necho > $NOTES/begun\nwhile :; do sleep 0.1; done\n"
+    confined.add("one")
+    supervisor = confined.agent("coder-1", confined.script("coder.sh", text))
+    confined.wait_note("begun")
+    assert supervisor.stop() == 0
+    assert processes_of(confined.root) == []
+
+
+def test_a_killed_shim_ends_the_box(confined: Crew) -> None:
+    confined.add("one")
+    supervisor = confined.agent("coder-1", confined.script("coder.sh", SAVES))
+    confined.wait_note("begun")
+    supervisor.kill()
+    os.kill(confined.session("coder-1.1")["shim"]["pid"], signal.SIGKILL)
+    until(lambda: processes_of(confined.root) == [], "the box has ended")
+
+
+def test_a_confined_program_that_a_signal_ends_is_reported_so(confined: Crew) -> None:
+    confined.add("one")
+    supervisor = confined.agent("coder-1", confined.script("coder.sh", "kill -KILL $$\n"))
+    supervisor.wait_said("ended by SIGKILL")
+
+
+def test_a_program_that_the_box_cannot_start_costs_no_try(confined: Crew) -> None:
+    confined.add("one")
+    program = confined.script("coder.sh", "true\n")
+    path = confined.notes.parent / "coder.sh"
+    path.write_text(path.read_text().replace("#!/bin/sh", "#!/run/nowhere/sh"))
+    supervisor = confined.agent("coder-1", program)
+    supervisor.wait_gone()
+    assert "No such file or directory" in supervisor.said()
+    assert "try 2" not in supervisor.said()
