@@ -86,7 +86,8 @@ def make_session_box(
         *box_environment.share_mounts(own, order.env, home, shared),
     )
     logins = list_logins(preset_table.load_presets(crew.paths).rows.values(), order.env)
-    around = surroundings.read_surroundings(order.program, crew.paths, order.env, [order.executable], logins)
+    files = [order.executable, *_list_files(preset.args)]
+    around = surroundings.read_surroundings(order.program, crew.paths, order.env, files, logins)
     box = build_slot_box(around, order.slot, socket=directory.path / SOCKET_FILE, shared=mounts)
     env = {
         **box_environment.make_box_environment(order.env, own, home, shared),
@@ -98,6 +99,11 @@ def make_session_box(
     }
     names = dict.fromkeys([*order.env, *env])
     return SessionBox(box, {name: env.get(name) for name in names if env.get(name) != order.env.get(name)})
+
+
+def _list_files(words: Sequence[str]) -> tuple[Path, ...]:
+    """Return the files that words of a command line name, such as the script of an interpreter."""
+    return tuple(Path(word) for word in words if word.startswith("/") and Path(word).is_file())
 
 
 def _is_there(crew: Crew, name: str) -> bool:
