@@ -15,6 +15,7 @@ import typer
 
 from liza.programs.session.session_verbs import is_called_from_box
 from liza.rules.errors import Missing, UsageError
+from liza.system.files import MAX_BOARD_SIZE
 
 TYPER_SETTINGS: Final[dict[str, Any]] = {
     "add_completion": False,
@@ -148,7 +149,12 @@ def read_text(name: str) -> str:
         words = shlex.join("-" if word == name else word for word in sys.argv[1:])
         refuse_path_of_session(name, "use - and hand in the text on stdin", f"liza {words} < {shlex.quote(name)}")
     try:
-        return (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
+        if name != "-":
+            return Path(name).read_bytes().decode()
+        data = sys.stdin.buffer.read(MAX_BOARD_SIZE + 1)
+        if len(data) > MAX_BOARD_SIZE:
+            raise UsageError(f"stdin has more than {MAX_BOARD_SIZE >> 20} MB", "liza --help")
+        return data.decode()
     except FileNotFoundError:
         raise Missing(f"file not found: {name}", "liza task add --help") from None
     except UnicodeDecodeError as error:
