@@ -1360,13 +1360,12 @@ TABLE: dict[str, Defence] = {
         (
             f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[url]",
             f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[pushInsteadOf]",
-            f"{ORIGIN}test_a_proxy_that_was_planted_stops_the_push_and_is_named_without_its_value",
         ),
     ),
     "named remote": Defence(
-        "git pushes to the URL that Liza gives it, whatever the repository's configuration says of origin and URLs",
+        "a push moves no remote branch of the person",
         {"liza.crew.landing.remote_branches:_name_remote": lambda was: lambda git, url: (git, "origin")},
-        (f"{ORIGIN}test_configuration_planted_after_the_look_at_the_address_does_not_redirect_the_push",),
+        (f"{ORIGIN}test_a_push_moves_no_remote_branch_and_runs_no_hook_of_the_person",),
     ),
     "pushed branches of others": Defence(
         "no commit that others pushed to the branch of a task is overwritten",

@@ -1,4 +1,4 @@
-"""What agents write into the repository's configuration sends nothing to an address that no person has accepted."""
+"""Nothing is sent to an address that no person has accepted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.edges.merge_crew import Merges, copied
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> Merges:
-    """A crew whose origin is good.git, which a person has accepted; evil.git is an agent's."""
+    """A crew whose origin is good.git, which a person has accepted; other.git is another one."""
     crew = copied(made, tmp_path)
-    for name in ("good.git", "evil.git"):
+    for name in ("good.git", "other.git"):
         git(tmp_path, "init", "-q", "--bare", "-b", "main", name)
     git(crew.root, "remote", "add", "origin", str(tmp_path / "good.git"))
     accept_origin(crew.crew, f"{tmp_path}/good.git")
@@ -39,33 +39,33 @@ def push(crew: Merges) -> None:
 
 
 REDIRECTIONS = {
-    "url": [("remote.origin.url", "{evil}")],
-    "pushurl": [("remote.origin.pushurl", "{evil}")],
-    "insteadOf": [("url.{evil}.insteadOf", "{good}")],
-    "pushInsteadOf": [("url.{evil}.pushInsteadOf", "{good}")],
-    "second pushurl": [("remote.origin.pushurl", "{good}"), ("remote.origin.pushurl", "{evil}")],
-    "a part of the path": [("url.{evil}.insteadOf", "{good}/"), ("remote.origin.url", "{good}/")],
+    "url": [("remote.origin.url", "{other}")],
+    "pushurl": [("remote.origin.pushurl", "{other}")],
+    "insteadOf": [("url.{other}.insteadOf", "{good}")],
+    "pushInsteadOf": [("url.{other}.pushInsteadOf", "{good}")],
+    "second pushurl": [("remote.origin.pushurl", "{good}"), ("remote.origin.pushurl", "{other}")],
+    "a part of the path": [("url.{other}.insteadOf", "{good}/"), ("remote.origin.url", "{good}/")],
     "the project at the forge": [("url.{good}.insteadOf", "https://github.com/e/vil"), ("remote.origin.url", "https://github.com/e/vil")],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "planted",
+    "changed",
     [
         *("url", "pushInsteadOf", "second pushurl", "the project at the forge"),
         *(variant(name, name=name) for name in ("pushurl", "insteadOf", "a part of the path")),
     ],
 )
-def test_a_push_to_another_address_is_refused_until_a_person_accepts_it(crew: Merges, planted: str) -> None:
-    good, evil = (str(crew.root.parent / name) for name in ("good.git", "evil.git"))
+def test_a_push_to_another_address_is_refused_until_a_person_accepts_it(crew: Merges, changed: str) -> None:
+    good, other = (str(crew.root.parent / name) for name in ("good.git", "other.git"))
     git(crew.root, "config", "--unset", "remote.origin.url")
-    for key, value in REDIRECTIONS[planted]:
-        git(crew.root, "config", "--add", key.format(good=good, evil=evil), value.format(good=good, evil=evil))
-    if "remote.origin.url" not in dict(REDIRECTIONS[planted]):
+    for key, value in REDIRECTIONS[changed]:
+        git(crew.root, "config", "--add", key.format(good=good, other=other), value.format(good=good, other=other))
+    if "remote.origin.url" not in dict(REDIRECTIONS[changed]):
         git(crew.root, "config", "remote.origin.url", good)
     with pytest.raises(Refused) as refused:
         push(crew)
-    assert (pushed(crew), pushed(crew, "evil.git")) == ("", "")
+    assert (pushed(crew), pushed(crew, "other.git")) == ("", "")
     with pytest.raises(Refused) as landing:
         land_pr(crew.crew, "main")
     words = shlex.split(refused.value.hint)
@@ -73,56 +73,33 @@ def test_a_push_to_another_address_is_refused_until_a_person_accepts_it(crew: Me
         assert landing.value.hint == refused.value.hint.replace("liza push", "liza land --pr")
         push_tasks(crew.crew, (), words[3])
         push(crew)
-        assert pushed(crew) + pushed(crew, "evil.git") == crew.tip()
+        assert pushed(crew) + pushed(crew, "other.git") == crew.tip()
     else:
         assert words == ["git", "remote", "-v"], "several addresses cannot be accepted"
 
 
-def test_configuration_planted_after_the_look_at_the_address_does_not_redirect_the_push(crew: Merges) -> None:
-    remote, evil = find_accepted_origin(crew.crew), crew.root.parent / "evil.git"
-    for key in ("insteadOf", "pushInsteadOf"):
-        for prefix in (remote.urls[0], "liza-origin-", "l"):
-            git(crew.root, "config", "--add", f"url.{evil}.{key}", prefix)
-    for name in ("origin", remote.urls[0]):
-        git(crew.root, "config", f"remote.{name}.url", str(evil))
-        git(crew.root, "config", f"remote.{name}.receivepack", f"touch {evil}/ran; git-receive-pack")
-    git(crew.root, "config", "push.pushOption", "planted")
-    git(crew.root, "config", "core.sshCommand", f"touch {evil}/ran")
-    git(crew.root, "config", "include.path", "../../planted")
-    (crew.root.parent / "planted").write_text(f'[credential]\n\thelper = "!touch {evil}/ran"\n')
+def test_a_push_moves_no_remote_branch_and_runs_no_hook_of_the_person(crew: Merges) -> None:
     hook = crew.root / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\ntouch {evil}/ran\n")
+    hook.write_text(f"#!/bin/sh\ntouch {crew.root}/ran\n")
     hook.chmod(0o755)
-    remote.push_commit(crew.tip(), "work", None)
-    assert (pushed(crew), pushed(crew, "evil.git")) == (crew.tip(), "")
-    assert remote.read_branches("work") == {"work": crew.tip()}
-    assert not (evil / "ran").exists()
-
-
-def test_a_proxy_that_was_planted_stops_the_push_and_is_named_without_its_value(crew: Merges) -> None:
-    git(crew.root, "config", "http.https://forge.example.proxy", "http://secret@evil.example")
-    with pytest.raises(Refused) as refused:
-        push(crew)
-    assert "git configuration http.https://forge.example.proxy was set after a person accepted" in refused.value.message
-    assert "secret" not in refused.value.message
-    git(crew.root, *shlex.split(refused.value.hint)[1:])
-    git(crew.root, "config", "--global", "http.proxy", "http://proxy.example")  # a person's own
+    git(crew.root, "config", "url.elsewhere.insteadOf", str(crew.root.parent / "good.git" / "x"))
     push(crew)
-    assert pushed(crew) == crew.tip()
+    assert (pushed(crew), git(crew.root, "for-each-ref", "refs/remotes/origin/work")) == (crew.tip(), "")
+    assert not (crew.root / "ran").exists()
 
 
 def test_only_the_present_address_is_accepted_and_only_by_a_person(
     crew: Merges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good, evil = (str(crew.root.parent / name) for name in ("good.git", "evil.git"))
-    git(crew.root, "remote", "set-url", "origin", evil)
+    good, other = (str(crew.root.parent / name) for name in ("good.git", "other.git"))
+    git(crew.root, "remote", "set-url", "origin", other)
     with pytest.raises(UsageError, match=r"not at .*good\.git': nothing is accepted"):
         push_tasks(crew.crew, (), good)
     monkeypatch.setenv("LIZA_RUN", "coder-1.1")
     monkeypatch.setenv("LIZA_ROOT", str(crew.root))
     with pytest.raises(LizaError):
-        push_tasks(crew.crew, (), evil)
+        push_tasks(crew.crew, (), other)
     monkeypatch.delenv("LIZA_RUN")
     with pytest.raises(Refused, match=r"a person has accepted .*good\.git"):
         push(crew)

@@ -15,7 +15,6 @@ from liza.rules.landing.push_address import (
 
 GOOD = "https://forge.example/a/b.git"
 ACCEPT = accept_command("liza push", GOOD)
-WITH_PROXY = make_address([GOOD], [("http.proxy", "http://proxy.example"), ("user.name", "x")])
 
 
 @pytest.mark.parametrize(
@@ -41,15 +40,11 @@ def test_only_a_login_is_left_out_of_a_url(url: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("accepted", "present", "words", "hint"),
     [
-        (make_address([GOOD], []), make_address(["https://x:y@forge.example/a/b.git"], []), "", ""),
-        (WITH_PROXY, WITH_PROXY, "", ""),
-        (None, make_address([GOOD], []), "no person has accepted", ACCEPT),
-        (make_address(["/old"], []), make_address(["/new it"], []), "origin is at /new it now", "--origin '/new it'"),
-        (make_address([GOOD], []), make_address([GOOD, "/x"], []), "the URLs of origin are", ACCEPT),
-        (make_address([GOOD], []), WITH_PROXY, "http.proxy was set after", "git config --unset-all http.proxy"),
-        (WITH_PROXY, make_address([GOOD], []), "http.proxy was removed after", ACCEPT),
-        (make_address([GOOD], [("http.proxy", "a")]), WITH_PROXY, "http.proxy was set after", "--unset-all http.proxy"),
-        (PushAddress(urls=()), make_address([GOOD], []), "origin is at", ACCEPT),
+        (make_address([GOOD]), make_address(["https://x:y@forge.example/a/b.git"]), "", ""),
+        (None, make_address([GOOD]), "no person has accepted", ACCEPT),
+        (make_address(["/old"]), make_address(["/new it"]), "origin is at /new it now", "--origin '/new it'"),
+        (make_address([GOOD]), make_address([GOOD, "/x"]), "the URLs of origin are", ACCEPT),
+        (PushAddress(urls=()), make_address([GOOD]), "origin is at", ACCEPT),
     ],
 )
 def test_an_address_that_nobody_accepted_is_named_with_one_command(
@@ -60,10 +55,9 @@ def test_an_address_that_nobody_accepted_is_named_with_one_command(
     if error is not None:
         assert words in error.message
         assert error.hint.endswith(hint)
-        assert "proxy.example" not in error.message, "values can be secrets"
 
 
-@pytest.mark.parametrize("record", [None, [], {}, {"urls": "x"}, {"urls": [1]}, {"urls": ["x"], "settings": 3}])
+@pytest.mark.parametrize("record", [None, [], {}, {"urls": "x"}, {"urls": [1]}])
 def test_a_damaged_record_accepts_nothing(record: object) -> None:
     assert parse_accepted(record) is None
 
@@ -75,47 +69,19 @@ def refusal(accepted: PushAddress | None, present: PushAddress) -> tuple[str, st
 
 
 def test_a_refused_address_is_named_with_what_was_accepted_before() -> None:
-    new, old = make_address(["/new it"], []), make_address(["/old"], [])
+    new, old = make_address(["/new it"]), make_address(["/old"])
     accept = "liza land --pr --origin '/new it'"
     assert refusal(None, new) == ("no person has accepted the address of origin, which is /new it", accept)
     assert refusal(old, new) == ("origin is at /new it now, and a person has accepted /old", accept)
     assert refusal(PushAddress(urls=()), new) == ("origin is at /new it now, and a person has accepted ", accept)
-    two = make_address(["/new it", "/b"], [])
-    assert refusal(make_address(["/new it", "/a"], []), two) == (
+    two = make_address(["/new it", "/b"])
+    assert refusal(make_address(["/new it", "/a"]), two) == (
         "the URLs of origin are /new it and /b now, and a person has accepted /new it and /a",
         accept,
     )
 
 
-def test_a_changed_setting_is_named_and_the_first_of_several() -> None:
-    plain = make_address(["/a"], [])
-    both = make_address(["/a"], [("http.sslverify", "false"), ("http.proxy", "p"), ("HTTP.x.proxy", "q")])
-    accept = "liza push --origin /a"
-    error = find_change(both, plain, "liza push")
-    assert error is not None
-    assert (error.message, error.hint) == (
-        "git configuration HTTP.x.proxy was removed after a person accepted /a",
-        accept,
-    )
-    error = find_change(plain, make_address(["/a"], [("http.my proxy", "p"), ("user.http.x", "q")]), "liza push")
-    assert error is not None
-    assert (error.message, error.hint) == (
-        "git configuration http.my proxy was set after a person accepted the address of origin; "
-        f"it decides how git reaches /a. To keep it: {accept}",
-        "git config --unset-all 'http.my proxy'",
-    )
-
-
-def test_each_value_of_a_setting_counts_and_the_values_are_not_kept() -> None:
-    one, two = make_address(["/a"], [("http.x", "1")]), make_address(["/a"], [("http.x", "1"), ("http.x", "2")])
-    joined = make_address(["/a"], [("http.x", "12")])
-    assert len({address.settings["http.x"] for address in (one, two, joined)}) == 3
-    assert all(len(address.settings["http.x"]) == 64 for address in (one, two, joined))
-    assert make_address(["/a"], [("http.x", "\udc80"), ("httpx.y", "1")]).settings.keys() == {"http.x"}
-
-
 def test_a_record_of_an_accepted_address_is_read_as_it_was_written() -> None:
-    assert parse_accepted({"urls": ["/a", "/b"], "settings": {"http.x": "1"}}) == PushAddress(
-        urls=("/a", "/b"), settings={"http.x": "1"}
-    )
+    # A record of an earlier version has digests of settings.
+    assert parse_accepted({"urls": ["/a", "/b"], "settings": {"http.x": "1"}}) == PushAddress(urls=("/a", "/b"))
     assert parse_accepted({"urls": ["/a"]}) == PushAddress(urls=("/a",))

@@ -112,16 +112,9 @@ def _find_change(crew: Crew, present: PushAddress, command: str) -> LizaError | 
 
 def _record(crew: Crew, address: PushAddress) -> None:
     fields = msgspec.to_builtins(address)
-    confirmed_settings.accept_origin(crew.paths, {"settings": {}, **fields})
+    confirmed_settings.accept_origin(crew.paths, {"project": [], **fields})
 
 
 def _read_address(remote: Remote, project: Remote | None = None) -> PushAddress:
-    """Return the address, with the settings of the repository. Those of a person change with their network.
-
-    Raises GitFailed.
-    """
-    fields = remote.git.names("config", "--list", "--includes", "--show-scope", "-z")
-    rows = zip(fields[::2], fields[1::2], strict=True)
-    pairs = (row.partition("\n") for scope, row in rows if scope in ("local", "worktree"))
     other = () if project is None or project.name == remote.name else project.urls
-    return push_address.make_address(remote.urls, ((key, value) for key, _, value in pairs), other)
+    return push_address.make_address(remote.urls, other)

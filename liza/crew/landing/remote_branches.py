@@ -6,7 +6,6 @@ under a random name: what the repository's configuration says of the remote and 
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 
@@ -227,11 +226,10 @@ def _network_git(git: Git) -> Git:
 
 
 def _name_remote(git: Git, url: str) -> tuple[Git, str]:
-    """Return git and a name that means ``url`` there, whatever its configuration says of ``origin`` and of URLs.
+    """Return git and a name that means ``url`` there.
 
-    git would apply ``url.*.insteadOf`` to the URL itself, and ``remote.<URL>.*`` if that was planted. Of several
-    replacements the longest matches, and an agent cannot plant one for a random name.
+    git would apply ``url.*.insteadOf`` to the URL itself a second time. With the name of a configured remote it would
+    move remote branches of the person.
     """
-    name, base = f"liza-{REMOTE}-{os.urandom(16).hex()}", f"url.{url}"
-    pairs = (f"{base}.insteadOf", name), (f"{base}.pushInsteadOf", name), ("push.pushOption", "")
-    return git.with_config(*pairs), name
+    name, base = f"liza-{REMOTE}", f"url.{url}"
+    return git.with_config((f"{base}.insteadOf", name), (f"{base}.pushInsteadOf", name)), name

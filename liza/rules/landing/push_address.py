@@ -1,17 +1,15 @@
 """The address of ``origin`` that a person has accepted, compared with the address that git would use now. Pure.
 
-Agents can write the repository's git configuration. So nothing is sent to an address that no person has accepted.
+A remote may have been changed since: nothing is sent where no person wanted it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
-from msgspec import field
 
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import FrozenStruct
@@ -20,20 +18,16 @@ from liza.rules.value_classes import decodable
 PUSH_COMMAND, LAND_COMMAND = "liza push", "liza land --pr"
 """The commands that push; with ``--origin URL`` they accept the address first."""
 _LOGIN_PART = r"\A([a-z]+://)[^/@?#\\\s]+@"
-_WAY_KEYS = r"(?is)http\..*"
-"""Settings that decide through which proxy, and with which certificates, git reaches a URL."""
 
 
 class PushAddress(FrozenStruct, frozen=True, kw_only=True):
     """Where git pushes, without credentials.
 
-    ``urls``: the effective URLs, then the configured one, which names the repository at the forge. ``settings``: a
-    digest of each setting that decides how git reaches a URL, by key. ``project``: the URLs of the project, where pull
-    requests go, if that is another repository.
+    ``urls``: the effective URLs, then the configured one, which names the repository at the forge. ``project``: the
+    URLs of the project, where pull requests go, if that is another repository.
     """
 
     urls: tuple[str, ...]
-    settings: dict[str, str] = field(default_factory=dict)
     project: tuple[str, ...] = ()
 
 
@@ -45,17 +39,9 @@ def strip_login(url: str) -> str:
     return re.sub(_LOGIN_PART, r"\1", url)
 
 
-def make_address(urls: Iterable[str], settings: Iterable[tuple[str, str]], project: Iterable[str] = ()) -> PushAddress:
-    """Return the address of these URLs. ``settings``: the repository's configuration, as pairs of key and value."""
-    values: dict[str, list[str]] = {}
-    for key, value in settings:
-        if re.fullmatch(_WAY_KEYS, key):
-            values.setdefault(key, []).append(value)
-    digests = {
-        key: hashlib.sha256("\0".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
-        for key, rows in values.items()
-    }
-    return PushAddress(urls=tuple(map(strip_login, urls)), settings=digests, project=tuple(map(strip_login, project)))
+def make_address(urls: Iterable[str], project: Iterable[str] = ()) -> PushAddress:
+    """Return the address of these URLs."""
+    return PushAddress(urls=tuple(map(strip_login, urls)), project=tuple(map(strip_login, project)))
 
 
 def parse_accepted(record: object) -> PushAddress | None:
@@ -86,16 +72,4 @@ def find_change(accepted: PushAddress | None, present: PushAddress, command: str
     if command == LAND_COMMAND and accepted.project != present.project:
         now, before = (" and ".join(address.project or address.urls) for address in (present, accepted))
         return Refused(f"pull requests go to {now} now, and a person has accepted {before}", accept)
-    key = _first_change(accepted.settings, present.settings)
-    if key is None:
-        return None
-    if key not in present.settings:
-        return Refused(f"git configuration {key} was removed after a person accepted {url}", accept)
-    keep = f"it decides how git reaches {url}. To keep it: {accept}"
-    fix = shlex.join(["git", "config", "--unset-all", key])
-    return Refused(f"git configuration {key} was set after a person accepted the address of origin; {keep}", fix)
-
-
-def _first_change(accepted: Mapping[str, str], present: Mapping[str, str]) -> str | None:
-    keys = sorted({*accepted, *present})
-    return next((key for key in keys if accepted.get(key) != present.get(key)), None)
+    return None
