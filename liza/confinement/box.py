@@ -61,8 +61,8 @@ class Box(Value):
     mounts: tuple[Mount, ...]
     directory: Path
     has_network: bool = True
-    is_new_session: bool = False
-    """Without the controlling terminal: then a shell has no jobs, and a new size of the terminal is not told."""
+    filter_descriptor: int | None = None
+    """Descriptor with a filter of system calls, which the process that starts the box passes on."""
 
     def wrap(self, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs ``argv`` in the box. The environment is that of the process."""
@@ -72,7 +72,7 @@ class Box(Value):
             *(word for mount in self.mounts for word in _mount_options(mount)),
             "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL",
             *(() if self.has_network else ("--unshare-net",)),
-            *(("--new-session",) if self.is_new_session else ()),
+            *(() if self.filter_descriptor is None else ("--seccomp", str(self.filter_descriptor))),
             "--die-with-parent", "--chdir", str(self.directory),
             "--", _ENV, f"--default-signal={_SIGNALS}", *argv,
         ]  # fmt: skip

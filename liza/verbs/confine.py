@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from liza.confinement import support
+from liza.confinement import support, terminal_filter
 from liza.confinement.box import Mount, MountKind
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -44,9 +44,9 @@ def confine(crew: Crew, words: Sequence[str], directory: Path, shell: str) -> Bo
     assert box is not None
     # Liza imports commits of sessions only, and a person must not hold a lock of git that a session needs.
     git = Mount(MountKind.READ_ONLY, box.own.git)
-    # What an agent wrote must not type into the person's terminal, whose shell would run it after the box.
-    is_new_session = not support.forbids_typing()
-    box = replace(box, box=replace(box.box, mounts=(*box.box.mounts, git), is_new_session=is_new_session))
+    # What an agent wrote must not type into the person's terminal.
+    descriptor = None if support.forbids_typing() else terminal_filter.open_filter()
+    box = replace(box, box=replace(box.box, mounts=(*box.box.mounts, git), filter_descriptor=descriptor))
     outside = commands.command_environment(crew.paths.root, state.config.environment)
     # It is a person's: a merger that looks for orphans of tests must not end it.
     environ = {name: value for name, value in outside.items() if name != "LIZA_RUN"} | slot_variables(slot)
