@@ -113,13 +113,14 @@ def refuse_in_sessions(words: Sequence[str]) -> None:
     if command is None:
         is_answered = bool(words) and not words[0].startswith("-")  # No such command: it has a message of its own.
     else:
-        is_answered = all(_is_for_sessions(part) for part in named or [command])
+        is_answered = all(is_for_sessions(part) for part in named or [command])
     if not is_answered:
         name = " ".join(["liza", *words[: 2 if parts else 1]])
         raise Refused(f"{name} is for a person, who types it outside of every session", "liza ready")
 
 
-def _is_for_sessions(command: Any) -> bool:
+def is_for_sessions(command: Any) -> bool:
+    """Return whether a process in the box of a session can call this command."""
     return bool(getattr(command.callback, "in_sessions", False))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import typer
 
-from liza.cli.app import build_app, list_headings, load_command
+from liza.cli.app import build_app, is_for_sessions, list_headings, load_command
 from liza.rules.model import Config
 from liza.rules.project import setting_values
 from liza.rules.project.setting_meanings import MEANINGS
@@ -45,8 +45,19 @@ def build_reference() -> str:
         for heading, paths in list_headings():
             parts.append(f"## {heading}\n")
             parts += ["\n".join(_command_section(path, ctx)) for path in paths]
+        parts.append(_describe_boxes(ctx))
         parts.append("\n".join(_settings_section()))
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _describe_boxes(ctx: Any) -> str:
+    paths = [path for _, part in list_headings() for path in part if is_for_sessions(_resolve_command(path, ctx))]
+    names = ", ".join(f"`{path}`" for path in paths)
+    return (
+        "## From inside a box\n\nA process in the box of a session can call these commands, through the socket of the session: "
+        f"{names}. `lock` runs its command in the box, on a copy of the board. A file is handed in on stdin, as `-`; "
+        "no path that the caller names is opened. All other commands are for a person, outside of every session.\n"
+    )
 
 
 def _settings_section() -> Iterator[str]:
