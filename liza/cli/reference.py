@@ -54,7 +54,8 @@ def _describe_boxes(ctx: Any) -> str:
     paths = [path for _, part in list_headings() for path in part if is_for_sessions(_resolve_command(path, ctx))]
     names = ", ".join(f"`{path}`" for path in paths)
     return (
-        "## From inside a box\n\nA process in the box of a session can call these commands, through the socket of the session: "
+        "## From inside a box\n\n"
+        "A process in the box of a session can call these commands, through the socket of the session: "
         f"{names}. `lock` runs its command in the box, on a copy of the board. A file is handed in on stdin, as `-`; "
         "no path that the caller names is opened. All other commands are for a person, outside of every session.\n"
     )

@@ -18,7 +18,6 @@ app = create_app()
     app,
     "note",
     'liza note --to invoice-pdf "use the fonts in assets/"',
-    in_sessions=True,
     position=Position(Heading.STEER, 9),
 )
 def note(
