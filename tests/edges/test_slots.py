@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from liza.confinement import slot_directories
 from liza.crew.recovery import slot_limits
 from liza.programs.session.run_directory import RunRecord
 from liza.programs.session.session_process import RunningSession
@@ -23,6 +24,7 @@ from liza.rules.tasks.backlog import TaskFields
 from liza.system.processes import identify_self
 from liza.verbs import slots as verbs
 from liza.verbs.claim import claim
+from liza.verbs.doctor import doctor
 from liza.verbs.merge import merge
 from liza.verbs.submit import submit
 from liza.verbs.task import add, release
@@ -94,6 +96,23 @@ def test_prune_removes_free_slots_only_and_a_later_claim_creates_one_again(crew:
     assert crew.task("e").worktree == "s2"
     crew.claimed("f", "coder-4")
     assert (crew.crew.paths.slot("s3") / "README.md").exists()
+
+
+def test_what_the_boxes_of_a_slot_have_counts_to_its_size_and_goes_with_it(crew: Merges) -> None:
+    merged(crew, "a")
+    before = rows(crew)
+    own = slot_directories.create_directories(crew.crew.paths, "s1", Path.home())
+    (own.cache / "big").write_bytes(os.urandom(3_000_000))
+    (own.tmp / "closed" / "deep").mkdir(parents=True)
+    (own.tmp / "closed").chmod(0)
+    after = rows(crew)
+    assert after.keys() == before.keys()
+    assert after["s1"]["bytes"] - before["s1"]["bytes"] >= 3_000_000
+    (disk,) = (finding for finding in doctor(crew.root).findings if finding.about == "disk")
+    assert ".boxes" not in disk.text
+    assert verbs.repair(crew.crew).message == "no slot is damaged"
+    verbs.nuke(crew.crew, "s1")
+    assert not own.directory.exists()
 
 
 @pytest.mark.campaign

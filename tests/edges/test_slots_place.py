@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from liza.confinement import slot_directories
 from liza.crew.crew import Crew, find_crew
 from liza.crew.current_alarms import find_alarms
 from liza.crew.evidence import gather_evidence
@@ -251,6 +252,14 @@ def test_a_purge_removes_the_directory_it_made_and_leaves_what_is_not_liza_s(rep
     (place / "notes.txt").write_text("mine\n")
     purge(find_crew(repo))
     assert [entry.name for entry in place.iterdir()] == ["notes.txt"]
+
+
+def test_a_purge_removes_what_boxes_had(repo: Path) -> None:
+    crew = begun(repo)
+    drafted(crew)
+    slot_directories.prepare_directories(crew.paths, "s1", Path.home())
+    purge(crew)
+    assert not crew.paths.slots.exists()
 
 
 def test_an_init_that_is_refused_leaves_no_directory(repo: Path) -> None:
