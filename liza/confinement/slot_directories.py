@@ -13,7 +13,7 @@ from typing import Final
 
 from liza.confinement.run_mounts import NPM_SETTINGS
 from liza.rules.errors import NotRegularFile, SystemRefused
-from liza.rules.paths import BOXES, BoxPaths, Paths
+from liza.rules.paths import BOXES, BoxPaths, Paths, state_directory
 from liza.system import program_path, untrusted_files
 
 _SECRET_SETTING: Final = re.compile(r"\s*(//.*:)?(_authToken|_auth|_password|username|certfile|keyfile|key|otp)\s*=")
@@ -33,6 +33,8 @@ def prepare_directories(paths: Paths, slot: str, home: Path) -> BoxPaths:
 def create_directories(paths: Paths, slot: str, home: Path) -> BoxPaths:
     """Create what is missing of ``prepare_directories``, for a box beside others. Raises OSError, SystemRefused."""
     own = paths.box(slot)
+    # A box can only hide what exists when it starts.
+    state_directory(os.environ, home).mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in (own.directory.parent, own.directory, own.tmp, own.liza, own.cache, own.state):
         _make_directory(directory)
     (own.directory / NPM_SETTINGS).write_text(_without_secrets(_read_settings(home / ".npmrc")))
