@@ -27,8 +27,6 @@ from benchmarks.rows import Row, summarize
 from benchmarks.timing import BARE, run_process
 from benchmarks.worker_load import COMMAND, LoadResult, WorkerLoad
 from liza.programs.guards import guard_files
-from liza.programs.hooks import hook_events
-from liza.programs.hooks.hook_templates import load_template
 from liza.programs.session.run_directory import RunDir, Turn
 from liza.programs.usage.telemetry_log import TelemetryLog
 from tests.edges.api_worker import Api, now
@@ -110,9 +108,8 @@ def install_guards(crew: Crew, runs: Sequence[str]) -> None:
     """Write the guards of these runs, as a supervisor does before it starts a session."""
     home = crew.root.parent
     loaded = guard_files.load_guards(crew.paths, home)
-    refusals = hook_events.list_refusals("claude", load_template("claude"))
     for run in runs:
-        guard_files.install_guards(RunDir(crew.paths, run), loaded, home, None, "deny", refusals)
+        guard_files.install_guards(RunDir(crew.paths, run), loaded, home, None, "deny")
 
 
 def _run_load(api: Api, runs: Sequence[str], load: WorkerLoad, options: Options) -> Outcome:

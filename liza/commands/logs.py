@@ -160,8 +160,8 @@ def _print_notes(crew: Crew, events: Iterable[LoggedEvent], runs: list[str], win
     """Print what is not in the output of the last run: denials, why there is nothing, a format that is not read."""
     for run in runs[-1:]:
         notes = run_logs.read_notes(crew, run)
-        for rule, denied in notes.denials.items():
-            printing.print_notice(f"denied {denied.count}× by the guard rule {rule}; the last: {denied.last}")
+        for rule, (count, last) in notes.denials.items():
+            printing.print_notice(f"denied {count}× by the guard rule {rule}; the last: {last}")
         if notes.silence:
             printing.print_notice(notes.silence)
     unread = describe_unknown(events)

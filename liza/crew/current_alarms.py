@@ -19,7 +19,7 @@ from liza.crew.merging import epic_branches, merge_blocker
 from liza.crew.notices import deliveries
 from liza.crew.recovery import lost_worktrees, recorder
 from liza.crew.serving import stopped_processes
-from liza.programs.guards import denials, guard_files
+from liza.programs.guards import guard_files, session_guards
 from liza.programs.session import run_directory
 from liza.repo import ref_names, stale_locks
 from liza.repo.slots import relocate, slot_records, stuck_slots
@@ -28,7 +28,7 @@ from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.formatting.redaction import redact
 from liza.rules.formatting.undecoded import escape_undecoded
 from liza.rules.governance.sprint_alarms import is_checkpoint_due
-from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_TOML
+from liza.rules.guards.guard_rules import DENIALS_FILE, GUARDS_TOML
 from liza.rules.landing import backup_rules, poll_rules
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.owned_work import find_current_work
@@ -268,8 +268,8 @@ def _denials_of(crew: Crew, state: State, name: str) -> dict[str, tuple[int, str
     if path is None or not path.exists():
         return {}
 
-    counts = denials.count_denials(path.parent)
-    return {redact(rule): (denied.count, redact(denied.last)) for rule, denied in counts.items()}
+    counts = session_guards.count_denials(path.parent)
+    return {redact(rule): (count, redact(last)) for rule, (count, last) in counts.items()}
 
 
 def count_denials(crew: Crew, state: State, name: str) -> int:

@@ -15,8 +15,6 @@ from liza.crew.project.command_box import CommandBox
 from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
 from liza.programs.accounts.run_account import account_of, config_dir_of
 from liza.programs.guards import guard_files
-from liza.programs.hooks import hook_events
-from liza.programs.hooks.hook_templates import list_providers, load_template
 from liza.programs.messages import inbox
 from liza.programs.presets import acp_session, command_line, preset_table, session_environment, sidecar_order
 from liza.programs.presets.acp_settings import AcpSettings
@@ -247,11 +245,8 @@ class Launcher:
         for notice in loaded.notices:
             self.notify(notice)
         config = state.config
-        provider = self.preset.hooks.provider
-        has_template = provider in list_providers() and not self.preset.hooks.informational
-        refusals = hook_events.list_refusals(provider, load_template(provider)) if has_template else {}
         tests, on_error = config.integration_command, config.guards.on_error
-        guard_files.install_guards(directory, loaded, home, tests, on_error, refusals)
+        guard_files.install_guards(directory, loaded, home, tests, on_error)
 
     def _kill_orphans(self, agent: str) -> None:
         """Kill processes of the agent that no run directory records: an agent has one session. Raises Refused if some

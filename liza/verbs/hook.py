@@ -22,7 +22,7 @@ from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.programs.usage.call_digest import digest, summarize_call
 from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.formatting.times import format_time
-from liza.rules.guards.tool_vocabulary import RAW_INPUT
+from liza.rules.guards.tool_calls import RAW_INPUT
 from liza.rules.paths import Paths
 from liza.rules.sessions.message_rules import MessageChannel
 from liza.rules.worker_api.prompt_rules import AT_TURN_END, DURING_TURN, PRIORITIES, PromptPriority

@@ -11,8 +11,7 @@ from typing import Any
 from liza.crew import run_state
 from liza.crew.archive import archived_tasks
 from liza.crew.crew import Crew
-from liza.programs.guards import denials
-from liza.programs.guards.denials import DenialCount
+from liza.programs.guards import session_guards
 from liza.programs.messages import delivery_log
 from liza.programs.messages.delivery_log import DeliveryEntry
 from liza.programs.session import run_archive, run_directory, session_process
@@ -36,16 +35,16 @@ class RunNotes(Value):
     """What is to be told of a run beside its output: the denials of its guards by rule, and why it printed nothing;
     empty if it printed something."""
 
-    denials: Mapping[str, DenialCount]
+    denials: Mapping[str, tuple[int, str]]
     silence: str
 
 
 def read_notes(crew: Crew, run: str) -> RunNotes:
     """Return the notes about a run, without secrets. Raises Refused if it has no output, NotRegularFile."""
     is_silent = not read_output(crew, run, 1).size
-    counts = denials.count_denials(crew.run_dir(run).path)
+    counts = session_guards.count_denials(crew.run_dir(run).path)
     return RunNotes(
-        {redact(rule): replace(denied, last=redact(denied.last)) for rule, denied in counts.items()},
+        {redact(rule): (count, redact(last)) for rule, (count, last) in counts.items()},
         _describe_silence(crew, run) if is_silent else "",
     )
 

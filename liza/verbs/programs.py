@@ -17,7 +17,7 @@ from liza.programs.presets.acp_settings import Transport
 from liza.programs.presets.preset import UNCONFINED_WARNING, LaunchMode, Preset
 from liza.programs.presets.preset_table import Presets
 from liza.rules.errors import NoCrew
-from liza.rules.guards.guard_paths import GUARDS_TOML
+from liza.rules.guards.guard_rules import GUARDS_TOML
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value

@@ -14,7 +14,7 @@ from liza.programs.guards import guard_files, session_guards
 from liza.programs.guards.session_guards import SessionGuards
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError, NotRegularFile
-from liza.rules.guards.guard_paths import GUARDS_FILE
+from liza.rules.guards.guard_rules import GUARDS_FILE
 from liza.rules.guards.judgment import UNJUDGED_RULE, Verdict
 from liza.rules.paths import role_of
 from liza.system import files
@@ -25,8 +25,6 @@ OVER_RULE = "session-over"
 CONTEXT_RULE = "context"
 MAX_SESSIONS = 300
 """Sessions whose guards are kept in memory."""
-MAX_RULES = 4
-"""Different sets of rules that later sessions may share. The sessions of a crew usually have one."""
 
 
 class GuardsCache:
@@ -36,7 +34,6 @@ class GuardsCache:
         self._limit = limit
         self._guard = threading.Lock()
         self._sessions: OrderedDict[str, tuple[files.Stamp, SessionGuards]] = OrderedDict()
-        self._different: list[SessionGuards] = []
 
     def is_current(self, run_dir: RunDir) -> bool:
         """Return whether ``read`` needs no look into the file."""
@@ -58,8 +55,6 @@ class GuardsCache:
                 return entry[1]
         guards = session_guards.read_guards(key)
         with self._guard:
-            if not any(guards.share_rules(other) for other in self._different):
-                self._different = [guards, *self._different[: MAX_RULES - 1]]
             self._sessions[key] = stamp, guards
             if len(self._sessions) > self._limit:
                 self._sessions.popitem(last=False)
@@ -126,7 +121,10 @@ def _judge(
         guards = _read_guards(run_dir, cache)
     except (LizaError, NotRegularFile, OSError, ValueError, RecursionError) as error:
         return Verdict(False, f"[liza] not run: the guards of this session cannot be read: {error}", UNJUDGED_RULE)
-    return session_guards.authorize_tool(str(run_dir.path), guards, request.tool, request.input, environ, directory)
+    verdict = session_guards.judge_tool(guards, request.tool, request.input, environ, directory)
+    if not verdict.allowed:
+        session_guards.record_denial(str(run_dir.path), request.tool, verdict)
+    return verdict
 
 
 def _read_guards(run_dir: RunDir, cache: GuardsCache) -> SessionGuards:
@@ -134,13 +132,8 @@ def _read_guards(run_dir: RunDir, cache: GuardsCache) -> SessionGuards:
     try:
         return cache.read(run_dir)
     except FileNotFoundError:
-        record = run_dir.read_record()
-        data = guard_files.compose_guards(
-            guard_files.load_guards(run_dir.paths, Path.home()),
-            run_dir.paths,
-            role_of(run_dir.agent),
-            Path.home(),
-            task=record.task if record else None,
-            worktree=record.worktree if record else "",
-        )
+        record, home = run_dir.read_record(), Path.home()
+        loaded = guard_files.load_guards(run_dir.paths, home)
+        task, worktree = (record.task, record.worktree) if record else (None, "")
+        data = guard_files.compose_guards(loaded, run_dir.paths, role_of(run_dir.agent), home, task, worktree)
         return SessionGuards(data)

@@ -411,10 +411,6 @@ def _by_the_name_of_the_agent(was: Callable[..., Any]) -> Any:
     return iter_agent_pids
 
 
-def _where_it_is_called(was: Callable[..., Any]) -> Any:
-    return lambda table, name, words, scope: scope.facts.area_of(scope.directory)
-
-
 def _always_new(was: Callable[..., Any]) -> Any:
     return lambda event, line: os.urandom(16)
 
@@ -465,16 +461,15 @@ def _following(was: Callable[..., Any]) -> Any:
 
 
 def _never_denied(was: Callable[..., Any]) -> Any:
-    def judge(*given: Any) -> Any:
-        verdict = was(*given)
-        verdict.allowed = True
-        return verdict
-
-    return judge
+    return lambda *given: type(was(*given))(True)
 
 
 def _allowed_if_unjudged(was: Callable[..., Any]) -> Any:
-    return lambda guards, *rest: was(type(guards)({**guards.data, "on_error": "allow"}), *rest)
+    def judge(guards: Any, *rest: Any) -> Any:
+        guards.data["on_error"] = "allow"
+        return was(guards, *rest)
+
+    return judge
 
 
 TABLE: dict[str, Defence] = {
@@ -971,33 +966,18 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.guards.acts:GuardFacts.area_of": gives("own")},
         (
             f"{COMMANDS}['tools-in-own-worktree'-'cd /home/ann/shop && npm install']",
-            f"{COMMANDS}['tools-in-own-worktree'-'make -C /home/ann/shop']",
             f"{COMMANDS}['own-worktree-only'-'git -C /home/ann/shop commit -am x']",
         ),
     ),
-    "ends of program names": Defence(
-        "a command is judged that an unquoted expansion splits off the name of its program",
-        {"liza.rules.guards.shell_walk:ShellWalk._split_program": gives([])},
-        (f"{COMMANDS}['no-push'-'git${{X}}push']", f"{COMMANDS}['no-push'-'env${{X}}git push']"),
-    ),
-    "directory options": Defence(
-        "a tool that an option sends to the person's checkout is not taken for one in the agent's worktree",
-        {"liza.rules.guards.shell_programs:_area": _where_it_is_called},
-        (
-            f"{COMMANDS}['tools-in-own-worktree'-'npm --prefix /home/ann/shop ci']",
-            f"{COMMANDS}['tools-in-own-worktree'-'make -C$LIZA_ROOT build']",
-            f"{COMMANDS}['tools-in-own-worktree'-'cargo test --manifest-path ../two/Cargo.toml']",
-        ),
+    "commands in commands": Defence(
+        "a command behind a wrapper, in a substitution or in the script of a shell is judged",
+        {"liza.rules.guards.script_acts:ScriptReader._run_inner": gives(None)},
+        (f"{COMMANDS}['no-push'-'env git push']", f"{COMMANDS}['no-push'-\"bash -c 'git push'\"]"),
     ),
     "requests to a forge": Defence(
         "an agent that calls the API of a forge itself merges, approves and publishes nothing",
-        {"liza.rules.guards.normal_commands:_mark_request": gives([])},
+        {"liza.rules.guards.script_acts:_method": gives("GET")},
         ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
-    ),
-    "git by a server": Defence(
-        "a tool of a server for git changes no more than git in a shell",
-        {"liza.rules.guards.tool_vocabulary:find_git_command": gives(())},
-        ("tests/unit/test_guard_properties.py::test_a_tool_of_any_program_is_denied",),
     ),
     "reports switched off": Defence(
         "a person who leaves the terminal of a program that was killed ends nobody's terminal",
@@ -1904,7 +1884,7 @@ TABLE: dict[str, Defence] = {
     ),
     "shared environments": Defence(
         "an agent installs no packages into an environment that others use",
-        {"liza.rules.guards.normal_commands:_has_own_environment": gives(True)},
+        {"liza.rules.guards.script_acts:ScriptReader._has_own_environment": gives(True)},
         ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
     ),
     "list of packages": Defence(

@@ -12,16 +12,13 @@ import time
 from datetime import UTC, datetime
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
 
 import pytest
+from liza.rules.guards.guard_paths import DENIALS_FILE
 
 from liza.programs.guards import guard_files
-from liza.programs.hooks import hook_events
-from liza.programs.hooks.hook_templates import list_providers, load_template
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn, TurnSource
-from liza.rules.guards.guard_paths import DENIALS_FILE
 from liza.rules.paths import Paths
 from liza.system.locks import lock_path
 from liza.verbs.hook import Hook
@@ -45,12 +42,9 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def install(run: RunDir) -> None:
-    """Write the guards of the session, for the hooks of every program."""
-    forms: dict[str, Any] = {}
-    for provider in list_providers():
-        forms |= hook_events.list_refusals(provider, load_template(provider))
+    """Write the guards of the session."""
     home = run.paths.root
-    guard_files.install_guards(run, guard_files.load_guards(run.paths, home), home, None, "deny", forms)
+    guard_files.install_guards(run, guard_files.load_guards(run.paths, home), home, None, "deny")
 
 
 def environ(run: RunDir) -> dict[str, str]:

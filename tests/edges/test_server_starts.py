@@ -16,7 +16,7 @@ from liza.programs.accounts.run_account import account_of, config_dir_of, run_ac
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.usage.telemetry_log import TelemetryLog
 from liza.rules.errors import NotRegularFile
-from liza.rules.guards.guard_paths import GUARDS_FILE
+from liza.rules.guards.guard_rules import GUARDS_FILE
 from liza.rules.paths import Paths
 from liza.rules.sessions.rests import FIRST_DELAY
 from liza.rules.worker_api.telemetry_rules import TelemetryEvent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from liza.rules.guards.guard_paths import DENIALS_FILE, GUARDS_FILE
+from liza.rules.guards.guard_rules import DENIALS_FILE, GUARDS_FILE
 from tests.journeys.crews import Crew
 
 ASK = """

@@ -9,11 +9,8 @@ from typing import Any
 
 import liza
 from liza.programs.guards.shell_parser import parse_script
-from liza.rules.guards.acts import GuardFacts
-from liza.rules.guards.judgment import UNJUDGED_RULE, Verdict
-from liza.rules.guards.prepared_rules import PreparedRules
-from liza.rules.guards.shell_syntax import CannotJudge
-from liza.rules.guards.tool_judgment import ToolJudge
+from liza.rules.guards.acts import CannotJudge, GuardFacts
+from liza.rules.guards.judgment import UNJUDGED_RULE, PreparedRules, ToolJudge, Verdict
 
 ROOT, SLOTS, WORKTREE, HOME = "/home/ann/shop", "/home/ann/.cache/slots", "/home/ann/.cache/slots/one", "/home/ann"
 STATE = "/var/state/ann/liza"
@@ -30,11 +27,11 @@ def defaults() -> dict[str, Any]:
 def facts(role: str = "coder", **changes: Any) -> GuardFacts:
     given: dict[str, Any] = {
         "role": role,
-        "task": "cart",
         "branch": "task/cart",
         "root": ROOT,
         "slots": SLOTS,
         "worktree": WORKTREE,
+        "directory": WORKTREE,
         "home": HOME,
         "state": STATE,
         "exists": lambda path: path in (f"{WORKTREE}/README.md", f"{WORKTREE}/src"),
@@ -46,13 +43,15 @@ def facts(role: str = "coder", **changes: Any) -> GuardFacts:
 @cache
 def _prepared() -> PreparedRules:
     data = defaults()
-    return PreparedRules({"rules": data["rule"], "tools": data["tools"], "shell": data["shell"], "tests": TESTS})
+    return PreparedRules(
+        {"rules": data["rule"], "vocabulary": data["tools"], "programs": data["shell"], "tests": TESTS}
+    )
 
 
 def judge_tool(tool: str, given: object, role: str = "coder", rules: Any = (), **changes: Any) -> Verdict:
     """The verdict on a tool call; one that cannot be judged is denied by the rule of that name."""
     found = defaults()
-    data = {"rules": [*rules, *found["rule"]], "tools": found["tools"], "shell": found["shell"], "tests": TESTS}
+    data = {"rules": [*rules, *found["rule"]], "vocabulary": found["tools"], "programs": found["shell"], "tests": TESTS}
     try:
         return ToolJudge(PreparedRules(data) if rules else _prepared(), facts(role, **changes), parse_script).judge(
             tool, given

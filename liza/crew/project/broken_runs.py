@@ -16,7 +16,7 @@ from types import MappingProxyType
 from liza.crew.project import command_box, commands, import_traces
 from liza.crew.project.command_box import BoxSettings
 from liza.crew.project.import_traces import ProofSite
-from liza.programs.guards.statements import split_statements
+from liza.crew.project.statements import split_statements
 from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file
 from liza.repo import file_commits

@@ -25,7 +25,7 @@ from liza.repo.slots import leftovers, slot_records
 from liza.rules import settings
 from liza.rules.errors import GitFailed, LizaError
 from liza.rules.formatting.counts import count_noun
-from liza.rules.guards.guard_paths import GUARDS_TOML
+from liza.rules.guards.guard_rules import GUARDS_TOML
 from liza.rules.merging import merge_alarms
 from liza.rules.model import State, Task
 from liza.rules.paths import HISTORY_REF, run_id

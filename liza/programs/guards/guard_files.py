@@ -10,23 +10,28 @@ import json
 import os
 import shlex
 import tomllib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from liza.programs.presets import preset_files
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import UsageError
-from liza.rules.guards.guard_paths import GUARDS_FILE, GUARDS_TOML
-from liza.rules.guards.guard_rules import find_rule_errors
+from liza.rules.formatting.type_errors import describe_decode_error
+from liza.rules.guards.guard_rules import GUARDS_FILE, GUARDS_TOML, find_rule_errors, find_tool_errors
 from liza.rules.paths import Paths, branch_of, role_of, state_directory
-from liza.rules.value_classes import Value
+from liza.rules.value_classes import Value, decodable, field
 from liza.system import atomic, crash_points, untrusted_files
 
 BUILT_IN = Path(__file__).parent.with_name("guards.toml")
 _LARGEST = 1 << 18  # maximum file size, in bytes
-_TOOLS = ("shell", "read", "write", "fetch", "typed")
+
+
+class _GuardFile(Value, forbid_unknown_fields=True):
+    rule: tuple[Any, ...] = ()
+    tools: dict[str, Any] = field(default_factory=dict)
 
 
 class LoadedGuards(Value):
@@ -34,7 +39,7 @@ class LoadedGuards(Value):
 
     rules: tuple[dict[str, Any], ...]
     tools: dict[str, dict[str, Any]]
-    shell: dict[str, Any]
+    programs: dict[str, Any]
     notices: tuple[str, ...] = ()
 
 
@@ -42,70 +47,37 @@ def load_guards(paths: Paths, home: Path) -> LoadedGuards:
     """Return the guards of a crew. Raises UsageError; it names the file, the rule and the field. NotRegularFile."""
     built_in, file = _read_built_in(), paths.liza / GUARDS_TOML
     own = read_guard_file(file)
-    names = {row["name"] for row in own["rule"]}
-    rules, tools, notices = own["rule"], own["tools"], []
+    rules, tools, notice = own["rule"], own["tools"], ""
+    # A rule of the project replaces the default with its name.
+    names = {row["name"] for row in rules}
     if (rules or tools) and not preset_files.is_trusted(file, home):
         left_out = [row["name"] for row in rules if row.get("allow")] + [f"tools.{name}" for name in tools]
-        rules, tools = [row for row in rules if not row.get("allow")], {}
         # A denying rule counts, and takes no default away: that would give a right.
-        names = set()
+        rules, tools, names = [row for row in rules if not row.get("allow")], {}, set()
         if left_out:
-            notices.append(
-                f".liza/{GUARDS_TOML} gives agents rights ({', '.join(left_out)}); ignored until: "
-                f"{preset_files.TRUST_COMMAND}"
-            )
-    # A rule of the project replaces the default with its name, if it is in effect.
+            rights = f"gives agents rights ({', '.join(left_out)}); ignored until: {preset_files.TRUST_COMMAND}"
+            notice = f".liza/{GUARDS_TOML} {rights}"
     defaults = [row for row in built_in["rule"] if row["name"] not in names]
-    return LoadedGuards((*rules, *defaults), {**built_in["tools"], **tools}, built_in["shell"], tuple(notices))
+    tools = {**built_in["tools"], **tools}
+    return LoadedGuards((*rules, *defaults), tools, built_in["shell"], (notice,) if notice else ())
 
 
 @cache
 def _read_built_in() -> dict[str, Any]:
-    return read_guard_file(BUILT_IN, is_built_in=True)
+    return tomllib.loads(BUILT_IN.read_text(encoding="utf-8"))
 
 
-def read_guard_file(file: Path, *, is_built_in: bool = False) -> dict[str, Any]:
-    """Return ``rule``, ``tools`` and ``shell`` of a file; they are empty if it does not exist.
-
-    Raises UsageError for the first error, NotRegularFile.
-    """
+def read_guard_file(file: Path) -> dict[str, Any]:
+    """Return ``rule`` and ``tools`` of a project's file, if it exists. Raises UsageError, NotRegularFile."""
     try:
         data = untrusted_files.read_if_exists(file, _LARGEST, follow_links=True) or b""
         document = tomllib.loads(data.decode())
-    except (OSError, ValueError) as error:
-        raise _file_error(file, str(error)) from error
-    except RecursionError as error:
-        raise _file_error(file, "its values are nested too deeply") from error
-    sections = ("rule", "tools", "shell") if is_built_in else ("rule", "tools")
-    for key in document:
-        if key not in sections:
-            raise _file_error(file, f"{key}: unknown field; there are [[rule]] and [tools]")
-    rows, tools = document.get("rule", []), document.get("tools", {})
-    for message in [*find_rule_errors(rows), *_tool_errors(tools)]:
+        content = msgspec.convert(document, decodable(_GuardFile))
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
+        raise _file_error(file, describe_decode_error(error, _GuardFile)) from error
+    for message in [*find_rule_errors(content.rule), *find_tool_errors(content.tools)]:
         raise _file_error(file, message)
-    return {"rule": rows, "tools": tools, "shell": document.get("shell", {})}
-
-
-def _tool_errors(tools: object) -> list[str]:
-    if not isinstance(tools, dict):
-        return ["tools: must be a table, [tools]"]
-    errors = []
-    for name, row in tools.items():
-        where = f"tools.{name}"
-        if not isinstance(row, dict):
-            errors.append(f"{where}: must be a table, such as {{ is = 'write', key = ['path'] }}")
-            continue
-        errors += [f"{where}.{key}: unknown field" for key in row if key not in ("is", "key", "patch", "unless", "git")]
-        tool = row.get("is", "shell")
-        if not isinstance(tool, str) or (tool not in _TOOLS and not tool.startswith(("other:", "mcp:"))):
-            errors.append(f"{where}.is: {tool!r} is no tool; there are {', '.join(_TOOLS)}, mcp:… and other:…")
-        for key in ("key", "patch", "unless", "git"):
-            value = row.get(key, [])
-            if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-                errors.append(f"{where}.{key}: must be a list of texts")
-        if name != name.casefold():
-            errors.append(f"{where}: names are written in small letters")
-    return errors
+    return {"rule": list(content.rule), "tools": content.tools}
 
 
 def _file_error(file: Path, reason: str) -> UsageError:
@@ -117,56 +89,37 @@ def compose_guards(
     paths: Paths,
     role: str,
     home: Path,
-    *,
-    task: str | None = None,
-    worktree: str = "",
+    task: str | None,
+    worktree: str,
     tests: str | None = None,
     on_error: str = "deny",
-    refusals: Mapping[str, Any] | None = None,
+    is_confined: bool = False,
 ) -> dict[str, Any]:
-    """Return the contents of ``guards.json`` for a session.
-
-    ``refusals``: for each event of the program's hooks, the form of a refusal, so that a hook need not read it.
-    """
+    """Return the contents of ``guards.json`` for a session. ``is_confined``: it runs in a box."""
     return {
         "on_error": on_error,
         "role": role,
-        "task": task,
         "branch": branch_of(task) if task and role == "coder" else None,
         "root": str(paths.root),
         "slots": str(paths.slots),
         "worktree": worktree,
         "home": str(home),
         "state": str(state_directory(os.environ, home)),
+        "confined": is_confined,
         "tests": tests,
         "rules": list(loaded.rules),
-        "tools": loaded.tools,
-        "shell": loaded.shell,
-        "refusals": refusals or {},
+        "vocabulary": loaded.tools,
+        "programs": loaded.programs,
     }
 
 
 def install_guards(
-    run_dir: RunDir,
-    loaded: LoadedGuards,
-    home: Path,
-    tests: str | None,
-    on_error: str,
-    refusals: Mapping[str, Any] | None = None,
+    run_dir: RunDir, loaded: LoadedGuards, home: Path, tests: str | None, on_error: str, is_confined: bool = False
 ) -> None:
     """Write the guards of a session into its run directory. Raises OSError, LizaError."""
-    record = run_dir.read_record()
-    data = compose_guards(
-        loaded,
-        run_dir.paths,
-        role_of(run_dir.agent),
-        home,
-        task=record.task if record else None,
-        worktree=record.worktree if record else "",
-        tests=tests,
-        on_error=on_error,
-        refusals=refusals,
-    )
+    record, role = run_dir.read_record(), role_of(run_dir.agent)
+    task, worktree = (record.task, record.worktree) if record else (None, "")
+    data = compose_guards(loaded, run_dir.paths, role, home, task, worktree, tests, on_error, is_confined)
     crash_points.point("launch", "guards")
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     atomic.write(run_dir.path / GUARDS_FILE, text.encode() + b"\n")

@@ -122,13 +122,6 @@ def refusal_reply(now_heard: ReceivedEvent, why: str) -> HookReply:
     return HookReply(err=f"{why}\n", code=REFUSED_CODE) if form is None else _fill_reply(form, why)
 
 
-def list_refusals(provider: str, template: HookTemplate) -> dict[str, Any]:
-    """Return the form of a refusal for each ``PROVIDER EVENT`` before a tool; None: exit code 2, the text on stderr."""
-    return {
-        f"{provider} {name}": event.refuse for name, event in template.events.items() if event.means is HookMeaning.TOOL
-    }
-
-
 def _fill_reply(form: Any, text: str) -> HookReply:
     if form is None or not text:
         return NO_REPLY

@@ -1,7 +1,6 @@
 """Guards: which tools an agent may use, as data.
 
 A tool call becomes a list of acts: a command with its words, a path that is written or read, an address that is fetched
-(`tool_vocabulary`, `shell_walk`). Each act is judged by the first rule that matches it (`guard_rules`, `judgment`).
-Pure. A hook loads these modules at each tool call, so they import neither msgspec nor pathlib, typing or enum.
+(`tool_calls`, `script_acts`). Each act is judged by the first rule that matches it (`guard_rules`, `judgment`). Pure.
 Read `judgment.py` first.
 """

@@ -2,149 +2,119 @@
 
 A pattern is a list of words. The first is the program; the others are compared with the arguments that are no options,
 in their order, as far as the pattern goes. A word that begins with ``-`` is an option that the command has anywhere;
-``@-c=…`` is an option of git before its subcommand. ``a|b`` are alternatives, ``*`` and ``?`` wildcards. ``$`` at the
-end: there are no further arguments. ``<branch>`` is the branch of the session's task, ``<commit>`` a commit by its id
-or by HEAD.
+``-X=GET`` is one with this value; ``@`` begins a word that Liza adds, such as ``@-c=…``, an option of git before its
+subcommand. ``a|b`` are alternatives, ``*`` and ``?`` wildcards. ``$`` at the end: there are no further arguments.
+``<branch>`` is the branch of the session's task, ``<commit>`` a commit by its id or by HEAD.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 
-from liza.rules.guards.shell_table import split_options
-from liza.rules.guards.word_matching import MANY, MARK, MAYBE, NO, YES, is_known, is_unknown, match_any, match_glob
+from liza.rules.guards.acts import MARK
 
-MAX_PATTERN = 1000  # characters
 BRANCH, COMMIT, END = "<branch>", "<commit>", "$"
+_COMMIT_ID = re.compile(r"(?:[0-9a-f]{7,40}|(?:ORIG_|FETCH_|MERGE_)?HEAD|@(?!\{-))(?:[~^@].*)?")
+_GROUP = re.compile(r"-[^\W_]+")
 
 
 class CommandPattern:
     """A pattern, split into its words."""
 
-    __slots__ = ("arguments", "has_end", "is_general", "marked", "options", "program")
+    __slots__ = ("arguments", "has_end", "marks", "options")
 
     def __init__(self, text: str) -> None:
-        words = text.split()
+        words = text.split()[1:]
         self.has_end = words[-1:] == [END]
-        if self.has_end:
-            words.pop()
-        self.program = tuple(words[0].split("|")) if words else ()
-        rest = [tuple(word.split("|")) for word in words[1:]]
-        self.marked = [tuple(MARK + each[1:] for each in word) for word in rest if word[0][:1] == "@"]
-        self.options = [word for word in rest if word[0][:1] == "-"]
-        self.arguments = [word for word in rest if word[0][:1] not in ("@", "-")]
-        # It names no argument, so it concerns neither an unknown program nor the text of another language.
-        self.is_general = not self.marked and not self.options and all(word == ("*",) for word in self.arguments)
+        alternatives = [tuple(word.split("|")) for word in (words[:-1] if self.has_end else words)]
+        self.marks = [[MARK + each[1:] for each in word] for word in alternatives if word[0][:1] == "@"]
+        self.options = [word for word in alternatives if word[0][:1] == "-"]
+        self.arguments = [word for word in alternatives if word[0][:1] not in ("@", "-")]
 
 
 class Command:
-    """A command, split for the comparison with many patterns."""
+    """A command, split for the comparison with many patterns. ``values`` are the options with a separate value."""
 
-    __slots__ = (
-        "arguments",
-        "branch",
-        "has_unknown",
-        "is_code",
-        "letters",
-        "marked",
-        "options",
-        "program",
-        "separated",
-    )
+    __slots__ = ("arguments", "branch", "marks", "options")
 
-    def __init__(
-        self, words: Sequence[str], with_value: Mapping[str, Sequence[str]], branch: str = "", is_code: bool = False
-    ) -> None:
-        self.program = words[0]
-        self.marked = [word for word in words[1:] if word[:1] == MARK]
+    def __init__(self, words: Sequence[str], values: Mapping[str, Sequence[str]], branch: str = "") -> None:
+        self.marks = [word for word in words[1:] if word[:1] == MARK]
         rest = [word for word in words[1:] if word[:1] != MARK]
-        key = f"{self.program} {rest[0]}" if rest else self.program
-        options = (*with_value.get(self.program, ()), *with_value.get(key, ()))
-        self.separated = "--" in rest
-        before = rest[: rest.index("--")] if self.separated else rest
-        self.options, arguments = split_options(before, options)
-        self.arguments = [*arguments, *rest[len(before) + 1 :]]
-        # A word of which nothing is known may be an option, an argument, or several of them. In quotes it is one word.
-        self.has_unknown = any(is_unknown(word) for word in (*self.options, *arguments)) or any(
-            is_unknown(word) and MANY in word for word in before
-        )
-        # Behind one of these letters a group of options is its value.
-        self.letters = "".join(option[1] for option in options if len(option.rstrip("*")) == 2)
-        if MANY in self.program and not self.arguments:
-            # ``$x -f`` may be a program with arguments; ``$PYTHON -m pytest`` is taken for one word.
-            self.has_unknown = True
-        self.branch, self.is_code = branch, is_code
+        with_value = (*values.get(words[0], ()), *values.get(" ".join((words[0], *rest[:1])), ()))
+        self.options, self.arguments = split_options(rest, with_value)
+        self.branch = branch
 
 
-def match_command(pattern: CommandPattern, command: Command) -> int:
-    """Return whether the command matches: YES, NO, or MAYBE if that depends on words that are not known."""
-    if pattern.is_general and (command.is_code or not is_known(command.program)):
-        return NO
-    result = match_any(pattern.program, command.program)
-    if result == NO:
-        return NO
-    for alternatives in pattern.marked:
-        result = min(result, max((match_any(alternatives, word) for word in command.marked), default=NO))
-    for alternatives in pattern.options:
-        result = min(result, _match_option(alternatives, command))
-    return min(result, _match_arguments(pattern, command)) if result else NO
+def match_command(pattern: CommandPattern, command: Command) -> bool:
+    """Return whether a command of the pattern's program matches."""
+    count, wanted = len(command.arguments), len(pattern.arguments)
+    if count < wanted or (pattern.has_end and count > wanted):
+        return False
+    for alternatives, word in zip(pattern.arguments, command.arguments, strict=False):
+        if not any(_match_argument(each, word, command.branch) for each in alternatives):
+            return False
+    marks = (any(match_glob(each, word) for each in row for word in command.marks) for row in pattern.marks)
+    options = (any(_is_option(each, *pair) for each in row for pair in command.options) for row in pattern.options)
+    return all(marks) and all(options)
 
 
-def _match_arguments(pattern: CommandPattern, command: Command) -> int:
-    result = YES
-    for index, alternatives in enumerate(pattern.arguments):
-        if index >= len(command.arguments):
-            return MAYBE if command.has_unknown else NO
-        word = command.arguments[index]
-        if is_unknown(word):
-            return min(result, YES if alternatives == ("*",) and index == len(pattern.arguments) - 1 else MAYBE)
-        result = min(result, max(_match_argument(each, word, command) for each in alternatives))
-        if result == NO:
-            return NO
-    if pattern.has_end:
-        if command.has_unknown:
-            return MAYBE
-        return result if len(command.arguments) == len(pattern.arguments) else NO
-    return result
+def _match_argument(pattern: str, word: str, branch: str) -> bool:
+    is_commit = pattern == COMMIT and _COMMIT_ID.fullmatch(word) is not None
+    return is_commit or (word == branch != "" if pattern == BRANCH else match_glob(pattern, word))
 
 
-def _match_argument(pattern: str, word: str, command: Command) -> int:
-    if pattern == BRANCH:
-        return YES if command.branch and word == command.branch else NO
-    if pattern == COMMIT:
-        return YES if is_known(word) and _is_commit(word) else NO
-    return match_glob(pattern, word)
+def _is_option(option: str, name: str, value: str = "") -> bool:
+    """Compare an option, which may be shortened, and its value if the pattern has one."""
+    wanted, equals, glob = option.partition("=")
+    is_same = name == wanted or (len(name) > 4 and name[:2] == "--" and wanted.startswith(name))
+    return is_same and (not equals or match_glob(glob, value))
 
 
-def _is_commit(word: str) -> bool:
-    start = word
-    for mark in "~^@":
-        start = start.partition(mark)[0]
-    is_id = 7 <= len(start) <= 40 and all(character in "0123456789abcdef" for character in start)
-    # ``@{-1}`` is the branch before, and git switches to it.
-    is_head = word[:1] == "@" and word[:3] != "@{-"
-    return is_id or start in ("HEAD", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD") or is_head
+def split_options(words: Sequence[str], with_value: Collection[str] = ()) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the options with their values, and the other words; a group of options also as a whole. ``with_value``:
+    those with a separate value, as in ``-o x``, ``-ox``, ``--out x``, and ``-xo x``; ``-u*`` has only a joined one."""
+    options: list[tuple[str, str]] = []
+    arguments: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            return [*options, (word, "")], [*arguments, *rest]
+        if word[:1] != "-" or len(word) == 1:
+            arguments.append(word)
+        elif word[:2] == "--" or word in with_value:
+            takes = not equals and any(_is_option(each, name) for each in with_value)
+            options.append((name, next(rest, "") if takes else value))
+        else:
+            options.append((name, value))
+            group = _GROUP.match(word)
+            for at in range(1, group.end() if group else 2):
+                letter, value = f"-{word[at]}", word[at + 1 :]
+                has_value = letter in with_value
+                options.append((letter, (value or next(rest, "")) if has_value else value))
+                if has_value or f"{letter}*" in with_value:
+                    break
+    return options, arguments
 
 
-def _match_option(alternatives: Collection[str], command: Command) -> int:
-    """Compare an option with those of the command, which may be shortened, grouped, or joined with a value."""
-    if "--" in alternatives and command.separated:
-        return YES
-    for word in command.options:
-        if any(_is_option(option, word, command.letters) for option in alternatives):
-            return YES
-    return MAYBE if command.has_unknown else NO
+def values_of(words: Sequence[str], options: Collection[str], with_value: Collection[str] = ()) -> list[str]:
+    """Return the values of options; ``with_value`` are others that have one."""
+    pairs = split_options(words, (*options, *with_value))[0]
+    return [value for name, value in pairs if any(_is_option(option, name) for option in options)]
 
 
-def _is_option(option: str, word: str, letters: str) -> bool:
-    if "=" in option:
-        return match_glob(option, word) == YES
-    name = word.partition("=")[0]
-    if option[:2] == "--":
-        return name == option or (len(name) > 4 and name[:2] == "--" and option.startswith(name))
-    if word[:2] == "--" or len(option) != 2:
-        return name == option
-    # A group of options ends where a value begins: ``-C/home`` does not have the option ``-h``.
-    end = next((at for at, character in enumerate(word) if at and not character.isalnum()), len(word))
-    end = next((at + 1 for at, character in enumerate(word[:end]) if at and character in letters), end)
-    return option[1] in word[1:end] or word[1:2] == option[1]
+def match_glob(pattern: str, word: str) -> bool:
+    """Return whether the word matches ``*`` and ``?``."""
+    if "*" in pattern or "?" in pattern:
+        return _compile(pattern).fullmatch(word) is not None
+    return pattern == word
+
+
+@lru_cache(maxsize=4096)
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern. Nothing is tried twice, so no pattern is slow."""
+    first, *parts = (re.escape(part).replace(r"\?", ".") for part in re.split(r"\*+", pattern))
+    between = "".join(f"(?>.*?{part})" for part in parts[:-1])
+    return re.compile(f"{first}{between}" + (f".*{parts[-1]}" if parts else ""), re.DOTALL)

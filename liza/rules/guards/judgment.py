@@ -1,214 +1,144 @@
-"""Judge what a tool does: each act by the first rule that applies to it. What no rule concerns is allowed.
-
-An allowing rule applies only if it certainly matches. A denying rule also applies if it may match, because a word of
-the command is not known before it runs.
-"""
+"""Judge what a tool does: each act by the first rule that applies to it. What no rule concerns is allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
-from liza.rules.guards.acts import OTHER, SHELL, UNKNOWN, Act, GuardFacts
-from liza.rules.guards.command_pattern import Command, CommandPattern, match_command
-from liza.rules.guards.guard_rules import GuardRule
-from liza.rules.guards.prepared_rules import ConcernedRule, PreparedRules
-from liza.rules.guards.word_matching import FILES, MARK, MAYBE, NO, YES, is_known, is_unknown, match_glob
+import msgspec
+
+from liza.rules.guards.acts import OTHER, SHELL, Act, GuardFacts, ShellCommand
+from liza.rules.guards.command_pattern import Command, CommandPattern, match_command, match_glob
+from liza.rules.guards.guard_rules import ROLE_NAMES, GuardRule, ToolRow
+from liza.rules.guards.script_acts import ProgramTable, ScriptReader
+from liza.rules.guards.tool_calls import read_tool
+from liza.rules.value_classes import Value, decodable
 
 UNJUDGED_RULE = "cannot-be-judged"
-BELOW = "**"
-"""Component of a path pattern: directories at any depth."""
+TESTS_RULE = "tests"
+BELOW = "**"  # component of a path pattern: directories at any depth
 
 
-class Verdict:
+class Verdict(Value):
     """``reason`` tells the agent why not, and what to do instead; ``rule`` names the rule that decided."""
 
-    __slots__ = ("allowed", "reason", "rule")
-
-    def __init__(self, allowed: bool, reason: str | None = None, rule: str | None = None) -> None:
-        self.allowed, self.reason, self.rule = allowed, reason, rule
-
-
-ALLOWED = Verdict(True)
+    allowed: bool
+    reason: str | None = None
+    rule: str | None = None
 
 
-class GuardSet:
-    """The rules of a session, in the order in which they are tried."""
+class PreparedRules:
+    """The content of ``guards.json``, for the judgment of many tools. Raises KeyError, or msgspec.ValidationError."""
 
-    def __init__(self, rules: PreparedRules, facts: GuardFacts) -> None:
-        self.rules, self.facts = rules, facts
-        self._paths: dict[int, list[tuple[str, list[str]]]] = {}
-        self._parts: dict[str, list[str]] = {}
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.rules = msgspec.convert(data["rules"], decodable(list[GuardRule]))
+        self.tools = msgspec.convert(_split_names(data.get("vocabulary", {})), decodable(dict[str, ToolRow]))
+        shell = {key: _split_names(value) for key, value in data.get("programs", {}).items()}
+        self.table: ProgramTable = msgspec.convert(shell, decodable(ProgramTable))
+        self.tests: str = (data.get("tests") or "").strip()
+        self.rules_for = lru_cache(maxsize=1000)(self._list_rules)
 
-    def judge(self, acts: Iterable[Act], allowed: Iterable[Act] = ()) -> Verdict:
-        """Return the verdict on acts of one tool. ``allowed`` are acts that are always allowed."""
-        free = {(act.tool, act.words, act.target) for act in allowed}
-        verdict = ALLOWED
-        unjudged = ""
-        # A loop or a list of files has the same act many times.
-        for act in {act.key: act for act in acts}.values():
-            if act.unjudged:
-                unjudged = unjudged or act.unjudged
-                continue
-            if (act.tool, act.words, act.target) in free:
-                continue
+    def _list_rules(self, program: str) -> Sequence[tuple[GuardRule, Sequence[CommandPattern]]]:
+        """Return the rules that may concern a program, each with those of its patterns that may."""
+        rules = []
+        for rule in self.rules:
+            named = ((text, text.split(None, 1)[0].split("|")) for text in rule.commands if program)
+            may = [CommandPattern(text) for text, names in named if any(match_glob(name, program) for name in names)]
+            if may or not rule.commands:
+                rules.append((rule, may))
+        return rules
+
+
+class ToolJudge:
+    """Judges the tools of one session. ``parse`` parses shell scripts, and raises CannotJudge."""
+
+    def __init__(self, rules: PreparedRules, facts: GuardFacts, parse: Callable[[str], Sequence[ShellCommand]]) -> None:
+        self.rules, self.facts, self.parse = rules, facts, parse
+
+    def judge(self, tool: str, given: object) -> Verdict:
+        """Return the verdict on a tool call. Raises CannotJudge or ValueError if there can be none."""
+        call, tests = read_tool(tool, given, self.rules.tools), self.rules.tests
+        if call.kind == SHELL and tests and [text.strip() for text in call.texts] == [tests]:
+            return Verdict(True, rule=TESTS_RULE)
+        acts = call.acts(
+            self.facts, lambda directory: ScriptReader(self.rules.table, self.facts, self.parse, directory)
+        )
+        verdict = Verdict(True)
+        for act in dict.fromkeys(acts):
             decided = self._judge_act(act)
             if not decided.allowed:
                 return decided
             verdict = decided if decided.rule is not None else verdict
-        return Verdict(False, f"[liza] not run: {unjudged}.", UNJUDGED_RULE) if unjudged else verdict
+        return verdict
 
     def _judge_act(self, act: Act) -> Verdict:
-        command: Command | None = None
-        for rule, patterns in self._rules_for(act):
-            if rule.roles and self.facts.role not in rule.roles:
+        command = Command(act.words or ("",), self.rules.table.values, self.facts.branch)
+        parts = _components(self.facts.real(act.target) if act.target.startswith("/") else act.target)
+        for rule, patterns in self.rules.rules_for(act.words[0] if act.words else ""):
+            if (
+                (rule.unconfined and self.facts.is_confined)
+                or (rule.roles and self.facts.role not in [ROLE_NAMES.get(role, role) for role in rule.roles])
+                or (rule.tools and not _names_tool(rule.tools, act.tool))
+                or (rule.areas and act.tool == SHELL and act.area not in rule.areas)
+                or (rule.commands and not any(match_command(pattern, command) for pattern in patterns))
+            ):
                 continue
-            if rule.tools and not _names_tool(rule.tools, act.tool):
-                continue
-            if rule.commands:
-                if act.tool != SHELL:
-                    continue
-                command = command or Command(act.words, self.rules.table.values, self.facts.branch, act.is_code)
-            result = self._matches(rule, patterns, act, command)
-            if result == YES and rule.allow:
-                return Verdict(True, None, rule.name)
-            if (result == YES or (result != NO and not rule.certain)) and not rule.allow:
-                return Verdict(False, _denial(rule, act, result, self.facts, self._removed_with(rule, act)), rule.name)
-        return ALLOWED
+            path = self._matched_path(rule, act, parts) if rule.paths else act.target
+            if path is not None:
+                return Verdict(rule.allow, None if rule.allow else self._denial(rule, act, path), rule.name)
+        return Verdict(True)
 
-    def _rules_for(self, act: Act) -> Sequence[ConcernedRule]:
-        if act.tool != SHELL or not act.words:
-            return [(rule, ()) for rule in self.rules.rules]
-        first = next((word for word in act.words[1:] if word[:1] != MARK), "")
-        return self.rules.rules_for(act.words[0], first if is_known(first) and first[:1] != "-" else "")
+    def _matched_path(self, rule: GuardRule, act: Act, parts: Sequence[str]) -> str | None:
+        """Return the path of a rule that matches: the target, or what is removed with it; None without one."""
+        for path in (self._fill_path(path) for path in rule.paths if act.target):
+            wanted = _components(path)
+            start = wanted.index(BELOW) if BELOW in wanted else len(wanted)
+            is_match = _match(wanted[:start], parts)
+            if not path.startswith("/"):
+                is_match = match_glob(path, act.target) and path != ""
+            elif start < len(wanted):
+                is_match = is_match and any(_match(wanted[start + 1 :], parts[at:]) for at in range(start, len(parts)))
+            elif act.is_tree and not rule.allow and len(parts) < len(wanted) and _match(parts, wanted):
+                return path
+            if is_match:
+                return act.target
+        return None
 
-    def _matches(self, rule: GuardRule, patterns: Sequence[CommandPattern], act: Act, command: Command | None) -> int:
-        result = YES
-        if rule.areas and act.tool == SHELL:
-            if act.area == UNKNOWN:
-                result = YES if UNKNOWN in rule.areas else NO
-            else:
-                result = YES if act.area in rule.areas else NO
-        if result and rule.commands and command is not None:
-            result = min(result, max((match_command(pattern, command) for pattern in patterns), default=NO))
-        if result and rule.paths:
-            if act.tool == SHELL or not act.target:
-                return NO
-            result = min(result, max(self._match_path(*path, act, rule.allow) for path in self._path_patterns(rule)))
-        return result
+    def _fill_path(self, path: str) -> str:
+        """Return the path with the variables filled in; empty if one of them is not known."""
+        facts = self.facts
+        name, brace, rest = path[1:].partition("}") if path.startswith("{") else ("", "", path)
+        if rest.startswith("~/"):
+            return facts.home + rest[1:] if facts.home else ""
+        values = {"git": facts.root and f"{facts.root}/.git", "liza": facts.root and f"{facts.root}/.liza"}
+        value = values.get(name) or str(getattr(facts, name, ""))
+        return value + rest if value or not brace else ""
 
-    def _removed_with(self, rule: GuardRule, act: Act) -> str:
-        """Return the path of the rule that is removed with the target; empty if it is the target."""
-        if not act.is_tree or not rule.paths:
-            return ""
-        alone = Act(act.tool, target=act.target)
-        patterns = self._path_patterns(rule)
-        if any(self._match_path(path, parts, alone, False) != NO for path, parts in patterns):
-            return ""
-        return next((path for path, parts in patterns if self._match_path(path, parts, act, False) != NO), "")
+    def _denial(self, rule: GuardRule, act: Act, path: str) -> str:
+        worktree = self.facts.worktree or "your worktree"
+        reason = rule.reason.replace("{worktree}", worktree).replace("<branch>", self.facts.branch or "as it is")
+        if rule.paths and path != act.target:
+            reason = f"this also removes or moves {path}. Name what you want to remove, in {worktree} or in /tmp."
+        return f"[liza] not run: {act.text}: {reason}"
 
-    def _path_patterns(self, rule: GuardRule) -> list[tuple[str, list[str]]]:
-        """Return the patterns of a rule's paths, each with its components."""
-        if id(rule) not in self._paths:
-            paths = [_fill_path(path, self.facts) for path in rule.paths]
-            self._paths[id(rule)] = [(path, _components(path)) for path in paths if path] or [("\0", [])]
-        return self._paths[id(rule)]
 
-    def _parts_of(self, target: str) -> list[str]:
-        """Return the components of a path, with links resolved: once, because that reads each directory of it."""
-        parts = self._parts.get(target)
-        if parts is None:
-            parts = self._parts[target] = _components(self.facts.real(target) if is_known(target) else target)
-        return parts
+def _split_names(rows: Any) -> Any:
+    """Return the rows by each of their names: a key may be ``a|b``."""
+    return {name: row for names, row in rows.items() for name in names.split("|")} if isinstance(rows, dict) else rows
 
-    def _match_path(self, pattern: str, wanted: list[str], act: Act, allow: bool) -> int:
-        """Compare the components of a path. A component of which nothing is known matches nothing."""
-        target = act.target
-        if not pattern.startswith("/"):
-            return match_glob(pattern, target)
-        if not target.startswith("/"):
-            return YES if not allow and _names_hidden(pattern, target) else NO
-        parts = self._parts_of(target)
-        if BELOW in wanted:
-            return YES if _same_below(wanted, parts) else NO
-        if len(parts) < len(wanted):
-            inside = act.is_tree and not allow and _same(wanted[: len(parts)], parts, True)
-            return YES if inside else NO
-        return YES if _same(wanted, parts[: len(wanted)]) else NO
+
+def _names_tool(tools: Sequence[str], tool: str) -> bool:
+    return any(match_glob(pattern, tool) or (pattern == OTHER and tool.startswith("other:")) for pattern in tools)
 
 
 def _components(path: str) -> list[str]:
     return [part for part in path.casefold().split("/") if part]
 
 
-def _names_tool(tools: Sequence[str], tool: str) -> bool:
-    return any(
-        match_glob(pattern, tool) == YES or (pattern == OTHER and tool.startswith("other:")) for pattern in tools
+def _match(patterns: Sequence[str], parts: Sequence[str]) -> bool:
+    """Compare the first components. A wildcard at the beginning does not stand for the dot of a hidden name."""
+    return len(parts) >= len(patterns) and all(
+        any(match_glob(each, part) and not (each[:1] in ("*", "?") and part[:1] == ".") for each in pattern.split("|"))
+        for pattern, part in zip(patterns, parts, strict=False)
     )
-
-
-def _same_below(patterns: Sequence[str], parts: Sequence[str]) -> bool:
-    """Compare with a pattern such as ``/a/**/b``: the name b at any depth below /a."""
-    start = patterns.index(BELOW)
-    rest = patterns[start + 1 :]
-    last = len(parts) - len(rest)
-    return _same(patterns[:start], parts[:start]) and any(
-        _same(rest, parts[at : at + len(rest)]) for at in range(start, last + 1)
-    )
-
-
-def _same(patterns: Sequence[str], parts: Sequence[str], is_tree: bool = False) -> bool:
-    """Compare components. A wildcard of the shell does not stand for the dot of a hidden name.
-
-    ``is_tree``: all files that a wildcard stands for are removed, so it concerns each of them.
-    """
-    for pattern, part in zip(patterns, parts, strict=True):
-        if is_known(part):
-            if match_glob(pattern, part) != YES:
-                return False
-        elif is_tree and part == FILES and pattern[:1] != ".":
-            continue
-        elif is_unknown(part) or (pattern[:1] == "." and part[:1] != ".") or match_glob(pattern, part) == NO:
-            return False
-    return True
-
-
-def _names_hidden(pattern: str, target: str) -> bool:
-    """Return whether a path with an unknown beginning has the hidden name at the end of the pattern: ``$X/.git/y``."""
-    name = pattern.rstrip("/").rpartition("/")[2]
-    return name[:1] == "." and any(is_known(part) and part == name for part in target.split("/"))
-
-
-def _fill_path(path: str, facts: GuardFacts) -> str:
-    """Return the path with the variables filled in; empty if one of them is not known."""
-    if path.startswith("~/"):
-        return facts.home + path[1:] if facts.home else ""
-    if not path.startswith("{"):
-        return path
-    name, _, rest = path[1:].partition("}")
-    values = {
-        "worktree": facts.worktree,
-        "root": facts.root,
-        "slots": facts.slots,
-        "home": facts.home,
-        "state": facts.state,
-        "git": facts.root and f"{facts.root}/.git",
-        "liza": facts.root and f"{facts.root}/.liza",
-    }
-    value = values.get(name, "")
-    return value + rest if value else ""
-
-
-def _denial(rule: GuardRule, act: Act, result: int, facts: GuardFacts, removed: str) -> str:
-    if removed:
-        return (
-            f"[liza] not run: {act.text}: this also removes or moves {removed}. Name what you want to remove, "
-            f"in {facts.worktree or 'your worktree'} or in /tmp."
-        )
-    names = {"{worktree}": facts.worktree or "WORKTREE", "<branch>": facts.branch or "as it is"}
-    reason = rule.reason
-    for name, value in names.items():
-        reason = reason.replace(name, value)
-    why = ""
-    if result == MAYBE:
-        why = f"a word of it is not known before it runs, and rule {rule.name} may concern it. Write the word out. "
-    return f"[liza] not run: {act.text}: {why}{reason}"
