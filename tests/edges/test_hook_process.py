@@ -14,7 +14,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
-from liza.rules.guards.guard_paths import DENIALS_FILE
+from liza.rules.guards.guard_rules import DENIALS_FILE
 
 from liza.programs.guards import guard_files
 from liza.programs.messages import inbox

@@ -25,7 +25,7 @@ from liza.rules.guards.command_pattern import Command, CommandPattern, match_com
 from liza.rules.guards.guard_rules import find_rule_errors
 from liza.rules.guards.judgment import PreparedRules
 from liza.rules.guards.script_acts import ScriptReader
-from liza.rules.guards.tool_calls import ToolCall, read_tool
+from liza.rules.guards.tool_calls import CalledTool, read_tool
 from tests.unit.guard_session import HOME, ROOT, SLOTS, WORKTREE, defaults, facts, judge, judge_tool
 
 PATCH = "*** Begin Patch\n*** Add File: a\n+x\n*** Move to: b\n*** End Patch"
@@ -34,7 +34,7 @@ PREPARED = PreparedRules(
 )
 
 
-def described(call: ToolCall) -> dict[str, Any]:
+def described(call: CalledTool) -> dict[str, Any]:
     """The fields of a tool call that are not empty."""
     return {name: value for name, value in asdict(call).items() if value}
 

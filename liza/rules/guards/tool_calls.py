@@ -28,7 +28,7 @@ _REMOVES = ("delete", "move")
 _PATCH_MARKS = ("*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: ")
 
 
-class ToolCall(Value):
+class CalledTool(Value):
     """A tool call in the vocabulary. ``texts`` are scripts, paths, or addresses; ``directory``: where it starts.
     ``is_tree``: what is below its paths is removed with them."""
 
@@ -64,7 +64,7 @@ def name_tool(name: str, tools: Mapping[str, ToolRow]) -> str:
     return f"other:{name}" if not is_server else f"mcp:{rest}" if "/" in rest else f"mcp:*/{rest}"
 
 
-def read_tool(name: str, given: object, tools: Mapping[str, ToolRow]) -> ToolCall:
+def read_tool(name: str, given: object, tools: Mapping[str, ToolRow]) -> CalledTool:
     """Return what a tool is called for.
 
     A tool that is not in the table is taken for a shell if it has a command, and for a write if it has a path and a
@@ -87,14 +87,14 @@ def read_tool(name: str, given: object, tools: Mapping[str, ToolRow]) -> ToolCal
         scripts = [script for each in commands if (script := _script_of(each, data.get("args"))) is not None]
         if not scripts:
             raise ValueError(f"the input of {name} has no command ({', '.join(keys)})")
-        return ToolCall(kind, (scripts[0],), directory)
+        return CalledTool(kind, (scripts[0],), directory)
     patches = (given,) if isinstance(given, str) and row.patch else _texts(data, row.patch)
     lines = [line for patch in patches for line in patch.split("\n")]
     patched = [line[len(mark) :].strip() for line in lines for mark in _PATCH_MARKS if line.startswith(mark)]
     if row.unless and data.get(row.unless[0]) in row.unless[1:]:
         kind = READ
     is_tree = kind == WRITE and any(verb in name.casefold() for verb in _REMOVES)
-    return ToolCall(kind, (*_texts(data, keys), *patched), directory, is_tree=is_tree)
+    return CalledTool(kind, (*_texts(data, keys), *patched), directory, is_tree=is_tree)
 
 
 def _script_of(command: object, arguments: object) -> str | None:
