@@ -451,3 +451,17 @@ def test_no_other_user_can_connect(boxes: Boxes) -> None:
     assert command_socket.is_private(os.fsencode(boxes.run.path / "session.sock"), 0o140000)
     boxes.note("go").touch()
     boxes.wait()
+
+
+def test_a_verb_of_a_moved_repository_says_so(boxes: Boxes) -> None:
+    boxes.start("touch begun; while test ! -e go; do sleep 0.05; done; liza status; echo code $?")
+    until(boxes.note("begun").exists, "the session has begun")
+    aside = boxes.crew.root.with_name("aside")
+    boxes.crew.root.rename(aside)
+    try:
+        boxes.note("go").touch()
+        until(lambda: (aside / ".liza/run/coder-1" / RUN / "exit.json").exists(), "the session is over")
+    finally:
+        aside.rename(boxes.crew.root)
+    assert "No such file or directory" in boxes.wait().output
+    assert "code 5" in boxes.run.output_tail()

@@ -39,6 +39,8 @@ REQUEST_LIMIT = 10
 """Seconds for a request to arrive whole. Then its handler is ended by SIGALRM."""
 MAX_REQUEST = 4 << 20
 """Bytes of a request: more than the kernel allows for the words and variables of a process."""
+EXIT_MISSING = 5
+"""Exit code of a command whose repository has gone or was moved."""
 CHUNK = 1 << 16
 DEATH_SIGNAL = 1
 
@@ -133,7 +135,9 @@ class SessionSocket:
         connection.sendall(b"ready")
         request = receive_request(connection)
         signal.alarm(0)
-        os.chdir(self._verbs["root"])
+        if not change_directory(self._verbs["root"], request.streams):
+            connection.sendall(b"exit %d" % EXIT_MISSING)
+            return
         variables = [name + b"=" + value for name, value in self._environment(request).items()]
         server = command_socket.connect(os.fsencode(self._verbs["server"]))
         installation = os.fsencode(self._verbs["installation"])
@@ -200,6 +204,17 @@ def receive_request(connection: socket.socket) -> SessionCommand:
     streams = {int(chr(number)): descriptor for number, descriptor in zip(numbers, descriptors, strict=True)}
     pairs = (variable.partition(b"=") for variable in rest[int(count) :])
     return SessionCommand([b"liza", *rest[1 : int(count)]], {name: value for name, _, value in pairs}, streams, errors)
+
+
+def change_directory(path: str, streams: dict[int, int]) -> bool:
+    """Change into the repository; return False, and tell the client, if that is gone."""
+    try:
+        os.chdir(path)
+    except OSError as error:
+        if 2 in streams:
+            os.write(streams[2], f"liza: {path}: {error.strerror}\n  next: liza status\n".encode(errors="replace"))
+        return False
+    return True
 
 
 def is_client_there(client: socket.socket, ready: int) -> bool:
