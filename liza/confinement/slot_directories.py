@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,8 @@ def create_directories(paths: Paths, slot: str, home: Path) -> BoxPaths:
     """Create what is missing of ``prepare_directories``, for a box beside others. Raises OSError, SystemRefused."""
     own = paths.box(slot)
     # A box can only hide what exists when it starts.
-    state_directory(os.environ, home).mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):
+        state_directory(os.environ, home).mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in (own.directory.parent, own.directory, own.tmp, own.liza, own.cache, own.state):
         _make_directory(directory)
     (own.directory / NPM_SETTINGS).write_text(_without_secrets(_read_settings(home / ".npmrc")))

@@ -1,0 +1,78 @@
+"""A machine without bubblewrap: what init, doctor and status say, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from liza.confinement import support
+from liza.crew import confinement
+from liza.crew.crew import find_crew
+from liza.crew.current_alarms import find_alarms
+from liza.crew.evidence import gather_evidence
+from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.errors import Missing
+from liza.rules.model import Config, Confinement
+from liza.verbs.config import set_setting
+from liza.verbs.doctor import doctor
+from liza.verbs.init import InitOptions, init
+
+CAUSE = "bubblewrap is not installed"
+
+
+@pytest.fixture(autouse=True)
+def _without_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing of this process has found bubblewrap yet. The tests without ``needs`` have none in their PATH."""
+    monkeypatch.setattr(support, "find_program", lambda: None)
+    support.find_support.cache_clear()
+    yield
+    support.find_support.cache_clear()
+
+
+def alarms(repo: Path) -> list[str]:
+    crew = find_crew(repo)
+    state = crew.board.read()
+    found = find_alarms(crew, state, gather_evidence(crew, state))
+    return [alarm.message for alarm in found if alarm.kind is AlarmKind.UNCONFINED]
+
+
+def start(repo: Path) -> None:
+    """What a supervisor does first."""
+    crew = find_crew(repo)
+    confinement.check_support(crew, crew.board.read().config)
+
+
+def test_status_names_the_cause_after_a_start_until_a_person_chooses_otherwise(repo: Path) -> None:
+    facts: dict[str, str] = {}
+    init(repo, InitOptions("g", no_test=True, confinement=Confinement.AUTO), facts.__setitem__)
+    assert f"none, agents can do what you can: {CAUSE}" in facts["box"]
+    assert facts["programs"].endswith("permissions prompts")
+    assert alarms(repo) == []
+    start(repo)
+    assert alarms(repo) == [f"agents do not run in boxes and can do what you can: {CAUSE}"]
+    set_setting(find_crew(repo), "confinement", "off")
+    assert alarms(repo) == []
+    start(repo)
+    set_setting(find_crew(repo), "confinement", "auto")
+    assert alarms(repo) == []
+
+
+def test_required_confinement_starts_nothing_and_names_the_step(repo: Path) -> None:
+    with pytest.raises(Missing, match=CAUSE) as refused:
+        init(repo, InitOptions("g", no_test=True, confinement=Confinement.REQUIRED))
+    assert "bubblewrap" in refused.value.hint
+    assert not (repo / ".liza").exists()
+    init(repo, InitOptions("g", no_test=True, confinement=Confinement.OFF))
+    set_setting(find_crew(repo), "confinement", "required")
+    with pytest.raises(Missing, match=f"confinement is required, and {CAUSE}"):
+        start(repo)
+    (box,) = (finding for finding in doctor(repo).findings if finding.about == "box")
+    assert (box.ok, box.text) == (False, f"none, and config.confinement is required: {CAUSE}")
+
+
+def test_only_a_program_that_nothing_confines_is_named_as_unconfined() -> None:
+    assert support.is_unconfined(Config(confinement=Confinement.AUTO), has_prompts=False)
+    assert not support.is_unconfined(Config(confinement=Confinement.AUTO), has_prompts=True)
+    assert not support.is_unconfined(Config(permissions="bypass"), has_prompts=False)
