@@ -40,6 +40,7 @@ TESTED = "tests/edges/test_tested_commit.py::"
 PACKAGES = "tests/edges/test_installed_packages.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
 FAILURES = "tests/edges/test_merge_failures.py::"
+BOX = "tests/edges/test_box.py::"
 BATCHES = "tests/edges/test_batches.py::"
 FOREIGN = "tests/edges/test_foreign_servers.py::"
 SLOTS = "tests/edges/test_slots.py::"
@@ -1927,6 +1928,22 @@ TABLE: dict[str, Defence] = {
         "a result counts only for the gates that ran",
         {"liza.rules.merging.gates:gates_digest": gives("")},
         (f"{TESTED}test_a_result_counts_only_for_the_gates_that_ran",),
+    ),
+    # ── what a box shows ──
+    "sockets in sight": Defence(
+        "a box hides the sockets that it would show",
+        {"liza.confinement.surroundings:_list_sockets": gives(())},
+        (f"{BOX}test_each_action_from_inside_is_done_or_refused_as_expected[ordinary]",),
+    ),
+    "tokens of npm": Defence(
+        "a box shows the registries of npm without tokens",
+        {"liza.confinement.slot_directories:_without_secrets": _the_same},
+        (f"{BOX}test_each_action_from_inside_is_done_or_refused_as_expected[ordinary]",),
+    ),
+    "links of an earlier box": Defence(
+        "what a box left in its /tmp is gone before the next session",
+        {"liza.confinement.slot_directories:_remove": gives(None)},
+        (f"{BOX}test_a_link_in_the_private_directories_leads_the_next_box_nowhere[ordinary]",),
     ),
     # ── sessions over ACP ──
     "prompts shown read": Defence(
