@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from liza.confinement import support
 from liza.crew.crew import Crew, find_crew
 from liza.programs.guards import guard_files, session_guards
 from liza.programs.guards.session_guards import SessionGuards
@@ -56,6 +57,7 @@ def ask_guards(question: GuardQuestion) -> dict[str, Any]:
         _find_worktree(crew, question.task),
         config.integration_command if config else None,
         config.guards.on_error if config else "deny",
+        is_confined=config is not None and support.choose_box_program(config.confinement) is not None,
     )
     tool = question.tool or (_SHELL if question.command is not None else _PATH_TOOLS[0])
     given = {"command": question.command} if question.command is not None else {"path": question.path}

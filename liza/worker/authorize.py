@@ -132,8 +132,6 @@ def _read_guards(run_dir: RunDir, cache: GuardsCache) -> SessionGuards:
     try:
         return cache.read(run_dir)
     except FileNotFoundError:
-        record, home = run_dir.read_record(), Path.home()
+        home = Path.home()
         loaded = guard_files.load_guards(run_dir.paths, home)
-        task, worktree = (record.task, record.worktree) if record else (None, "")
-        data = guard_files.compose_guards(loaded, run_dir.paths, role_of(run_dir.agent), home, task, worktree)
-        return SessionGuards(data)
+        return SessionGuards(guard_files.compose_for_run(run_dir, loaded, home))

@@ -155,6 +155,23 @@ def test_sessions_share_prepared_rules_and_each_is_judged_by_its_own_paths_and_r
     assert [allowed(session, "Bash", dry) for session in (run, second, third)] == [False, False, True]
 
 
+@pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "of an earlier version"])
+def test_rules_about_a_shared_git_directory_concern_no_session_in_a_box(
+    run: RunDir, home: Path, is_installed: bool
+) -> None:
+    boxed = RunDir(run.paths, "coder-2.1")
+    record = run.read_record()
+    assert record is not None
+    boxed.create(replace(record, agent="coder-2", run=boxed.run, is_confined=True))
+    if is_installed:
+        install(run, home)
+        install(boxed, home)
+    for command in ("git stash", "git tag v1", "git config a.b c"):
+        assert not ask(run, "Bash", {"command": command}).allowed
+        assert ask(boxed, "Bash", {"command": command}).allowed
+    assert ask(boxed, "Bash", PUSH).rule == "no-push"
+
+
 def test_a_context_that_contradicts_the_run_is_denied(run: RunDir, home: Path) -> None:
     install(run, home)
     assert ask(run, "Read", {}, role="coder", task_id="cart", repository=str(run.paths.root)).allowed

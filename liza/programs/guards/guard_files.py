@@ -91,9 +91,9 @@ def compose_guards(
     home: Path,
     task: str | None,
     worktree: str,
-    tests: str | None = None,
-    on_error: str = "deny",
-    is_confined: bool = False,
+    tests: str | None,
+    on_error: str,
+    is_confined: bool,
 ) -> dict[str, Any]:
     """Return the contents of ``guards.json`` for a session. ``is_confined``: it runs in a box."""
     return {
@@ -113,13 +113,19 @@ def compose_guards(
     }
 
 
-def install_guards(
-    run_dir: RunDir, loaded: LoadedGuards, home: Path, tests: str | None, on_error: str, is_confined: bool = False
-) -> None:
+def compose_for_run(
+    run_dir: RunDir, loaded: LoadedGuards, home: Path, tests: str | None = None, on_error: str = "deny"
+) -> dict[str, Any]:
+    """Return the contents of ``guards.json`` for a run. Raises OSError, LizaError."""
+    record = run_dir.read_record()
+    task, worktree, is_confined = (record.task, record.worktree, record.is_confined) if record else (None, "", False)
+    role = role_of(run_dir.agent)
+    return compose_guards(loaded, run_dir.paths, role, home, task, worktree, tests, on_error, is_confined)
+
+
+def install_guards(run_dir: RunDir, loaded: LoadedGuards, home: Path, tests: str | None, on_error: str) -> None:
     """Write the guards of a session into its run directory. Raises OSError, LizaError."""
-    record, role = run_dir.read_record(), role_of(run_dir.agent)
-    task, worktree = (record.task, record.worktree) if record else (None, "")
-    data = compose_guards(loaded, run_dir.paths, role, home, task, worktree, tests, on_error, is_confined)
+    data = compose_for_run(run_dir, loaded, home, tests, on_error)
     crash_points.point("launch", "guards")
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     atomic.write(run_dir.path / GUARDS_FILE, text.encode() + b"\n")
