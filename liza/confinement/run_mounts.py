@@ -94,17 +94,17 @@ def build_git_box(
     slot: str,
     writable: Iterable[Path] = (),
     shown: Iterable[Path] = (),
-    *,
-    has_network: bool = False,
 ) -> Box:
     """Return the box of a git command that reads what an agent wrote in a slot or in the git directory of its run.
 
     ``writable``: what the command changes. ``shown``: what it reads besides, such as the stores of the repository.
     """
-    paths, own = around.paths, around.paths.box(slot)
+    worktree, own = around.paths.slot(slot), around.paths.box(slot)
+    pointer = worktree / ".git"
     more = (
-        *(Mount(MountKind.READ_ONLY, path) for path in (paths.slot(slot), own.git) if path.is_dir()),
+        *(Mount(MountKind.READ_ONLY, path) for path in (worktree, own.git) if path.is_dir()),
         *(Mount(MountKind.WRITABLE, path) for path in writable),
+        *((Mount(MountKind.READ_ONLY, pointer),) if pointer.is_file() else ()),
     )
     return build_reading_box(around, more, shown)
 

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from liza.board.store import Board, Transaction
 from liza.board.text.document import RESTORE_COMMAND
+from liza.confinement import support
+from liza.confinement.run_mounts import Surroundings
+from liza.confinement.surroundings import read_surroundings
 from liza.crew import deleted_parts
 from liza.crew.drift import confirmed_settings
 from liza.crew.recovery import moved_repository
@@ -27,7 +30,7 @@ from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, Not
 from liza.rules.formatting.redaction import redact, redact_changes
 from liza.rules.formatting.times import format_time
 from liza.rules.formatting.undecoded import escape_undecoded
-from liza.rules.model import Clock, Task
+from liza.rules.model import Clock, Confinement, Task
 from liza.rules.paths import HISTORY_REF, Paths, is_person
 from liza.rules.project import slots_location
 from liza.rules.value_classes import Value, replace
@@ -96,8 +99,29 @@ class Crew(Value, dict=True):
 
     @cached_property
     def worktrees(self) -> Worktrees:
+        return self.worktrees_onto(self.board.read().config.integration_branch)
+
+    def worktrees_onto(self, branch: str, confinement: Confinement | None = None) -> Worktrees:
+        """Return the slots of the crew, for work that is merged into ``branch``. Raises Refused.
+
+        ``confinement``: the setting, for a crew whose board is not written yet.
+        """
         self.refuse_moved()
-        return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
+        return Worktrees(self.paths, self.git, branch, lambda: self._find_surroundings(confinement))
+
+    def _find_surroundings(self, confinement: Confinement | None) -> Surroundings | None:
+        """Return what boxes of this crew need; None where processes run without one. Raises Missing, OSError."""
+        program = support.choose_box_program(confinement or self.board.read().config.confinement)
+        return None if program is None else self._read_surroundings(program)
+
+    @cached_property
+    def _surroundings(self) -> dict[str, Surroundings]:
+        return {}
+
+    def _read_surroundings(self, program: str) -> Surroundings:
+        if program not in self._surroundings:
+            self._surroundings[program] = read_surroundings(program, self.paths, os.environ)
+        return self._surroundings[program]
 
     @contextmanager
     def change(self, actor: str, event: str, task: str | None = None) -> Iterator[Transaction]:

@@ -16,7 +16,8 @@ def commit_files(git: Git, parent: str, texts: Mapping[str, str], message: str) 
     """
     names = sorted(texts)
     with tempfile.TemporaryDirectory(prefix="liza-commit-") as folder:
-        own = git.with_environment(GIT_INDEX_FILE=f"{folder}/index")
+        # Only an index is read, not the files of a worktree, and a box does not show this directory.
+        own = git.with_box(None).with_environment(GIT_INDEX_FILE=f"{folder}/index")
         own.out("read-tree", parent)
         modes = {row.partition("\t")[2]: row.partition(" ")[0] for row in own.names("ls-files", "-s", "-z")}
         paths = []

@@ -28,7 +28,7 @@ REMOTE = "liza"
 BASE_PREFIX = "refs/liza/base/"
 """Each run has a ref of the repository here: it keeps what the run borrows, until the run is imported and over."""
 
-_KEPT = ("modules", "lfs")
+_SAVED_DIRECTORIES = ("modules", "lfs")
 """Directories of a run's git that its next session gets: repositories of submodules, and files of LFS."""
 _NOT_COPIED = re.compile(r"(commondir|gitdir|locked|config|config\.worktree|logs|modules|lfs|liza.*|.*\.lock)")
 """Entries of the git directory of a slot that a run does not get."""
@@ -162,13 +162,13 @@ def _complete_earlier(box: BoxPaths, new: Path, old: Path) -> None:
         old.rename(box.git)
     if box.git.is_symlink() or not box.git.is_dir():
         remove_tree(box.git)
-    for name in _KEPT:
+    for name in _SAVED_DIRECTORIES:
         path = new / name
         if new.is_symlink() or path.is_symlink() or not path.is_dir() or os.path.lexists(box.git / name):
             continue
         box.git.mkdir(mode=0o700, exist_ok=True)
         path.rename(box.git / name)
-    for path in (new, old, *(box.git / name for name in _KEPT if (box.git / name).is_symlink())):
+    for path in (new, old, *(box.git / name for name in _SAVED_DIRECTORIES if (box.git / name).is_symlink())):
         remove_tree(path)
 
 
@@ -210,13 +210,13 @@ def _format_alternates(common: Path) -> bytes:
 
 def _replace_directory(box: BoxPaths, new: Path, old: Path) -> None:
     """Put the new directory in the place of the last one, and take over what is kept."""
-    for name in _KEPT:
+    for name in _SAVED_DIRECTORIES:
         with suppress(FileNotFoundError):
             (box.git / name).rename(new / name)
-    crash_points.point("run-git", "kept")
+    crash_points.point("run-git", "saved")
     with suppress(FileNotFoundError):
         box.git.rename(old)
-    crash_points.point("run-git", "aside")
+    crash_points.point("run-git", "retired")
     new.rename(box.git)
     crash_points.point("run-git", "renamed")
     remove_tree(old)

@@ -11,8 +11,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,7 +20,8 @@ from liza.confinement.box import Box
 from liza.repo.git_config import git_dirs
 from liza.repo.run_git import BASE_PREFIX, REMOTE
 from liza.repo.run_refs import ImportRefused, open_below, open_directory, read_tip
-from liza.repo.runner import Git
+from liza.repo.runner import Git, GitResult
+from liza.repo.tree_growth import measure_growth, open_objects
 from liza.rules.errors import GitFailed
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, files, untrusted_files
@@ -32,8 +32,8 @@ MAX_OBJECT: Final = 512 << 20
 """Maximum size of one new object, in bytes."""
 MAX_GROWTH: Final = 4 << 30
 """Maximum size of the changed files of an import, in bytes: a small pack can make a huge checkout."""
-MAX_CHANGES: Final = 128 << 20
-"""Maximum size of the list of changed paths, in bytes: about a million paths."""
+MAX_PATHS: Final = 1_000_000
+"""Maximum number of changed paths of an import."""
 _MAX_REFS: Final = 64 << 20
 _MAX_LFS: Final = 16 << 30
 _READ_LIMIT: Final = 600.0  # seconds
@@ -53,10 +53,10 @@ class RunStore(Value):
     reader: Box
 
 
-def import_commit(git: Git, store: RunStore, commit: str, known: Sequence[str]) -> None:
+def import_commit(git: Git, store: RunStore, commit: str, bases: Sequence[str]) -> None:
     """Copy a commit of a run, with what it needs, into the repository of ``git``. No ref is changed.
 
-    ``known``: commits of the repository that the new ones are likely to be based on. The caller holds the lock of the
+    ``bases``: commits of the repository that the new ones are likely to be based on. The caller holds the lock of the
     slot's import. Raises ImportRefused, GitFailed, OSError.
     """
     remove_incoming(git, store.slot)
@@ -68,12 +68,12 @@ def import_commit(git: Git, store: RunStore, commit: str, known: Sequence[str]) 
         quarantined = git.with_environment(GIT_OBJECT_DIRECTORY=str(incoming)).with_timeout(_READ_LIMIT)
         is_partial = _is_partial(git)
         crash_points.point("import", "begun")
-        _transfer(git, quarantined, store, commit, known, is_partial=is_partial)
+        _transfer(git, quarantined, store, commit, bases, is_partial=is_partial)
         crash_points.point("import", "read")
         packs = sorted((incoming / "pack").glob("pack-*.pack"))
         names = [name for pack in packs for name in _list_objects(pack.with_suffix(".idx"), len(commit) // 2)]
         if names:
-            _check(git, quarantined, commit, known, names, is_partial=is_partial)
+            _check(git, quarantined, commit, bases, names, is_partial=is_partial)
         elif git.run("cat-file", "-e", f"{commit}^{{commit}}", codes=(0, 1, 128)).code != 0:
             raise ImportRefused(f"{commit[:12]} is not a commit", f"git cat-file -t {commit[:12]}")
         crash_points.point("import", "checked")
@@ -82,19 +82,21 @@ def import_commit(git: Git, store: RunStore, commit: str, known: Sequence[str]) 
         shutil.rmtree(incoming, ignore_errors=True)
 
 
-def import_branch(git: Git, store: RunStore, branch: str, run: str, known: Sequence[str] = ()) -> str | None:
+def import_branch(
+    git: Git, store: RunStore, branch: str, run: str, bases: Sequence[str], prepare: Callable[[str], None]
+) -> str | None:
     """Move a branch of the repository to where a run has it, with its objects and files of LFS.
 
-    Return the commit of the run's branch; None if the run has no such branch. The caller holds the lock of the slot's
-    import. Idempotent. Raises ImportRefused, also if something else moved the branch and the run is not based on that,
-    GitFailed, OSError.
+    Return the commit of the run's branch; None if the run has no such branch. ``prepare`` is called with that commit
+    before the branch moves. The caller holds the lock of the slot's import. Idempotent. Raises ImportRefused, also if
+    something else moved the branch and the run is not based on that, GitFailed, OSError.
     """
     ref, base_ref = f"refs/heads/{branch}", f"{BASE_PREFIX}{run}"
     tip = read_tip(store.git_dir, ref)
     old, base = git.find_commit(ref), git.find_commit(base_ref)
     if tip is None or tip in (old, base):
         return tip
-    import_commit(git, store, tip, (*filter(None, (old, base)), *known))
+    import_commit(git, store, tip, (*filter(None, (old, base)), *bases))
     import_lfs(git, store)
     crash_points.point("import", "files")
     if old not in (None, base) and not git.ok("merge-base", "--is-ancestor", str(old), tip):
@@ -102,6 +104,8 @@ def import_branch(git: Git, store: RunStore, branch: str, run: str, known: Seque
             f"{branch} was moved to {str(old)[:12]} outside of {run}, whose commits are not based on that",
             f"git fetch {REMOTE} && git rebase {REMOTE}/{branch}",
         )
+    prepare(tip)
+    crash_points.point("import", "prepared")
     git.out("update-ref", "--stdin", stdin=f"update {ref} {tip} {old or '0' * len(tip)}\nupdate {base_ref} {tip}\n")
     crash_points.point("import", "ref")
     return tip
@@ -146,11 +150,12 @@ class _BoxedReader(Value):
     box: Box
 
     def wrap(self, _git: Git, _args: Sequence[str], argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` in the box."""
         return self.box.wrap([*_LIMITED, *argv])
 
 
 def _transfer(
-    git: Git, quarantined: Git, store: RunStore, commit: str, known: Sequence[str], *, is_partial: bool
+    git: Git, quarantined: Git, store: RunStore, commit: str, bases: Sequence[str], *, is_partial: bool
 ) -> None:
     """Read the objects of a commit in the box, and write them to the quarantine, verified."""
     common = git_dirs(git)[1]
@@ -161,16 +166,21 @@ def _transfer(
         GIT_ALTERNATE_OBJECT_DIRECTORIES=f'"{borrowed}"',
     )
     missing = ("--missing=allow-promisor",) if is_partial else ()
-    revisions = "".join(f"{line}\n" for line in (commit, *(f"^{base}" for base in known)))
+    revisions = "".join(f"{line}\n" for line in (commit, *(f"^{base}" for base in bases)))
     # The objects of a partial clone may name others that only its remote has.
     strict = "--fsck-objects" if is_partial else "--strict"
     words = ("index-pack", "--stdin", "--fix-thin", strict, f"--max-input-size={MAX_PACK}")
+    written: GitResult | None = None
     try:
-        with reader.stream(
-            "pack-objects", "--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *missing, stdin=revisions
-        ) as pack:
+        options = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *missing)
+        with reader.converse("pack-objects", *options) as (requests, pack):
+            with suppress(BrokenPipeError):
+                requests.write(revisions.encode())
+                requests.close()
             written = quarantined.run(*words, stdin=pack)
     except GitFailed as error:
+        if written is not None and written.code != 0 and "early EOF" not in written.stderr:
+            raise _explain_index_pack(commit, written.stderr) from error  # it ended first
         raise ImportRefused(
             f"the objects of {commit[:12]} cannot be read: {error.message}", f"git fsck {commit[:12]}"
         ) from error
@@ -201,52 +211,32 @@ def _list_objects(index: Path, size: int) -> list[str]:
 
 
 def _check(
-    git: Git, quarantined: Git, commit: str, known: Sequence[str], names: Sequence[str], *, is_partial: bool
+    git: Git, quarantined: Git, commit: str, bases: Sequence[str], names: Sequence[str], *, is_partial: bool
 ) -> None:
     """Raise ImportRefused if the quarantine has no complete commit, or one that is too large to be checked out."""
-    rows = quarantined.out("cat-file", "--batch-check", stdin="\n".join((commit, *names))).split("\n")
-    kinds = {name: (kind, int(length)) for name, kind, length in (row.split(" ") for row in rows)}
-    if kinds[commit][0] != "commit":
-        raise ImportRefused(f"{commit[:12]} is a {kinds[commit][0]}, not a commit", f"git cat-file -t {commit[:12]}")
-    largest = max(names, key=lambda name: kinds[name][1])
-    if kinds[largest][1] > MAX_OBJECT:
-        raise _too_large(
-            commit, f"{largest[:12]} has {kinds[largest][1] >> 20} MB, at most {MAX_OBJECT >> 20} MB are allowed"
-        )
     missing = ("--exclude-promisor-objects",) if is_partial else ()
+    with open_objects(quarantined.with_environment(GIT_NO_LAZY_FETCH="1")) as objects:
+        if not objects.is_commit(commit):
+            raise ImportRefused(
+                f"{commit[:12]} is a {objects.kind(commit)}, not a commit", f"git cat-file -t {commit[:12]}"
+            )
+        objects.prefetch(names)
+        largest = max(names, key=objects.size)
+        size = objects.size(largest)
+        if size > MAX_OBJECT:
+            raise _too_large(commit, f"{largest[:12]} has {size >> 20} MB, at most {MAX_OBJECT >> 20} MB are allowed")
+        try:
+            growth = measure_growth(objects, objects.tree_of(commit), objects.tree_of(bases[0]) if bases else None)
+        except OverflowError as error:
+            raise _too_large(commit, str(error)) from error
+    if growth.paths > MAX_PATHS:
+        raise _too_large(commit, f"it changes {growth.paths} paths, at most {MAX_PATHS} are allowed")
+    if growth.size > MAX_GROWTH:
+        size, limit = growth.size >> 20, MAX_GROWTH >> 20
+        raise _too_large(commit, f"its changed files have {size} MB, at most {limit} MB are allowed")
     connected = quarantined.run("rev-list", "--objects", "--quiet", *missing, commit, "--not", "--all")
     if connected.code != 0:
-        raise ImportRefused(
-            f"{commit[:12]} is not complete: {connected.stderr.splitlines()[-1:]}", f"git fsck {commit[:12]}"
-        )
-    growth = _measure_changes(git, quarantined, commit, known, kinds)
-    if growth > MAX_GROWTH:
-        raise _too_large(commit, f"its changed files have {growth >> 20} MB, at most {MAX_GROWTH >> 20} MB are allowed")
-
-
-def _measure_changes(
-    git: Git, quarantined: Git, commit: str, known: Sequence[str], kinds: dict[str, tuple[str, int]]
-) -> int:
-    """Return the size in bytes of the files that differ from the first of ``known``. One content counts for each path.
-
-    Only the new trees are read, and not more of the list than MAX_CHANGES.
-    """
-    base = known[0] if known else git.out("hash-object", "-t", "tree", "--stdin", stdin="")
-    contents: Counter[str] = Counter()
-    size, rest = 0, b""
-    with quarantined.stream("diff-tree", "-r", "--raw", "--no-abbrev", "--no-renames", "-z", base, commit) as output:
-        while chunk := output.read(1 << 16):
-            size += len(chunk)
-            if size > MAX_CHANGES:
-                raise _too_large(commit, f"it changes more than {size // 200} paths")
-            fields = (rest + chunk).split(b"\0")
-            rest = fields.pop()
-            contents.update(field.split(b" ")[3].decode() for field in fields if field.startswith(b":"))
-    others = [name for name in contents if name not in kinds and name.strip("0")]
-    rows = quarantined.out("cat-file", "--batch-check", stdin="\n".join(others)).split("\n") if others else ()
-    sizes = {name: kind[1] for name, kind in kinds.items()}
-    sizes |= {row.split(" ")[0]: int(row.rpartition(" ")[2]) for row in rows if not row.endswith(" missing")}
-    return sum(sizes.get(name, 0) * count for name, count in contents.items())
+        raise ImportRefused(f"{commit[:12]} is not complete: {connected.stderr[:200]}", f"git fsck {commit[:12]}")
 
 
 def _move_packs(packs: Sequence[Path], directory: Path) -> None:

@@ -207,10 +207,10 @@ class Git(Value):
         return result
 
     @contextlib.contextmanager
-    def stream(self, *args: str, stdin: str = "") -> Iterator[IO[bytes]]:
-        """Yield the output of git while it runs. If the block does not read it to the end, git is killed.
+    def converse(self, *args: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        """Yield the input and the output of git while it runs. What the block does not read is dropped.
 
-        Raises GitFailed if git failed or took longer than the timeout, Missing.
+        Raises GitFailed if git failed, also because it took longer than the timeout, Missing.
         """
         environment = {**self._environment(), **self.extra_environment}
         process = self._start(_add_safe_switches(args), subprocess.PIPE, environment)
@@ -220,13 +220,12 @@ class Git(Value):
         timer = threading.Timer(self.timeout, _kill_group, (process.pid,))
         timer.start()
         try:
+            yield process.stdin, process.stdout
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(stdin.encode())
                 process.stdin.close()
-            yield process.stdout
             process.stdout.close()
-            err = process.stderr.read().decode("utf-8", "backslashreplace").strip()
-            result = GitResult(git_start.wait(process), b"", err)
+            stderr = process.stderr.read().decode("utf-8", "backslashreplace").strip()
+            result = GitResult(git_start.wait(process), b"", stderr)
         finally:
             timer.cancel()
             if process.poll() is None:

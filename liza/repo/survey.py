@@ -14,10 +14,10 @@ from pathlib import Path
 from liza.repo.git_config import git_dirs
 from liza.repo.ref_names import current_branch
 from liza.repo.runner import FALLBACK_IDENTITY, Git
-from liza.rules.errors import GitFailed, Missing, Refused
+from liza.rules.errors import GitFailed, Missing, NotRegularFile, Refused
 from liza.rules.project.git_operations import GitOperation
 from liza.rules.value_classes import Value, replace
-from liza.system import files
+from liza.system import files, untrusted_files
 
 IDENTITY_COMMAND = 'git config --global user.name "You" && git config --global user.email you@example.org'
 FIRST_COMMIT_COMMAND = 'git add -A && git commit --allow-empty -m "start"'
@@ -177,7 +177,7 @@ def _read_operation(git_dir: Path, file: str, name: str) -> GitOperation:
     """Return an operation with its commits. A list of commits has lines such as ``pick 1a2b3c4 subject``."""
     text = ""
     for other in _COMMIT_FILES.get(file, ()):
-        with suppress(OSError), (git_dir / other).open("rb") as opened:
+        with suppress(OSError, NotRegularFile), untrusted_files.open_to_read(git_dir / other) as opened:
             text = opened.read(_MAX_STATE_FILE).decode("utf-8", "surrogateescape")
             break
     rows = [row.split() for row in text.splitlines() if row.strip() and not row.startswith("#")]
@@ -294,15 +294,23 @@ def find_conflict_markers(git: Git, base: str, head: str) -> tuple[str, ...]:
     return tuple(markers)
 
 
+def find_scratch(git: Git) -> Path | None:
+    """Return the directory for temporary files that git reads; None for /tmp, which a box does not show."""
+    return None if git.box is None else git_dirs(git)[0]
+
+
 @contextmanager
 def copy_index(git: Git) -> Iterator[Git]:
     """Yield git with a copy of the index of a worktree. Raises GitFailed.
 
     The copy keeps the file times, its own too, so that git knows which files may have changed since.
     """
-    with tempfile.TemporaryDirectory(prefix="liza-index-") as folder:
+    with tempfile.TemporaryDirectory(prefix="liza-index-", dir=find_scratch(git)) as folder:
         index = Path(folder) / "index"
         git_dir = git.git_dir or git_dirs(git)[0]
-        if (git_dir / "index").exists():
-            shutil.copy2(git_dir / "index", index)
+        with suppress(FileNotFoundError), untrusted_files.open_to_read(git_dir / "index") as file:
+            with index.open("wb") as copy:
+                shutil.copyfileobj(file, copy)
+            status = os.fstat(file.fileno())
+            os.utime(index, ns=(status.st_atime_ns, status.st_mtime_ns))
         yield git.with_environment(GIT_INDEX_FILE=str(index))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.confinement import support
-from liza.crew import usage_summary
+from liza.crew import run_commits, usage_summary
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_argv
 from liza.crew.recovery.run_cleanup import archive_old_runs
@@ -64,6 +64,8 @@ def conclude_session(
     """
     record = trusted_record(crew, crew.board.read(), directory)
     _save_screen(crew, directory)
+    _import_commits(crew, record)
+    crash_points.point("conclude", "imported")
     directory.write_question(None)
     directory.write_model_note(None)
     result = _apply_postponement(directory, _classify_session(crew, directory, preset))
@@ -85,6 +87,13 @@ def conclude_session(
     with suppress(LizaError, OSError):
         archive_old_runs(crew, directory.agent)
     return result
+
+
+def _import_commits(crew: Crew, record: RunRecord | None) -> None:
+    """Import what the session committed in its box. A failure is in the alert log: the end is recorded all the same."""
+    if record is not None and record.worktree:
+        # Only the name of the record's path is used: an agent can write any path into the record.
+        run_commits.try_import(crew, Path(record.worktree).name, record.run)
 
 
 def start_export(crew: Crew, environ: Mapping[str, str]) -> None:

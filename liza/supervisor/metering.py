@@ -172,7 +172,7 @@ class MeterThread:
         if self.slot is None:
             return ("no worktree", self.board_changes)
         try:
-            work_tree = survey.read_work_tree(self.crew.worktrees.slot_git(self.slot))
+            work_tree = survey.read_work_tree(self.crew.worktrees.open_git(self.slot))
         except LizaError:
             return None
         digest = hashlib.sha1(usedforsecurity=False)

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import msgspec
 
+from liza.crew import run_commits
 from liza.crew.caller import identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
-from liza.rules.tasks import coding
+from liza.rules.tasks import claims, coding
 from liza.worker.api_requests import Line, Text, WorkerRequest
 
 
@@ -25,6 +26,7 @@ def block(crew: Crew, request: BlockRequest) -> Result:
     """Set the run's task to BLOCKED until a person or the planner answers. Raises UsageError, NotOwner."""
     caller = identify_run(crew)
     task = require_task(caller)
+    run_commits.import_work(crew, claims.get_task(crew.board.read(), task))
     with crew.change(caller.run, "block", task) as tx:
         tx.state = coding.block(tx.state, task, caller.run, request.reason, request.questions, crew.clock.now())
     record_run_result(crew, caller.run, "0")

@@ -50,7 +50,7 @@ def _find_target_tip(crew: Crew, state: State, task: Task) -> str:
 
 def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) -> dict[str, Any]:
     assert task.worktree is not None
-    git = crew.worktrees.slot_git(task.worktree)
+    git = crew.worktrees.open_git(task.worktree)
     head = git.out("rev-parse", "HEAD")
     base = _merge_base(git, onto, head)
     text = git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, base, "--")

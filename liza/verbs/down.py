@@ -207,7 +207,7 @@ def _purge(crew: Crew) -> PurgeResult:
     if branch is not None and _has_own_commits(crew, branch):
         kept.append(f"refs/heads/{branch}")
         branch = None
-    for name in ("candidates", "tested", "review", "pushed", "pushing"):
+    for name in ("base", "candidates", "tested", "review", "pushed", "pushing"):
         _delete_refs(crew, f"refs/liza/{name}")
     _delete_refs(crew, "refs/liza/laid-back")
     kept += [saved_specs.SPECS_REF] if specs.saved else []

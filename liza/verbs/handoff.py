@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from liza.crew import usage_summary
+from liza.crew import run_commits, usage_summary
 from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -54,6 +54,7 @@ def handoff(crew: Crew, request: HandoffRequest) -> Result:
 
 def _hand_off_work(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
     task = require_task(caller)
+    run_commits.import_work(crew, claims.get_task(crew.board.read(), task))
     now = crew.clock.now()
     entry = Handoff(
         agent=caller.agent,

@@ -229,7 +229,9 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             command_box.settings_of(options.settings),
         )
         before = git_config.describe_setup(crew.git)
-        baseline = run_baseline(crew, Worktrees(crew.paths, crew.git, branch), baseline_options, tip, say)
+        baseline = run_baseline(
+            crew, crew.worktrees_onto(branch, options.settings.confinement), baseline_options, tip, say
+        )
         for message in sorted(git_config.describe_setup(crew.git) - before):
             say("changed", f"{message}: by the set-up or the tests, in your checkout too")
         say("programs", f"{program} for all roles, permissions {support.session_permissions(options.settings)}")

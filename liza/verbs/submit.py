@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from liza.crew import run_commits
 from liza.crew.caller import identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.project import local_files
@@ -15,7 +16,7 @@ from liza.repo.hiding import brief_filter
 from liza.repo.merge import merge_refs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
-from liza.rules.errors import NotOwner
+from liza.rules.errors import NotOwner, Refused
 from liza.rules.merging.targets import target_branch
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
@@ -71,14 +72,24 @@ _SUBMITTABLE_STATUSES = (Status.CLAIMED, Status.READY_FOR_REVIEW)
 def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     """Collect the facts about a worktree that `submit` checks. Raises NoCrew, GitFailed."""
     slot = crew.worktree_path(task)
+    imported = run_commits.import_work(crew, task)
     git = crew.worktrees.slot_git(slot.name)
     # Commit, branch and changed files of one moment.
     tree = crew.worktrees.read_work_tree(slot.name)
     if tree.head is None and tree.branch != branch_of(task.id):
         return SubmittedWork("", False, tree.branch)  # on a branch without a commit
+    if imported is not None and tree.branch == branch_of(task.id):
+        if (moved := run_commits.find_moved_branch(crew, task, imported)) is not None:
+            raise Refused(*run_commits.describe_moved(task, moved))
+        # What was imported is the work, whatever git says in the box.
+        tree = replace(tree, head=imported)
+    elif imported is not None:
+        git = crew.worktrees.open_git(slot.name)  # HEAD is elsewhere: only the run has its commits
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
     has_changes = bool(set(tree.changed) - set(tree.untracked))
-    operation = survey.add_conflicts(survey.find_operation(git.git_dir or git_dirs(git)[0]), tree.conflicts)
+    operation = survey.add_conflicts(
+        survey.find_operation(git_dirs(crew.worktrees.open_git(slot.name))[0]), tree.conflicts
+    )
     if operation is not None:
         return SubmittedWork(head, False, tree.branch, tree.changed, has_changes, operation)
     board = crew.board.read()

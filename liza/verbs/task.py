@@ -18,7 +18,6 @@ from liza.crew.result import Result, make_result
 from liza.programs.session import session_process
 from liza.repo import ref_names, symbolic_refs
 from liza.repo.merge import merge_refs, merges
-from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import Refused, UnknownId, UsageError
 from liza.rules.merging import targets
 from liza.rules.model import State, Status, Task
@@ -296,7 +295,7 @@ def end_task_work(crew: Crew, before: State, task_id: str) -> None:
         _end_session(crew, run)
     if task.worktree and crew.paths.slot(task.worktree).is_dir():
         kept_in = (f"refs/heads/{before.config.integration_branch}",)
-        salvage_if_needed(crew.worktrees.slot_git(task.worktree), task_id, task.run, kept_in)
+        crew.worktrees.salvage(task.worktree, task_id, task.run, kept_in)
 
 
 def _end_session(crew: Crew, run: str) -> None:

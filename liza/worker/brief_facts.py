@@ -70,7 +70,7 @@ def _unfinished(crew: Crew, state: State, work: CurrentWork, worktree: Path, is_
         return ""
     if not is_by_hand and all(event.run in (None, work.run) for event in task.history):
         return ""  # the first session of a task begins in a worktree that was just reset
-    operation = survey.read_unfinished(crew.worktrees.slot_git(worktree.name))
+    operation = survey.read_unfinished(crew.worktrees.open_git(worktree.name))
     if operation is not None:
         return f"{operation.describe(task.id)}. {operation.next_step(has_changes=True)}"
     return describe_left_work(crew, task, work.run)

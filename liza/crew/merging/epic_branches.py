@@ -76,7 +76,7 @@ def worktrees_for(crew: Crew, task: Task) -> Worktrees:
     crew.refuse_moved()
     if task.epic is not None:
         ensure_branch(crew, task.epic)
-    return Worktrees(crew.paths, crew.git, targets.target_branch(crew.board.read(), task))
+    return crew.worktrees_onto(targets.target_branch(crew.board.read(), task))
 
 
 def find_faults(crew: Crew) -> dict[str, Refused]:

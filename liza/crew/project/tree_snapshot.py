@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import submodules
 from liza.rules.project.tree_changes import ChangedFile, TreeChanges
@@ -57,8 +56,7 @@ def add_submodules(git: Git, snapshot: TreeSnapshot) -> TreeSnapshot:
     """Return the snapshot with the submodules that a set-up has fetched since. Raises GitFailed, OSError."""
     if not submodules.may_exist(git):
         return snapshot
-    own = git_dirs(git)[0].resolve()
-    fetched = {name: inner for name, inner in _open_submodules(git, own) if name not in snapshot.inner}
+    fetched = {name: inner for name, inner in _open_submodules(git) if name not in snapshot.inner}
     return replace(snapshot, inner={**snapshot.inner, **{name: _take_own(inner) for name, inner in fetched.items()}})
 
 
@@ -67,8 +65,7 @@ def find_changes(git: Git, before: TreeSnapshot) -> TreeChanges:
     changes = _find_own(git, before)
     if not before.inner:
         return changes
-    own = git_dirs(git)[0].resolve()
-    for name, inner in _open_submodules(git, own):
+    for name, inner in _open_submodules(git):
         if name in before.inner:
             changes = changes.with_inner(name, _find_own(inner, before.inner[name]))
     return changes
@@ -81,9 +78,10 @@ def restore_files(git: Git, before: TreeSnapshot, changes: TreeChanges) -> None:
         git.out("--literal-pathspecs", "checkout", "HEAD", "--", *names[start : start + _NAMES_PER_COMMAND])
 
 
-def _open_submodules(git: Git, own: Path) -> list[tuple[str, Git]]:
+def _open_submodules(git: Git) -> list[tuple[str, Git]]:
+    roots = submodules.list_roots(git)
     names = (name for name, _ in submodules.list_submodules(git))
-    opened = ((name, submodules.open_submodule(git, own, name)) for name in names)
+    opened = ((name, submodules.open_submodule(git, roots, name)) for name in names)
     return [(name, inner) for name, inner in opened if inner is not None]
 
 

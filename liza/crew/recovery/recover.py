@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from liza.crew import run_commits
 from liza.crew.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -22,7 +23,7 @@ from liza.repo.merge import merge_refs, merges
 from liza.repo.slots import leftovers, stuck_slots
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL_STATUSES, ProcessIdentity, Reservation, Status, Task
-from liza.rules.paths import BOXES, TASK_LINKS
+from liza.rules.paths import BOXES, TASK_LINKS, agent_of
 from liza.rules.tasks import claims
 from liza.rules.tasks.task_groups import held_tasks
 from liza.rules.value_classes import Value
@@ -53,6 +54,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
         _recover_merges(crew, by)
         drift.require_integration(crew, crew.board.read())
     lost_worktrees.refuse_replaced(crew)
+    _import_left_commits(crew, by)
     repairs = [
         *map(Repair, separate_slots(crew)),
         *undo_dead_reservations(crew),
@@ -73,6 +75,15 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
     with suppress(OSError):
         wake_up.wake_watchers(crew.paths, by)
     return tuple(repairs)
+
+
+def _import_left_commits(crew: Crew, by: str) -> None:
+    """Import what sessions committed whose supervisor has died, and remove what killed imports left."""
+    crew.worktrees.remove_incoming()
+    for slot in crew.worktrees.recorded_slots():
+        run = crew.worktrees.run_of_git(slot)
+        if run is not None and (agent_of(run) == by or not crew.is_supervised(agent_of(run))):
+            run_commits.try_import(crew, slot, run)
 
 
 def undo_dead_reservations(crew: Crew, patience: float = _LOCK_TIMEOUT) -> list[Repair]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from liza.confinement import slot_directories
-from liza.repo import ref_names
+from liza.repo import ref_names, run_git
 from liza.repo.merge.merges import Branch, find_branches
 from liza.repo.slots import slot_records, slot_setup, slots_directory, stuck_slots
 from liza.repo.slots.salvage_restore import (
@@ -302,7 +302,8 @@ class Worktrees(SlotEmptying):
             branch = () if owner is None else (f"refs/heads/{branch_of(owner.task)}",)
             ref = self._save(slot, owner, slot, None, branch)
             name = (slot, "unknown") if owner is None else (owner.task, owner.run)
-            saved = (ref, salvage_submodules(self.slot_git(slot), *name))
+            saved = (ref, salvage_submodules(self.open_git(slot), *name, self._salvage_target(slot)))
+            run_git.leave_run_git(self.slot_git(slot))
         with lock_path(self.paths.worktree_lock):
             if slot_records.is_half_made(git_dir):
                 slot_records.remove_half_made(self.git, path, git_dir)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from liza.repo import stale_locks
 from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git, find_remedy, summarize_error
-from liza.repo.survey import copy_index, find_operation, read_unfinished, read_work_tree
+from liza.repo.survey import copy_index, find_operation, find_scratch, read_unfinished, read_work_tree
 from liza.rules.errors import GitFailed
 from liza.rules.project.git_operations import GitOperation
 from liza.rules.value_classes import Value
@@ -27,8 +27,23 @@ BUNDLE_DIRECTORY = ".liza-nested"
 UNFINISHED_TRAILER = "Liza-Unfinished"
 SUBMODULES_SUFFIX = "-submodules"
 """End of the name of a salvage that has only bundles of submodules. It has no files of the task to restore."""
+REFS_SUFFIX = "-refs"
+"""End of the name of a salvage that is a branch or a stash of a run, as it was."""
 _TIME_LIMIT = 1800.0  # seconds; a large tree is hashed completely
 _DEPTH = 3  # levels of nested repositories that are saved
+
+
+def has_files(ref: str) -> bool:
+    """Return whether a salvage may have files of its task to restore."""
+    name = ref.rpartition("/")[2]
+    return SUBMODULES_SUFFIX not in name and REFS_SUFFIX not in name
+
+
+class SalvageTarget(Value):
+    """Where a salvage goes that is made in the git directory of a run: ``take`` copies a commit to ``git``."""
+
+    git: Git
+    take: Callable[[str], None]
 
 
 class _Extras(Value):
@@ -49,35 +64,44 @@ def salvage_ref(task: str, run: str) -> str:
 
 
 def salvage_if_needed(
-    git: Git, task: str, run: str, kept_in: Sequence[str] = ("refs/heads/integration",)
+    git: Git,
+    task: str,
+    run: str,
+    kept_in: Sequence[str] = ("refs/heads/integration",),
+    target: SalvageTarget | None = None,
 ) -> str | None:
     """Save the content of the worktree of ``git`` if necessary. Return the ref, or None.
+
+    ``target``: the repository that gets the salvage and has ``kept_in``, if not that of ``git``.
 
     It is necessary if a file is changed or untracked, if an operation of git is in progress, or if none of the refs or
     commits ``kept_in`` contains HEAD.
     Raises GitFailed.
     """
     clear_hiding_flags(git)
-    return salvage_new_changes(git, task, run, kept_in)
+    return salvage_new_changes(git, task, run, kept_in, target)
 
 
-def salvage_new_changes(git: Git, task: str, run: str, kept_in: Sequence[str]) -> str | None:
+def salvage_new_changes(
+    git: Git, task: str, run: str, kept_in: Sequence[str], target: SalvageTarget | None = None
+) -> str | None:
     """Save as ``salvage_if_needed`` does, without clearing the hiding flags: the last salvage cleared them. Raises
     GitFailed.
     """
     state = read_work_tree(git)
-    is_kept = state.head is None or any(_is_contained(git, state.head, ref) for ref in kept_in)
+    repository = git if target is None else target.git
+    is_kept = state.head is None or any(_is_contained(repository, state.head, ref) for ref in kept_in)
     if not state.changed and is_kept and find_operation(git.git_dir or git_dirs(git)[0]) is None:
         return None
-    return create_salvage(git, task, run)
+    return create_salvage(git, task, run, target)
 
 
-def create_salvage(git: Git, task: str, run: str) -> str:
+def create_salvage(git: Git, task: str, run: str, target: SalvageTarget | None = None) -> str:
     """Save the content of the worktree of ``git`` and return the ref. The same state is saved only once.
 
     Raises GitFailed; then the caller must not reset the worktree.
     """
-    return _create_salvage(git.with_timeout(_TIME_LIMIT), task, run, _DEPTH)
+    return _create_salvage(git.with_timeout(_TIME_LIMIT), task, run, _DEPTH, target)
 
 
 def salvage_head(git: Git, task: str, run: str, kept_in: Sequence[str]) -> None:
@@ -97,19 +121,20 @@ def clear_hiding_flags(git: Git) -> None:
             git.out("update-index", option, "-z", "--stdin", stdin=join_nul(names))
 
 
-def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
+def _create_salvage(git: Git, task: str, run: str, depth: int, target: SalvageTarget | None = None) -> str:
     """Create a salvage. ``depth`` is the number of levels of nested repositories that may follow."""
     head = git.find_commit("HEAD")
     with copy_index(git) as git_copy:
         # The order matters: each step adds to the same copy of the index.
         staged = _staged_tree(git_copy)
         _add_changes(git_copy, head)
-        extras = _find_extras(git_copy, task, run, depth)
+        extras = _find_extras(git_copy, task, run, depth, target)
         work = git_copy.out("write-tree")
         _add_extras(git_copy, extras)
         tree = git_copy.out("write-tree")
     message = _message(task, run, extras, read_unfinished(git))
-    salvage = _find_same_salvage(git, salvage_ref(task, run), head, tree)
+    repository = git if target is None else target.git
+    salvage = _find_same_salvage(repository, salvage_ref(task, run), head, tree)
     if salvage:
         return salvage
     parents = [head] if head else []
@@ -119,16 +144,26 @@ def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
         parents.append(create_commit(git, _extras_tree(git, extras), (), f"Ignored and nested files of {run}\n"))
     if staged is not None and staged_only:
         parents.append(create_commit(git, staged, parents[:1], f"Staged files of {run}\n"))
-    return _create_ref(git, salvage_ref(task, run), create_commit(git, tree, parents, message))
+    return keep_commit(git, salvage_ref(task, run), create_commit(git, tree, parents, message), target)
 
 
-def save_bundles(git: Git, task: str, run: str, bundles: Sequence[tuple[str, str]]) -> str:
+def keep_commit(git: Git, ref: str, commit: str, target: SalvageTarget | None) -> str:
+    """Create a ref for a salvage, which a target first gets from ``git``. Return its name. Raises GitFailed."""
+    if target is None:
+        return _create_ref(git, ref, commit)
+    target.take(commit)
+    return _create_ref(target.git, ref, commit)
+
+
+def save_bundles(
+    git: Git, task: str, run: str, bundles: Sequence[tuple[str, str]], target: SalvageTarget | None = None
+) -> str:
     """Save the blobs of bundles, each with the path of its repository, and return the ref. Raises GitFailed."""
     extras = _Extras((), tuple((f"{BUNDLE_DIRECTORY}/{path}.bundle", blob) for path, blob in bundles), (), ())
     head = git.find_commit("HEAD")
     message = _message(task, run, extras, None)
     commit = create_commit(git, _extras_tree(git, extras), (head,) if head else (), message)
-    return _create_ref(git, salvage_ref(task, run), commit)
+    return keep_commit(git, salvage_ref(task, run), commit, target)
 
 
 def create_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
@@ -162,7 +197,7 @@ def _add_changes(git_copy: Git, head: str | None) -> None:
         git_copy.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=join_nul(untracked))
 
 
-def _find_extras(git_copy: Git, task: str, run: str, depth: int) -> _Extras:
+def _find_extras(git_copy: Git, task: str, run: str, depth: int, target: SalvageTarget | None) -> _Extras:
     """Save nested repositories, choose the ignored files that fit, and return all of it."""
     omitted: list[str] = []
     bundles: list[tuple[str, str]] = []
@@ -172,7 +207,7 @@ def _find_extras(git_copy: Git, task: str, run: str, depth: int) -> _Extras:
             nested = _nested_git(git_copy, name, depth)
             if git_dirs(nested)[1] == git_dirs(git_copy)[1]:
                 # A worktree of this repository that the agent added: the salvage goes into the same repository.
-                worktree_salvages.append(_create_salvage(nested, task, f"{run}-nested", depth - 1))
+                worktree_salvages.append(_create_salvage(nested, task, f"{run}-nested", depth - 1, target))
             else:
                 bundles.append((f"{BUNDLE_DIRECTORY}/{name[:-1]}.bundle", bundle_repository(git_copy, nested, depth)))
     bytes_left = MAX_IGNORED_SIZE
@@ -215,7 +250,7 @@ def _nested_git(git_copy: Git, name: str, depth: int) -> Git:
     if depth == 0:
         raise GitFailed(f"{git_copy.directory / name} is nested in more than {_DEPTH} repositories and cannot be saved")
     path = git_copy.directory / name.rstrip("/")
-    return Git(path, git_copy.timeout, ceiling=path.parent)
+    return Git(path, git_copy.timeout, ceiling=path.parent, box=git_copy.box)
 
 
 def bundle_repository(git_copy: Git, nested: Git, depth: int = _DEPTH, *, only_work: bool = False) -> str:
@@ -225,7 +260,7 @@ def bundle_repository(git_copy: Git, nested: Git, depth: int = _DEPTH, *, only_w
     """
     ref = _create_salvage(nested, "nested", "work", depth - 1)
     revisions = (ref, "--not", "--remotes") if only_work else ("--all",)
-    with tempfile.TemporaryDirectory(prefix="liza-bundle-") as folder:
+    with tempfile.TemporaryDirectory(prefix="liza-bundle-", dir=find_scratch(nested)) as folder:
         path = Path(folder) / "bundle"
         nested.out("bundle", "create", "--quiet", str(path), *revisions)
         return git_copy.out("hash-object", "-w", "--no-filters", "--", str(path))
@@ -242,7 +277,7 @@ def _add_extras(git_copy: Git, extras: _Extras) -> None:
 
 def _extras_tree(git: Git, extras: _Extras) -> str:
     """Return a tree that holds only the extras."""
-    with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
+    with tempfile.TemporaryDirectory(prefix="liza-salvage-", dir=find_scratch(git)) as folder:
         alone = git.with_environment(GIT_INDEX_FILE=str(Path(folder) / "index"))
         _add_extras(alone, extras)
         return alone.out("write-tree")

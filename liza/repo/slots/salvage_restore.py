@@ -7,7 +7,7 @@ from pathlib import Path
 
 from liza.repo.merge.merges import merge_trees
 from liza.repo.runner import Git
-from liza.repo.slots.salvage import SUBMODULES_SUFFIX, UNFINISHED_TRAILER, create_commit, join_nul
+from liza.repo.slots.salvage import UNFINISHED_TRAILER, create_commit, has_files, join_nul
 from liza.rules.value_classes import Value
 
 
@@ -80,7 +80,7 @@ def find_last_salvage(git: Git, task: str) -> LastSalvage | None:
     parts = text.split("\0")
     for names, unfinished in zip(parts[::2], parts[1::2], strict=False):
         ref, *parents = names.split()
-        if parents and SUBMODULES_SUFFIX not in ref:
+        if parents and has_files(ref):
             return LastSalvage(ref, parents[0], unfinished.strip())
     return None
 
@@ -91,7 +91,7 @@ def find_unrestored(git: Git, task: str) -> str | None:
     rows = git.lines("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", *prefixes)
     salvages = dict(row.split(" ", 1) for row in rows)
     restored_commit = salvages.pop(_restored_ref(task), None)
-    newest = next((ref for ref in salvages if SUBMODULES_SUFFIX not in ref.rpartition("/")[2]), None)
+    newest = next((ref for ref in salvages if has_files(ref)), None)
     return None if newest is None or salvages[newest] == restored_commit else newest
 
 

@@ -7,24 +7,31 @@ with the slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records, submodules
-from liza.repo.slots.salvage import SUBMODULES_SUFFIX, bundle_repository, clear_hiding_flags, save_bundles
+from liza.repo.slots.salvage import (
+    SUBMODULES_SUFFIX,
+    SalvageTarget,
+    bundle_repository,
+    clear_hiding_flags,
+    save_bundles,
+)
 from liza.repo.survey import read_work_tree
 
 
-def salvage_submodules(git: Git, task: str, run: str) -> str | None:
+def salvage_submodules(git: Git, task: str, run: str, target: SalvageTarget | None = None) -> str | None:
     """Save the submodules of the slot of ``git`` as bundles. Return the ref, or None if none holds work of its own.
 
     Work is a changed or untracked file, or a commit that no remote branch contains. Raises GitFailed, OSError.
     """
     bundles = tuple((name, bundle_repository(git, inner)) for name, inner in _list_changed(git, "", _has_own_commits))
-    return save_bundles(git, task, f"{run}{SUBMODULES_SUFFIX}", bundles) if bundles else None
+    return save_bundles(git, task, f"{run}{SUBMODULES_SUFFIX}", bundles, target) if bundles else None
 
 
-def salvage_before_reset(git: Git, task: str, run: str) -> str | None:
+def salvage_before_reset(git: Git, task: str, run: str, target: SalvageTarget | None = None) -> str | None:
     """Save what a reset of the submodules would discard: their changes, and HEAD if it is on no ref.
 
     Their repositories stay, so each bundle has only what no remote branch contains. Return the ref, or None if there is
@@ -32,21 +39,26 @@ def salvage_before_reset(git: Git, task: str, run: str) -> str | None:
     """
     changed = _list_changed(git, "", _is_head_on_no_ref)
     bundles = tuple((name, bundle_repository(git, inner, only_work=True)) for name, inner in changed)
-    return save_bundles(git, task, f"{run}{SUBMODULES_SUFFIX}", bundles) if bundles else None
+    return save_bundles(git, task, f"{run}{SUBMODULES_SUFFIX}", bundles, target) if bundles else None
 
 
 def _list_changed(git: Git, prefix: str, has_commits: Callable[[Git], bool]) -> Iterator[tuple[str, Git]]:
     """Yield the submodules with work of their own, nested ones included, each with its path in the slot."""
-    own = git_dirs(git)[0].resolve()
+    yield from _list_below(git, submodules.list_roots(git), prefix, has_commits)
+
+
+def _list_below(
+    git: Git, roots: tuple[Path, ...], prefix: str, has_commits: Callable[[Git], bool]
+) -> Iterator[tuple[str, Git]]:
     for name, _ in submodules.list_submodules(git):
-        inner = submodules.open_submodule(git, own, name)
+        inner = submodules.open_submodule(git, roots, name)
         if inner is None:
             continue
         slot_records.remove_slot_locks(git_dirs(inner)[0])
         clear_hiding_flags(inner)
         if read_work_tree(inner).changed or has_commits(inner):
             yield f"{prefix}{name}", inner
-        yield from _list_changed(inner, f"{prefix}{name}/", has_commits)
+        yield from _list_below(inner, roots, f"{prefix}{name}/", has_commits)
 
 
 def _has_own_commits(inner: Git) -> bool:

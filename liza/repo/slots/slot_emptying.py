@@ -6,27 +6,36 @@ A slot that cannot be emptied is replaced.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from liza.repo import survey
+from liza.confinement.run_mounts import Surroundings
+from liza.repo import run_git, run_import, survey
 from liza.repo.git_config import git_dirs
 from liza.repo.hiding import slot_excludes
 from liza.repo.merge.merges import find_branches
+from liza.repo.run_import import RunStore
+from liza.repo.run_refs import ImportRefused
 from liza.repo.runner import Git
 from liza.repo.slots import reset, slot_records, slot_setup, slots_directory, stuck_slots, submodules
-from liza.repo.slots.salvage import create_salvage, salvage_head, salvage_if_needed, salvage_new_changes
+from liza.repo.slots.boxed_git import SlotBox, make_reader, shown_directories
+from liza.repo.slots.salvage import SalvageTarget, create_salvage, salvage_head, salvage_if_needed, salvage_new_changes
+from liza.repo.slots.salvage_refs import salvage_refs
 from liza.repo.slots.salvage_submodules import salvage_before_reset
 from liza.repo.slots.slot_records import LastUse, SlotOwner
 from liza.repo.survey import WorkTreeState
-from liza.rules.errors import GitFailed, SharedPathBlocked
+from liza.rules.errors import GitFailed, LockTimeout, Missing, SharedPathBlocked
 from liza.rules.paths import Paths, branch_of
 from liza.rules.value_classes import Value, replace
 from liza.system.locks import lock_path
 
 T = TypeVar("T")
+
+
+def _find_no_box() -> Surroundings | None:
+    return None
 
 
 class SlotAccess(Value, dict=True):
@@ -35,6 +44,8 @@ class SlotAccess(Value, dict=True):
     paths: Paths
     git: Git
     integration: str = "integration"
+    find_surroundings: Callable[[], Surroundings | None] = _find_no_box
+    """Returns what boxes need; None where git runs without a box."""
 
     def add(self, slot: str, commit: str) -> None:
         """Create a slot, detached at ``commit``. An existing slot is not changed.
@@ -77,8 +88,8 @@ class SlotAccess(Value, dict=True):
 
     def read_work_tree(self, slot: str) -> WorkTreeState:
         """Return the state of a slot at one moment. A brief's block does not count as a change. Raises GitFailed."""
+        state = survey.read_work_tree(self.open_git(slot))
         git = self.slot_git(slot)
-        state = survey.read_work_tree(git)
         changed = tuple(name for name in state.changed if not reset.is_only_brief(git, name))
         return replace(state, changed=changed)
 
@@ -128,7 +139,82 @@ class SlotAccess(Value, dict=True):
             )
         slot_records.repair_commondir(git_dir)
         git = self.git.with_git_dir(self.paths.slot(slot), git_dir, self.common_dir)
-        return git.with_config(*slot_excludes.slot_config(git_dir))
+        around = self.find_surroundings()
+        box = None if around is None else SlotBox(around, slot, git_dir, shown_directories(self.common_dir))
+        return git.with_config(*slot_excludes.slot_config(git_dir)).with_box(box)
+
+    def run_of_git(self, slot: str) -> str | None:
+        """Return the run in whose git directory the newest state of a slot is; None if it is in that of the slot.
+
+        Raises OSError.
+        """
+        git_dir = self._git_dir(slot)
+        return None if git_dir is None else run_git.read_mark(git_dir)
+
+    def open_git(self, slot: str) -> Git:
+        """Return git for the present state of a slot, which a boxed session has in a git directory of its own.
+
+        Every command then runs in a box, and what it prints is what the agent wants. Raises GitFailed, Missing.
+        """
+        git = self.slot_git(slot)
+        if self.run_of_git(slot) is None:
+            return git
+        around, own = self._require_surroundings(slot), self.paths.box(slot).git
+        plain = Git(git.directory, git.timeout, own, own, inherited_fds=git.inherited_fds)
+        box = SlotBox(around, slot, own, shown_directories(self.common_dir))
+        return plain.with_environment(GIT_OPTIONAL_LOCKS="0").with_box(box)
+
+    def import_run(self, slot: str) -> str | None:
+        """Bring the commits of a slot's boxed session to the branch of its task. Return the newest one.
+
+        None if the session has no git directory of its own, or no task. Idempotent. Raises ImportRefused, GitFailed,
+        OSError, LockTimeout.
+        """
+        run, git_dir = self.run_of_git(slot), self._git_dir(slot)
+        owner = None if git_dir is None else slot_records.content_owner(slot_records.find_owner(git_dir))
+        if run is None or git_dir is None or owner is None or owner.task == slot:
+            return None
+        branch = branch_of(owner.task)
+        newest = self.git.find_commit(f"refs/heads/{self.integration}")
+        with self._lock_import(slot):
+            return run_import.import_branch(
+                self.git, self._run_store(slot), branch, run, (newest,) if newest else (),
+                lambda tip: self._show_commit(slot, branch, tip),
+            )  # fmt: skip
+
+    def remove_incoming(self) -> None:
+        """Remove what killed imports left. One that runs now is not touched. Raises OSError."""
+        for slot in run_import.list_incoming(self.git):
+            with suppress(LockTimeout), lock_path(self._import_lock(slot), 0):
+                run_import.remove_incoming(self.git, slot)
+
+    def _show_commit(self, slot: str, branch: str, commit: str) -> None:
+        """Write the index of a slot for the commit that its branch is about to be at: no file counts as changed that
+        the commit has. A failure is harmless."""
+        git = self.slot_git(slot)
+        with suppress(GitFailed):
+            if git.out("symbolic-ref", "-q", "HEAD") == f"refs/heads/{branch}":
+                git.out("read-tree", "--reset", commit)
+
+    def _run_store(self, slot: str) -> RunStore:
+        reader = make_reader(self._require_surroundings(slot), slot, self.common_dir)
+        return RunStore(self.paths.box(slot).git, slot, reader)
+
+    def _require_surroundings(self, slot: str) -> Surroundings:
+        around = self.find_surroundings()
+        if around is None:
+            raise Missing(
+                f"the work in {self.paths.slot(slot)} was done in a box, and this machine cannot make one now",
+                "liza doctor",
+            )
+        return around
+
+    def _lock_import(self, slot: str) -> AbstractContextManager[int]:
+        """Lock the import of a slot: a verb of the session and its supervisor may import at the same time."""
+        return lock_path(self._import_lock(slot))
+
+    def _import_lock(self, slot: str) -> Path:
+        return self.paths.locks / f"import-{slot}.lock"
 
     def lock_slot(self, slot: str) -> AbstractContextManager[int]:
         """Lock a slot. The board frees a slot before it is cleared, so the next claim and the clearing must not
@@ -183,7 +269,37 @@ class SlotEmptying(SlotAccess):
         # The owner is unknown: use the slot's name, so that no task restores the salvage as its own work.
         work_of = slot_records.content_owner(owner)
         name = (work_of.task, work_of.run) if work_of is not None else (task, run) if run else (slot, "unknown")
-        return salvage_if_needed(self.slot_git(slot), *name, kept_in=(*self._protecting_refs(slot, owner), *kept_in))
+        return self.salvage(slot, *name, kept_in=(*self._protecting_refs(slot, owner), *kept_in))
+
+    def salvage(self, slot: str, task: str, run: str, kept_in: tuple[str, ...]) -> str | None:
+        """Save the content of a slot if necessary, as ``salvage_if_needed`` does, after the import of its commits.
+
+        What a box has damaged so that it cannot be read is left out; the files of the slot are saved. Raises GitFailed.
+        """
+        if self.run_of_git(slot) is None:
+            return salvage_if_needed(self.slot_git(slot), task, run, kept_in)
+        with suppress(ImportRefused):
+            self.import_run(slot)
+        git, target = self.open_git(slot), self._salvage_target(slot)
+        assert target is not None
+        try:
+            saved = salvage_if_needed(git, task, run, kept_in, target)
+            salvage_refs(git, task, run, target)
+        except GitFailed:
+            return salvage_if_needed(self.slot_git(slot), task, run, kept_in)
+        return saved
+
+    def _salvage_target(self, slot: str) -> SalvageTarget | None:
+        """Return where salvages of a slot go that are made in the git directory of a run; None without one."""
+        if self.run_of_git(slot) is None:
+            return None
+
+        def take(commit: str) -> None:
+            newest = self.git.find_commit(f"refs/heads/{self.integration}")
+            with self._lock_import(slot):
+                run_import.import_commit(self.git, self._run_store(slot), commit, (newest,) if newest else ())
+
+        return SalvageTarget(self.git, take)
 
     def _protecting_refs(self, slot: str, owner: SlotOwner | None) -> tuple[str, ...]:
         """Return the refs and commits one of which must contain HEAD; otherwise HEAD is saved.
@@ -208,26 +324,31 @@ class SlotEmptying(SlotAccess):
         # Never the new owner: another claim of the task would restore the files of another task as its own.
         name = (before.task, before.run) if before is not None else (slot, "unknown")
         kept = self._protecting_refs(slot, before)
-        self._wipe(slot, git_dir, salvage_new_changes(self.slot_git(slot), *name, kept))
+        is_boxed = self.run_of_git(slot) is not None
+        saved = self.salvage(slot, *name, kept) if is_boxed else salvage_new_changes(self.slot_git(slot), *name, kept)
+        self._wipe(slot, git_dir, saved)
 
     def _wipe(self, slot: str, git_dir: Path, saved: str | None) -> None:
         """Empty a slot whose content is saved (``saved``), if there is anything to discard."""
         git = self.slot_git(slot)
         ended = reset.end_operations(git, git_dir)
         stripped = reset.strip_briefs(git)
-        if saved is not None or ended or stripped:
+        is_boxed = self.run_of_git(slot) is not None
+        # A run may have had another commit checked out than the one at the slot's HEAD.
+        if saved is not None or ended or stripped or is_boxed:
             reset.discard_changes(git)
+        run_git.leave_run_git(git)
 
     def _save_submodules(self, slot: str, owner: SlotOwner | None) -> tuple[str, ...]:
         """Save what a reset of the submodules would discard. Return the paths of the saved repositories.
 
         Call this before the slot is emptied: afterwards git may not list a submodule that the agent added.
         """
-        git = self.slot_git(slot)
+        git = self.open_git(slot)
         if not submodules.may_exist(git):
             return ()
         name = (slot, "unknown") if owner is None else (owner.task, owner.run)
-        salvage_before_reset(git, *name)
+        salvage_before_reset(git, *name, self._salvage_target(slot))
         return submodules.list_fetched(git)
 
     def _reset_submodules(self, slot: str, saved: tuple[str, ...]) -> None:

@@ -14,13 +14,21 @@ from liza.repo.runner import COMMIT, Git
 from liza.repo.slots import reset, slot_records
 from liza.repo.slots.salvage import clear_hiding_flags
 from liza.repo.worktree_records import read_gitfile
+from liza.rules.paths import BOXES, BoxPaths
 
 _SUBMODULE_MODE = "160000"
 
 
+def list_roots(git: Git) -> tuple[Path, ...]:
+    """Return the directories in which the repositories of a slot's submodules can be: of the slot, and of its boxes."""
+    slot = git.directory
+    box = BoxPaths(slot.parent / BOXES / slot.name).git
+    return tuple(dict.fromkeys((directory.resolve() / "modules") for directory in (git_dirs(git)[0], box)))
+
+
 def may_exist(git: Git) -> bool:
     """Return whether the slot may have submodules; without a git command, because most projects have none."""
-    return (git_dirs(git)[0] / "modules").is_dir() or (git.directory / ".gitmodules").exists()
+    return any(root.is_dir() for root in list_roots(git)) or (git.directory / ".gitmodules").exists()
 
 
 def empty(git: Git, options: Sequence[str] = ("-ffd",), *, remove_foreign: bool = True) -> bool:
@@ -30,16 +38,16 @@ def empty(git: Git, options: Sequence[str] = ("-ffd",), *, remove_foreign: bool 
     of this slot; else it stays, because it has not been saved. Return False if the set-up must fetch a submodule again:
     its commit is missing, or its directory was removed. Raises GitFailed, OSError.
     """
-    own = git_dirs(git)[0].resolve()
-    return _empty(git.with_timeout(600), own, options, remove_foreign)
+    roots = list_roots(git)
+    return _empty(git.with_timeout(600), roots, options, remove_foreign)
 
 
-def _empty(git: Git, own: Path, options: Sequence[str], remove_foreign: bool) -> bool:
+def _empty(git: Git, roots: tuple[Path, ...], options: Sequence[str], remove_foreign: bool) -> bool:
     complete = True
     for name, commit in list_submodules(git):
-        inner = open_submodule(git, own, name)
+        inner = open_submodule(git, roots, name)
         if inner is not None:
-            complete = _empty_submodule(inner, own, commit, options, remove_foreign) and complete
+            complete = _empty_submodule(inner, roots, commit, options, remove_foreign) and complete
         elif remove_foreign and _has_content(git.directory / name):
             _remove(git.directory, git.directory / name)
             complete = False
@@ -48,22 +56,22 @@ def _empty(git: Git, own: Path, options: Sequence[str], remove_foreign: bool) ->
 
 def list_fetched(git: Git) -> tuple[str, ...]:
     """Return the paths of the submodules in the index that have a repository of this slot. Raises GitFailed."""
-    own = git_dirs(git)[0].resolve()
-    return tuple(name for name, _ in list_submodules(git) if open_submodule(git, own, name) is not None)
+    roots = list_roots(git)
+    return tuple(name for name, _ in list_submodules(git) if open_submodule(git, roots, name) is not None)
 
 
 def open_all(git: Git) -> tuple[tuple[str, Git], ...]:
     """Return the fetched submodules, nested ones included, each with its path in the slot. Raises GitFailed."""
-    own = git_dirs(git)[0].resolve()
-    return tuple(_open_below(git, own, ""))
+    roots = list_roots(git)
+    return tuple(_open_below(git, roots, ""))
 
 
-def _open_below(git: Git, own: Path, prefix: str) -> Iterator[tuple[str, Git]]:
+def _open_below(git: Git, roots: tuple[Path, ...], prefix: str) -> Iterator[tuple[str, Git]]:
     for name, _ in list_submodules(git):
-        inner = open_submodule(git, own, name)
+        inner = open_submodule(git, roots, name)
         if inner is not None:
             yield prefix + name, inner
-            yield from _open_below(inner, own, f"{prefix}{name}/")
+            yield from _open_below(inner, roots, f"{prefix}{name}/")
 
 
 def list_submodules(git: Git) -> tuple[tuple[str, str], ...]:
@@ -75,13 +83,13 @@ def list_submodules(git: Git) -> tuple[tuple[str, str], ...]:
     )
 
 
-def open_submodule(git: Git, own: Path, name: str) -> Git | None:
+def open_submodule(git: Git, roots: tuple[Path, ...], name: str) -> Git | None:
     """Return git for the submodule at a path, or None if the slot has no repository for it or a link leads there.
 
-    ``own``: the git directory of the slot.
+    ``roots``: as ``list_roots`` returns them.
     """
     path = git.directory / name
-    repository = _find_repository(path, own)
+    repository = _find_repository(path, roots)
     if repository is None or path.resolve() != git.directory.resolve() / name:
         return None
     return git.with_git_dir(path, repository, repository)
@@ -91,7 +99,9 @@ def _has_content(path: Path) -> bool:
     return path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir())))
 
 
-def _empty_submodule(inner: Git, own: Path, commit: str, options: Sequence[str], remove_foreign: bool) -> bool:
+def _empty_submodule(
+    inner: Git, roots: tuple[Path, ...], commit: str, options: Sequence[str], remove_foreign: bool
+) -> bool:
     repository = git_dirs(inner)[0]
     slot_records.remove_slot_locks(repository)
     clear_hiding_flags(inner)
@@ -101,10 +111,10 @@ def _empty_submodule(inner: Git, own: Path, commit: str, options: Sequence[str],
         inner.out("checkout", "--quiet", "--force", "--detach", commit)
     inner.out("reset", "--hard", "--quiet")
     inner.out("clean", *options, "--quiet")
-    return _empty(inner, own, options, remove_foreign) and has_commit
+    return _empty(inner, roots, options, remove_foreign) and has_commit
 
 
-def _find_repository(path: Path, own: Path) -> Path | None:
+def _find_repository(path: Path, roots: tuple[Path, ...]) -> Path | None:
     """Return the repository of a submodule if git created it for this slot, else None.
 
     An agent can put another repository there.
@@ -118,7 +128,8 @@ def _find_repository(path: Path, own: Path) -> Path | None:
     if git_dir is None:
         return None
     repository = git_dir.resolve()
-    return repository if repository.is_relative_to(own / "modules") and repository.is_dir() else None
+    is_own = any(repository.is_relative_to(root) for root in roots)
+    return repository if is_own and repository.is_dir() else None
 
 
 def _remove(top: Path, path: Path) -> None:
