@@ -21,7 +21,7 @@ from liza.crew.recovery import lost_worktrees, recorder
 from liza.crew.serving import stopped_processes
 from liza.programs.guards import guard_files, session_guards
 from liza.programs.session import run_directory
-from liza.repo import ref_names, stale_locks
+from liza.repo import ref_names
 from liza.repo.slots import relocate, slot_records, stuck_slots
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
@@ -144,9 +144,6 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     with suppress(LizaError, OSError):
         try:
             slot_records.refuse_linked_directory(crew.paths.slots)
-            stale_locks.refuse_directory_at_lock(
-                relocate.find_common_dir(crew.paths.root) / f"refs/heads/{state.config.integration_branch}.lock"
-            )
         except SharedPathBlocked as error:
             yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
     with suppress(LizaError, OSError):

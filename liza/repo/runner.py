@@ -68,7 +68,6 @@ _FIXED_ENVIRONMENT = {
 
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """A full commit id. Records that agents can write must contain nothing else where a commit is expected."""
-_LOCK_ERROR = re.compile(r"Unable to create '(.+\.lock)': File exists")
 _FILTER_ERROR = re.compile(r"(?m)^fatal: .*: (?:smudge|clean) filter '?(.+?)'? failed$")
 _MISSING_FILTER = re.compile(r"(?m)^\S.*\bfilter\S*: .*\bnot found$")
 _OWNER_REMEDY = re.compile(r"(?m)^\s+(git config --global --add safe\.directory .+)$")
@@ -358,11 +357,9 @@ def _encode(text: str | bytes | IO[bytes] | None) -> bytes | IO[bytes] | None:
 def find_remedy(stderr: str) -> str:
     """Return the command for a cause that git's error names, or an empty string.
 
-    Causes: a directory in the place of git's lock file, a failing or missing filter, a repository of another user, a
+    Causes: a failing or missing filter, a repository of another user, a
     partial clone whose remote does not answer.
     """
-    if (match := _LOCK_ERROR.search(stderr)) is not None and Path(match[1]).is_dir():
-        return shlex.join(["rm", "-r", match[1]])
     if (match := _FILTER_ERROR.search(stderr)) is not None:
         return show_filter_command(match[1])
     if _MISSING_FILTER.search(stderr) is not None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
 from liza.repo.worktree_records import list_worktrees
-from liza.rules.errors import SharedPathBlocked
 from liza.system import proc_stat
 
 _MIN_AGE = 1.0  # seconds; a git at work holds such a lock for milliseconds
@@ -31,24 +30,6 @@ def remove_stale_locks(git: Git, refs: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(path) for path in lock_files if os.path.lexists(path) and _remove_if_stale(path, common))
 
 
-def is_directory_at_lock(path: Path) -> bool:
-    """Return whether a directory is in the place of a lock file. Only a person may remove it."""
-    return path.is_dir() and not path.is_symlink()
-
-
-def refuse_directory_at_lock(path: Path) -> None:
-    """Raise SharedPathBlocked if a directory is in the place of a lock file."""
-    if is_directory_at_lock(path):
-        raise SharedPathBlocked(
-            f"{path} is a directory: every git that creates a lock file there fails", removal_command(path)
-        )
-
-
-def removal_command(path: Path) -> str:
-    """Return the command that removes a directory in the place of a lock file."""
-    return shlex.join(["rm", "-r", str(path)])
-
-
 def index_lock_hint(checkout_git: Git) -> str:
     """Return the command that removes the lock of a checkout's index if no git runs there, else a status.
 
@@ -62,18 +43,16 @@ def index_lock_hint(checkout_git: Git) -> str:
     )
     if is_used or not os.path.lexists(lock):
         return shlex.join(["git", "-C", str(checkout), "status"])
-    return removal_command(lock) if is_directory_at_lock(lock) else shlex.join(["rm", str(lock)])
+    return shlex.join(["rm", str(lock)])
 
 
 def _remove_if_stale(path: Path, common: Path) -> bool:
     """Remove a lock file if no process can hold it. Return whether it was removed.
 
-    A lock that disappears meanwhile was held. A directory, or a file that cannot be removed, stays: git reports it.
+    A lock that disappears meanwhile was held. What cannot be removed stays: git reports it.
     """
-    if is_directory_at_lock(path):
-        return False
     began = time.monotonic()
-    with suppress(FileNotFoundError, PermissionError):
+    with suppress(FileNotFoundError, PermissionError, IsADirectoryError):
         # A modification time in the future is no evidence; the time since the first look is.
         while (age := max(time.time() - path.lstat().st_mtime, time.monotonic() - began)) < _MIN_AGE:
             time.sleep(max(0.02, min(0.1, _MIN_AGE - age)))  # until it is old enough; time passes without an event

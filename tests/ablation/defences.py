@@ -865,14 +865,6 @@ TABLE: dict[str, Defence] = {
         {"liza.repo.slots.slot_setup:empty_submodules": gives(None)},
         (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
     ),
-    "what is no lock": Defence(
-        "something that git never made at the place of a lock stops nobody but the git that needs it",
-        {"liza.repo.stale_locks:is_directory_at_lock": gives(False)},
-        (
-            "tests/journeys/test_odd_locks.py::"
-            "test_a_directory_at_the_place_of_a_lock_is_told_with_the_command_that_mends_it",
-        ),
-    ),
     # ── briefs ──
     "index only if equal": Defence(
         "settling the index stages no work of an agent",

@@ -14,11 +14,11 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
-from liza.rules.guards.guard_rules import DENIALS_FILE
 
 from liza.programs.guards import guard_files
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn, TurnSource
+from liza.rules.guards.guard_rules import DENIALS_FILE
 from liza.rules.paths import Paths
 from liza.system.locks import lock_path
 from liza.verbs.hook import Hook

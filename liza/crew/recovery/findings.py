@@ -18,10 +18,10 @@ from liza.crew.recovery import earlier_slots, recorder, recover
 from liza.crew.serving import api_server
 from liza.programs.guards import guard_files
 from liza.programs.messages import inbox
-from liza.repo import board_history, stale_locks
+from liza.repo import board_history
 from liza.repo.merge import branch_moves
 from liza.repo.runner import Git
-from liza.repo.slots import leftovers, slot_records
+from liza.repo.slots import slot_records
 from liza.rules import settings
 from liza.rules.errors import GitFailed, LizaError
 from liza.rules.formatting.counts import count_noun
@@ -87,12 +87,6 @@ def _check_slots_directory(crew: Crew, state: State) -> Iterator[Finding]:
     for slot, owner in earlier_slots.list_earlier_slots(crew):
         hint = shlex.join(["git", "-C", str(slot), "status"])
         yield Finding("worktrees", f"{slot} was left by an earlier crew, with the work of {owner}", True, hint)
-
-
-def _check_locks(crew: Crew, state: State) -> Iterator[Finding]:
-    for path in leftovers.find_blocked_locks(crew.paths, crew.git):
-        message = f"{path} is a directory: every git that creates a lock file there fails"
-        yield Finding("git", message, False, stale_locks.removal_command(path))
 
 
 def _check_settings(crew: Crew, state: State) -> Iterator[Finding]:
@@ -278,7 +272,6 @@ def _failed_server(failure: Mapping[str, Any]) -> Finding:
 _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("branch", _check_integration),
     ("worktrees", _check_slots_directory),
-    ("git", _check_locks),
     ("board", _check_settings),
     ("claim", _check_claims),
     ("merge", _check_merges),

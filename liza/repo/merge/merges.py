@@ -306,8 +306,6 @@ def recover_merges(git: Git, branches: Sequence[str]) -> dict[str, str]:
     heads = [f"refs/heads/{branch}" for branch in branches]
     last_tips = [last_tip_ref(branch) for branch in branches[1:]]
     stale_locks.remove_stale_locks(git, (*heads, LAST_INTEGRATION_REF, *last_tips, *refs))
-    for head in heads:
-        stale_locks.refuse_directory_at_lock(git_dirs(git)[1] / f"{head}.lock")
     for branch in branches:
         sync_returned_checkouts(git, branch)
     if branch_moves.has_unfinished_move(git):

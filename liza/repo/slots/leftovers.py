@@ -48,13 +48,6 @@ def remove_locks(paths: Paths, git: Git) -> tuple[str, ...]:
     return stale_locks.remove_stale_locks(git, names)
 
 
-def find_blocked_locks(paths: Paths, git: Git) -> tuple[Path, ...]:
-    """Return directories in the place of a lock file: every git that needs the lock fails. Raises GitFailed."""
-    slots_dir, common = _slots_and_common_dir(paths, git)
-    locks = [*common.glob("*.lock"), *(common / "refs" / "heads").rglob("*.lock"), *_liza_locks(slots_dir, common)]
-    return tuple(sorted(lock for lock in locks if stale_locks.is_directory_at_lock(lock)))
-
-
 def _liza_locks(slots_dir: Path, common: Path) -> Iterator[Path]:
     yield from (common / "refs" / "liza").rglob("*.lock")
     for git_dir in slot_records.git_dirs_below(slots_dir, common).values():

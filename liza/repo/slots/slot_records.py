@@ -15,7 +15,6 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from liza.repo import stale_locks
 from liza.repo.runner import Git
 from liza.repo.worktree_records import list_worktrees, read_gitfile, recorded_path, records_directory
 from liza.rules.errors import GitFailed, NotRegularFile, SharedPathBlocked
@@ -168,10 +167,9 @@ def repair_commondir(git_dir: Path) -> None:
 def remove_slot_locks(git_dir: Path) -> None:
     """Remove the lock files that a killed git left in a slot.
 
-    The caller has proved that no session uses the slot. Raises GitFailed if a directory is in the place of a lock.
+    The caller has proved that no session uses the slot.
     """
     for name in _LOCK_FILES:
-        stale_locks.refuse_directory_at_lock(git_dir / name)
         (git_dir / name).unlink(missing_ok=True)
 
 
