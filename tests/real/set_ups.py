@@ -338,6 +338,7 @@ SET_UPS = (
         "pytest -q",
         executable=("service",),
         before_merge="rm -f $SHOP_SERVICE",
+        shared="service-runs",
         after="touch $SHOP_SERVICE",
         **PY,
     ),
