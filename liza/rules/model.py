@@ -470,7 +470,7 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     changes. ``setup_builds``: the set-up reads sources, so it runs for each candidate. ``meaning``: digest of the files
     that define what the command does, such as ``Makefile`` and ``conftest.py``. ``changed``: those that have changed
     since. ``gates``: the commands of ``config.gates`` at that time. ``environment``: digest of the list of packages in
-    ``config.environment``; empty without one.
+    ``config.environment``; empty without one. ``boxed``: the proof ran in a box.
     """
 
     outcome: str = ""
@@ -485,6 +485,7 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     environment: str = ""
     changed: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
+    boxed: bool = False
 
 
 class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

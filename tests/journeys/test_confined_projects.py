@@ -22,6 +22,13 @@ SHOP = {
     ),
     "setup.sh": "test -d .git && exit 1\necho ready > ready\ngit config shop.ready yes\n",
     ".gitignore": "__pycache__/\nready\n",
+    "connect.py": """\
+import socket, sys
+try:
+    socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+except OSError as error:
+    sys.exit(f"cannot connect to {sys.argv[1]}: {error}")
+""",
     "ask.py": "import socket, sys\nsocket.create_connection(('127.0.0.1', int(sys.argv[1])), 5).close()\n",
 }
 UNITTEST = "python3 -m unittest -q"
@@ -98,6 +105,27 @@ def _read_outside(crew: Crew) -> tuple[object, ...]:
     files = {str(path): path.read_bytes() for path in crew.root.iterdir() if path.is_file()}
     home = sorted(str(path) for path in Path.home().rglob("*"))
     return refs, files, (crew.root / ".git" / "config").read_text(), home
+
+
+def test_a_branch_that_is_red_only_in_a_box_blames_no_task_and_names_the_socket(tmp_path: Path) -> None:
+    crew, path = begun(tmp_path, SHOP), tmp_path / "db.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        test = f"sh -c '{UNITTEST} && python3 connect.py {path}'"
+        crew.liza("init", "Prices are right", "--test", test, "--confinement", "off")
+        crew.configure(**QUICK)
+        _approve(crew, "hello", {"hello.txt": "hello\n"})
+        crew.liza("config", "set", "confinement", "required")
+        crew.run("merge", "hello")
+        assert crew.status("hello") == "APPROVED"
+        (alarm,) = [alarm for alarm in crew.json("status")["alerts"] if alarm["kind"] == "merge_set_aside"]
+        assert f"a box does not give what it needs: the socket {path}" in alarm["message"]
+        share, merge = alarm["next"].split(" && ")
+        assert share == f"liza config set shared {path}"
+        crew.liza(*share.split()[1:])
+        crew.liza(*merge.split()[1:])
+    assert crew.status("hello") == "MERGED"
 
 
 def test_a_test_that_attacks_the_crew_changes_nothing(shop: Crew) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from liza.crew.crew import Crew
 from liza.crew.merging import candidate, gate_log, merge_outcomes, target_tips
 from liza.crew.merging.candidate import CandidateResult, CandidateRun
+from liza.crew.project import box_failures, command_box
 from liza.repo.merge import checkout_files, conflicts, merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import MergeConflict, Refused
@@ -22,6 +23,8 @@ from liza.rules.merging.merge_batches import Batch, HowTested, Member
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import MergeInProgress, Status, Task
 from liza.rules.paths import is_person
+from liza.rules.project import test_proof
+from liza.rules.project.box_needs import BoxNeeds
 from liza.rules.transitions import Invocation
 from liza.rules.value_classes import Value, replace
 from liza.system import crash_points
@@ -285,10 +288,13 @@ class _Search:
 
 
 def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:
-    """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, or the merge
-    before was red, too."""
-    is_moved = not target_tips.is_last_tip(crew, batch.branch, batch.expected)
-    return is_moved or batch_search.last_blamed(crew.board.read(), batch.branch) is not None
+    """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, the merge before
+    was red, too, or the box is the cause."""
+    is_moved, config = not target_tips.is_last_tip(crew, batch.branch, batch.expected), crew.board.read().config
+    is_confined = command_box.is_confined(command_box.settings_of(config))
+    if is_moved or (is_confined and test_proof.may_fail_by_box(config)):
+        return True
+    return batch_search.last_blamed(crew.board.read(), batch.branch) is not None
 
 
 def retest_red_branch(crew: Crew, by: str, branch: str) -> MergeFailure | None:
@@ -341,8 +347,13 @@ def _test_branch(crew: Crew, branch: str, red_gates: tuple[str, ...], retries: i
             return None
     moved = "" if target_tips.is_last_tip(crew, branch, tip) else f", and others moved it to {tip[:10]}"
     names = f" ({', '.join(result.red_gates)})" if result.red_gates else ""
-    text = f"{branch} is red without any task{moved}{names}: {message}"
-    return MergeFailure(MergeFailureKind.BASE_RED, text, branch=branch, gates=result.red_gates)
+    config = crew.board.read().config
+    is_boxed = command_box.is_confined(command_box.settings_of(config))
+    needs = box_failures.find_needs(message, crew.paths) if is_boxed else BoxNeeds()
+    lacks = f", and a box does not give what it needs: {needs.text}" if needs.text else ""
+    text = f"{branch} is red without any task{moved}{names}{lacks}: {message}"
+    hint = box_failures.share_command(needs, config.shared)
+    return MergeFailure(MergeFailureKind.BASE_RED, text, hint, branch=branch, gates=result.red_gates)
 
 
 def build_batch(crew: Crew, by: str, tasks: Sequence[Task], branch: str, base: str) -> Batch | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.crew.project import (
     box_failures,
+    command_box,
     commands,
     detect,
     environments,
@@ -167,6 +168,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         recorded,
         writes=tree_changes.allowable_names(result.changes),
         environment=installed_packages.record_packages(keep, crew.paths.logs),
+        boxed=command_box.is_confined(plan.boxes),
     )
     caches = _find_caches(crew.git, say)
     return Baseline(command, setup, keep, recorded, caches, () if result.drops_variables else None)

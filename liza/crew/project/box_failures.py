@@ -23,7 +23,7 @@ _WITHOUT = f"{INIT} --confinement off"
 
 def describe_failure(what: str, outcome: commands.CommandOutcome, paths: Paths, shared: Sequence[str]) -> FailsInBox:
     """Return the error for a command that fails in a box and passes without one. ``shared``: what is shared already."""
-    needs = _find_needs(outcome, paths)
+    needs = find_needs(outcome.tail(commands.SEARCHED_LINES), paths)
     text = f"{what} only in a box: {outcome.command}\n{outcome.tail()}"
     if not needs.shares:
         text += f"\nIt needs {needs.text}" if needs.text else "\nIt passes without a box"
@@ -33,11 +33,17 @@ def describe_failure(what: str, outcome: commands.CommandOutcome, paths: Paths, 
     return FailsInBox(f"{text}\nIt needs {needs.text}", f"{create}{INIT} {options}, or: {_WITHOUT}")
 
 
-def _find_needs(outcome: commands.CommandOutcome, paths: Paths) -> BoxNeeds:
+def share_command(needs: BoxNeeds, shared: Sequence[str]) -> str:
+    """Return the command that shares what commands of a crew need, besides what is shared; empty if that is nothing."""
+    paths = dict.fromkeys((*shared, *needs.shares))
+    return shlex.join(["liza", "config", "set", "shared", ",".join(paths)]) if needs.shares else ""
+
+
+def find_needs(output: str, paths: Paths) -> BoxNeeds:
+    """Return what an output of a command that failed in a box says that it needs."""
     listening = sorted(path for path in socket_tables.list_listening().values() if path.startswith("/"))
     home = os.path.realpath(Path.home())
-    own = (str(paths.slots), str(paths.liza))
-    return box_needs.find_needs(outcome.tail(commands.SEARCHED_LINES), listening, _examine, home, own)
+    return box_needs.find_needs(output, listening, _examine, home, (str(paths.slots), str(paths.liza)))
 
 
 def _examine(path: str) -> tuple[PathKind, str]:

@@ -63,7 +63,8 @@ def _is_proof_due(crew: Crew, config: Config) -> bool:
     digest = (
         "" if environment is None else package_records.packages_digest(installed_packages.list_packages(environment))
     )
-    is_due = test_proof.is_proof_due(config, digest)
+    is_confined = command_box.is_confined(command_box.settings_of(config))
+    is_due = test_proof.is_proof_due(config, digest, is_confined=is_confined)
     if is_due and environment is not None and config.proof.environment not in ("", digest):
         difference = installed_packages.describe_changes(environment, crew.paths.logs, config.proof.environment)
         text = f"packages of {environment} changed since the last proof{f': {difference}' if difference else ''}"
@@ -102,6 +103,7 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         proof_entry,
         writes=tree_changes.allowable_names(result.changes),
         environment=installed_packages.record_packages(config.environment, crew.paths.logs),
+        boxed=command_box.is_confined(plan.boxes),
     )
     _write_proof(crew, by, proof_entry)
     return proof_entry

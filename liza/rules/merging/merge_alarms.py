@@ -71,7 +71,9 @@ def red_branch_alarms(state: State, now: datetime) -> Iterator[Alarm]:
         subject = next(name for name, record in _find_records(state) if record == retry)
         message = " ".join(retry.reason.split())[:400]
         message += _describe_next_try(retry.until, now, f"nothing is merged into {branch} until it is green")
-        yield Alarm(AlarmKind.MERGE_SET_ASIDE, subject, message, f"liza merge {subject}")
+        again = f"liza merge {subject}"
+        step = f"{retry.hint} && {again}" if _is_simple(retry.hint) else again
+        yield Alarm(AlarmKind.MERGE_SET_ASIDE, subject, message, step)
 
 
 def _find_records(state: State) -> Iterator[tuple[str, MergeRetry | None]]:

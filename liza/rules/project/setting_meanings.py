@@ -60,6 +60,7 @@ MEANINGS: Final = {
     "proof.environment": Meaning("", "digest of the packages in `environment`"),
     "proof.changed": Meaning("", "files of that digest that have changed since"),
     "proof.gates": Meaning("", "the commands of `gates` at that time"),
+    "proof.boxed": Meaning("", "the proof ran in a box"),
     "proof_runs": Meaning("", "most runs of the tests with failing sources in a proof"),
     "unproved_commands": Meaning("", "parts of the test command that you accept although they cannot fail"),
     "programs": Meaning("", "program of each role or agent"),

@@ -239,14 +239,22 @@ def to_test_proof(
     )
 
 
-def is_proof_due(config: Config, environment: str = "") -> bool:
-    """Return whether the proof has to run: the commands, the set-up or the packages changed since the last one.
+def is_proof_due(config: Config, environment: str = "", *, is_confined: bool = False) -> bool:
+    """Return whether the proof has to run: the commands, the set-up or the packages changed since the last one, or it
+    did not run in a box.
 
-    ``environment`` is the digest of the packages in ``config.environment`` now. False if a person turned the proof off.
+    ``environment`` is the digest of the packages in ``config.environment`` now. ``is_confined``: whether tests run in
+    boxes. False if a person turned the proof off.
     """
     if not config.has_tests or config.proof.outcome == ProofVerdict.SKIPPED:
         return False
-    return not _is_current(config) or environment != config.proof.environment
+    is_unboxed = is_confined and not config.proof.boxed
+    return is_unboxed or not _is_current(config) or environment != config.proof.environment
+
+
+def may_fail_by_box(config: Config) -> bool:
+    """Return whether tests that run in boxes may be red because of that: no proof in a box has seen them green."""
+    return not (config.proof.boxed and config.proof.outcome == ProofVerdict.PROVED)
 
 
 def tested_instead(config: Config) -> str | None:
