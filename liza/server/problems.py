@@ -20,6 +20,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
         "not-yours": 403,
         "unknown-id": 404,
         "refused": 409,
+        "fails-in-box": 409,
         "run-over": 410,
         "queue-full": 429,
         "merge-conflict": 409,
