@@ -86,7 +86,7 @@ def make_session_box(
         *box_environment.share_mounts(own, order.env, home, shared),
     )
     logins = list_logins(preset_table.load_presets(crew.paths).rows.values(), order.env)
-    files = [order.executable, *_list_files(preset.args)]
+    files = [order.executable, *_list_files((*preset.args, *(preset.acp.args if preset.acp is not None else ())))]
     around = surroundings.read_surroundings(order.program, crew.paths, order.env, files, logins)
     box = build_slot_box(around, order.slot, socket=directory.path / SOCKET_FILE, shared=mounts)
     env = {
