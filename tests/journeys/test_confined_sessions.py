@@ -8,9 +8,19 @@ import signal
 import pytest
 
 from tests.conftest import until
-from tests.journeys.crews import Crew, processes_of
+from tests.journeys.crews import APPROVE, WORK, Crew, processes_of
 
 pytestmark = pytest.mark.needs("bwrap")
+
+
+def test_a_confined_task_goes_from_claim_to_merge(confined: Crew) -> None:
+    confined.add("one")
+    confined.agent("coder-1", confined.script("coder.sh", f"env > $NOTES/env\n{WORK}"))
+    confined.agent("code-reviewer-1", confined.script("reviewer.sh", APPROVE))
+    confined.wait_status("one", "MERGED")
+    assert "LIZA_CONFINED=yes" in (confined.notes / "env").read_text().splitlines()
+    assert confined.git("show", "integration:one.txt").startswith("one by coder-1.")
+
 
 SAVES = """
 trap 'echo saved > $NOTES/saved; exit 7' TERM
