@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
 
 from liza.rules.guards.guard_rules import DENIALS_FILE, GUARDS_FILE
+from liza.rules.paths import state_directory
 from tests.journeys.crews import Crew
 
 ASK = """
@@ -99,3 +105,36 @@ def test_on_error_is_a_setting_that_only_a_person_can_change(crew: Crew) -> None
     crew.configure(guards={"on_error": "allow"})
     assert crew.run("guard", "test", "echo '").returncode == 0
     assert crew.run("guard", "test", "git push").returncode == 1
+
+
+CORPUS = tomllib.loads((Path(__file__).parent.parent / "data" / "guard_corpus.toml").read_text(encoding="utf-8"))
+
+
+def outside(root: Path, state: Path) -> dict[str, bytes]:
+    """The person's files that a command without a rule might change."""
+    files = [path for path in root.rglob("*") if path.is_file() and not {".git", ".liza"} & set(path.parts)]
+    files += [*(root / ".git" / "hooks").iterdir(), root / ".git" / "config"]
+    files += [root / ".liza" / "guards.toml", state / "trusted.json"]
+    return {str(path): path.read_bytes() for path in files if path.exists()}
+
+
+@pytest.mark.needs("bwrap")
+def test_a_box_refuses_what_has_no_guard_rule_because_of_it(confined: Crew) -> None:
+    """Each command of the list runs in a box, with the paths of this crew, and changes nothing outside."""
+    state = state_directory(os.environ, Path.home())
+    (confined.root / "Makefile").write_text("all:\n\ttouch built\n")
+    (confined.root / "package.json").write_text('{"name": "shop", "version": "1.0.0", "dependencies": {}}\n')
+    commands = CORPUS["passed"]["the_box_refuses"]
+    lines = ["set +e; mkdir hooks; echo x > hooks/pre-push; echo x > /tmp/x"]
+    for number, command in enumerate(commands):
+        text = command.replace("/home/ann/shop", str(confined.root)).replace("/var/state/ann", str(state.parent))
+        (confined.notes / f"{number}.sh").write_text(text)
+        lines.append(f"bash $NOTES/{number}.sh > $NOTES/{number}.out 2>&1; echo $? > $NOTES/{number}.code")
+    before = outside(confined.root, state)
+    confined.add("one")
+    confined.agent("coder-1", confined.script("coder.sh", "\n".join([*lines, "echo > $NOTES/done", "sleep 600"])))
+    confined.wait_note("done")
+    assert len(list(confined.notes.glob("*.code"))) == len(commands)
+    after = outside(confined.root, state)
+    assert "\nx\n" not in (confined.root / ".git" / "info" / "exclude").read_text()
+    assert [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)] == []
