@@ -61,6 +61,7 @@ def make_run_git(git: Git, box: BoxPaths, run: str = "", *, salvages_of: str = "
     refs = read_refs(common, salvages_of)
     earlier = read_mark(admin)
     if run and earlier is not None and _is_usable(box.git, common):
+        _refresh_refs(box.git, refs, _branch_of(admin))
         _copy_names(common, box.git)
     else:
         _make_directory(git, new, refs)
@@ -145,11 +146,16 @@ def read_refs(common: Path, salvages_of: str = "") -> dict[bytes, bytes]:
     ``salvages_of``: a task whose salvages are included. Raises OSError, NotRegularFile.
     """
     own = f"refs/liza/salvage/{salvages_of}/".encode() if salvages_of else b"\0"
-    packed = untrusted_files.read_if_exists(common / "packed-refs", _MAX_REFS) or b""
+    refs = _read_all_refs(common)
+    return {name: value for name, value in refs.items() if not _PRIVATE_REFS.match(name) or name.startswith(own)}
+
+
+def _read_all_refs(git_dir: Path) -> dict[bytes, bytes]:
+    packed = untrusted_files.read_if_exists(git_dir / "packed-refs", _MAX_REFS) or b""
     lines = (_REF_LINE.fullmatch(line) for line in packed.split(b"\n"))
     refs = {line[2]: line[1] for line in lines if line is not None}
-    refs.update(_read_loose(common))
-    return {name: value for name, value in refs.items() if not _PRIVATE_REFS.match(name) or name.startswith(own)}
+    refs.update(_read_loose(git_dir))
+    return refs
 
 
 def _beside(box: BoxPaths, suffix: str) -> Path:
@@ -178,7 +184,8 @@ def _is_usable(git_dir: Path, common: Path) -> bool:
     Read by hand: an agent wrote it.
     """
     try:
-        names = (git_dir, git_dir / "objects", git_dir / "objects" / "info", git_dir / "info")
+        parts = ("objects", "objects/info", "info", "refs")
+        names = (git_dir, *(git_dir / name for name in parts))
         if any(path.is_symlink() or not path.is_dir() for path in names):
             return False
         if untrusted_files.read_record(git_dir / "objects" / "info" / "alternates") != _format_alternates(common):
@@ -202,6 +209,25 @@ def _make_directory(git: Git, new: Path, refs: Mapping[bytes, bytes]) -> None:
     (new / "config").write_bytes(os.fsencode(_format_config(common, _read_settings(git))))
     _copy_names(common, new)
     _copy_hooks(common, new)
+
+
+def _branch_of(admin: Path) -> bytes:
+    """Return the ref that HEAD of a slot names; empty if HEAD is detached."""
+    head = untrusted_files.read_record(admin / "HEAD").strip()
+    return head.removeprefix(b"ref: ") if head.startswith(b"ref: ") else b""
+
+
+def _refresh_refs(git_dir: Path, refs: Mapping[bytes, bytes], own: bytes) -> None:
+    """Give the refs of a further session the values that they have now. Its own branch, and what only the run has,
+    stay as they are. Raises OSError, NotRegularFile."""
+    present = _read_all_refs(git_dir)
+    present.update((name, value) for name, value in _with_remote(refs).items() if name != own)
+    lines = _format_packed(present)
+    atomic.write(git_dir / "packed-refs", lines, 0o644, sync=False)
+    # Until they are removed the loose refs have the values of the last session, which the next call finds again.
+    for entry in os.scandir(git_dir / "refs"):
+        remove_tree(Path(entry.path))
+    _write_symbolic(git_dir, present)
 
 
 def _format_alternates(common: Path) -> bytes:
@@ -235,21 +261,37 @@ def _copy_entries(admin: Path, new: Path) -> None:
 
 def _write_refs(new: Path, refs: Mapping[bytes, bytes]) -> None:
     """Write refs as packed ones, symbolic ones as files. The branches are those of the remote, too."""
-    (new / "refs" / "heads").mkdir(parents=True, exist_ok=True)
-    rows = dict(refs)
+    rows = _with_remote(refs)
+    (new / "packed-refs").write_bytes(_format_packed(rows))
+    _write_symbolic(new, rows)
+
+
+def _with_remote(refs: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    branches = {name: value for name, value in refs.items() if name.startswith(b"refs/heads/")}
+    remote = f"refs/remotes/{REMOTE}/".encode()
+    return {
+        **refs,
+        **{
+            remote + name.removeprefix(b"refs/heads/"): value
+            for name, value in branches.items()
+            if not value.startswith(b"ref: ")
+        },
+    }
+
+
+def _format_packed(refs: Mapping[bytes, bytes]) -> bytes:
+    rows = (refs[name] + b" " + name + b"\n" for name in sorted(refs) if not refs[name].startswith(b"ref: "))
+    return b"# pack-refs with: sorted \n" + b"".join(rows)
+
+
+def _write_symbolic(git_dir: Path, refs: Mapping[bytes, bytes]) -> None:
+    """Write the symbolic refs, and the directory without which git takes ``git_dir`` for none."""
+    (git_dir / "refs" / "heads").mkdir(parents=True, exist_ok=True)
     for name, value in refs.items():
-        if name.startswith(b"refs/heads/") and COMMIT.fullmatch(value.decode("ascii", "replace")):
-            rows[b"refs/remotes/liza/" + name.removeprefix(b"refs/heads/")] = value
-    lines = [b"# pack-refs with: sorted \n"]
-    for name in sorted(rows):
-        value = rows[name]
         if value.startswith(b"ref: "):
-            path = new / os.fsdecode(name)
+            path = git_dir / os.fsdecode(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(value + b"\n")
-        else:
-            lines.append(value + b" " + name + b"\n")
-    (new / "packed-refs").write_bytes(b"".join(lines))
 
 
 def _read_loose(common: Path) -> Iterator[tuple[bytes, bytes]]:
@@ -257,8 +299,6 @@ def _read_loose(common: Path) -> Iterator[tuple[bytes, bytes]]:
     root = os.fsencode(common)
     while pending:
         directory = pending.pop()
-        if _PRIVATE_REFS.match(directory) and not directory.startswith(b"refs/liza"):
-            continue
         try:
             entries = list(os.scandir(os.path.join(root, directory)))  # noqa: PTH118
         except (FileNotFoundError, NotADirectoryError):

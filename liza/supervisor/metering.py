@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from liza.crew import run_commits
 from liza.crew.crew import Crew
 from liza.programs.accounts.run_account import session_environ
+from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.presets.preset import Preset
-from liza.programs.session.run_directory import Gauge, RunDir, RunRecord
+from liza.programs.session.run_directory import Gauge, RunDir, RunRecord, Turn
 from liza.programs.usage.meter import Measurement, Meter
 from liza.repo import survey
 from liza.rules.errors import LizaError
@@ -71,6 +73,7 @@ class MeterThread:
         self._posted_tokens: int | None = None
         self._worktree_fingerprint: object = None
         self._worktree_checked_at = float("-inf")
+        self._imported_turn: Turn | None = None
 
     @property
     def latest(self) -> Measurement:
@@ -95,12 +98,21 @@ class MeterThread:
         """Measure once. Raises OSError."""
         self._latest = self._meter.measure(self.limits.pause)
         now = self.crew.clock.monotonic()
+        self._import_after_turn()
         self._check_worktree(now)
         before, self.stuck = self.stuck, check_progress(self.limits, self._latest.progress, now)
         is_news = _severity(before) != _severity(self.stuck)
         if is_news or now - self._gauge_written_at >= GAUGE_INTERVAL:
             self._gauge_written_at = now
             self._publish(is_news)
+
+    def _import_after_turn(self) -> None:
+        """Import what a boxed session has committed, once after each of its turns."""
+        turn = self.directory.read_turn()
+        if self.slot is None or turn is None or turn.phase != TurnPhase.IDLE or turn == self._imported_turn:
+            return
+        self._imported_turn = turn
+        run_commits.try_import(self.crew, self.slot, self.directory.run)
 
     def _publish(self, is_news: bool) -> None:
         """Write the changed gauge for `status`, and post an event if the decision may change."""

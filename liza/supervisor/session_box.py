@@ -111,9 +111,9 @@ def _is_there(crew: Crew, name: str) -> bool:
 
 
 def begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
-    """Remove the conversations and the git of an earlier owner of the slot: of another task, or of an earlier review.
+    """Remove the conversations of an earlier owner of the slot: of another task, or of an earlier review.
 
-    Before the set-up: the repositories of submodules that it fetches stay for the session.
+    Its git directory is replaced when the next one is made; the repositories of submodules in it stay.
     """
     owner = work.task if work.kind is WorkKind.WORK and work.task else work.run
     path = own.directory / OWNER_FILE
@@ -121,7 +121,6 @@ def begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
         return
     run_git.remove_tree(own.state)
     own.state.mkdir(mode=0o700)
-    run_git.remove_run_git(own)
     atomic.write(path, owner.encode(), sync=False)
 
 

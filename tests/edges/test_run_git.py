@@ -115,7 +115,9 @@ def test_the_next_session_of_a_task_finds_its_stash_and_the_rebase_in_progress(s
     slots.do("git switch -qc other HEAD^; echo other > own.txt; git add .; git commit -qm o; git switch -q task/t")
     slots.inside("git rebase other")
     slots.trees.import_run("s1")
+    git(slots.repo, "branch", "-f", "integration", slots.tip())
     slots.begin("coder-1.2")
+    assert slots.do("git rev-parse integration liza/integration task/t").split() == [slots.tip()] * 3
     status = slots.do("git status; git stash list; git branch --list side")
     assert "rebase in progress" in status
     assert "stash@{0}" in status
