@@ -90,9 +90,9 @@ def shop(tmp_path: Path) -> Iterator[Crew]:
         crew.clean()
 
 
-def _approve(crew: Crew, task: str, files: dict[str, str]) -> None:
+def _approve(crew: Crew, task: str, files: dict[str, str], agent: str = "coder-1") -> None:
     crew.add(task)
-    crew.liza("claim", task, "--agent", "coder-1")
+    crew.liza("claim", task, "--agent", agent)
     there = worktree_of(crew.root, task)
     write(there, files)
     crew.liza("submit", cwd=there)
@@ -154,9 +154,42 @@ def test_a_confined_agent_and_its_merge_use_the_set_up(shop: Crew) -> None:
     shop.add("hello")
     agent = shop.script("agent", f"test -f ready\ncat ready > $NOTES/seen\n{TESTS}\n{WORK}")
     shop.agent("coder-1", agent)
-    shop.wait_status("hello", "READY_FOR_REVIEW", "IN_REVIEW")
+    shop.wait_status("hello", "READY_FOR_REVIEW")
     assert shop.wait_note("seen") == "ready\n"
     assert "shop.ready" not in git(shop.root, "config", "--list")
+    shop.liza("verdict", "approve", "looks ok", "--task", "hello")
+    assert shop.wait_status("hello", "MERGED").tested is True
+
+
+def test_a_submodule_is_fetched_in_boxes_and_may_not_be_changed_by_tests(tmp_path: Path) -> None:
+    with (Path.home() / ".gitconfig").open("a") as configured:
+        configured.write('[protocol "file"]\n\tallow = always\n')
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    git(lib, "init", "-q", "-b", "main")
+    write(lib, {"rate.py": "RATE = 1\n"})
+    tests = SHOP["test_shop.py"].replace("import shop", "import sys\nsys.path.append('lib')\nimport rate, shop")
+    crew = begun(tmp_path, {**SHOP, "test_shop.py": tests})
+    git(crew.root, "submodule", "add", "-q", str(lib), "lib")
+    write(crew.root, {})
+    said = crew.liza("init", "Prices", "--test", UNITTEST, "--confinement", "required", "--share", str(lib))
+    assert "set-up    git submodule update --init --recursive:" in said
+    crew.configure(**{**QUICK, "confinement": "required", "shared": [str(lib), str(crew.notes)]})
+    try:
+        crew.add("hello")
+        crew.agent("coder-1", crew.script("agent", f"cat lib/rate.py > $NOTES/seen\n{WORK}"))
+        assert crew.wait_note("seen") == "RATE = 1\n"
+        crew.wait_status("hello", "READY_FOR_REVIEW")
+        crew.liza("verdict", "approve", "looks ok", "--task", "hello")
+        assert crew.wait_status("hello", "MERGED").tested is True
+        change = (
+            "import unittest\n\n\nclass C(unittest.TestCase):\n    def test(self):\n        open('lib/rate.py', 'a')"
+        )
+        _approve(crew, "change", {"test_change.py": f"{change}.write('X = 1\\n')\n"}, agent="coder-2")
+        crew.wait_status("change", "INTEGRATION_FAILED")
+        assert "lib/rate.py" in crew.task("change").history[-1].detail
+    finally:
+        crew.clean()
 
 
 def test_a_gate_without_the_network_reaches_no_server(shop: Crew) -> None:
