@@ -71,3 +71,39 @@ def test_a_program_that_the_box_cannot_start_costs_no_try(confined: Crew) -> Non
     supervisor.wait_gone()
     assert "No such file or directory" in supervisor.said()
     assert "try 2" not in supervisor.said()
+
+
+def test_a_confined_session_submits_after_its_supervisor_was_killed(confined: Crew) -> None:
+    confined.gate("gate")
+    confined.add("one")
+    text = f'echo at > "$NOTES/at"\nread line < "$NOTES/gate"\n{WORK}echo "submitted $?" > "$NOTES/said"\n'
+    program = confined.script("coder.sh", text)
+    supervisor = confined.agent("coder-1", program)
+    confined.wait_note("at")
+    supervisor.kill()
+    confined.open_gate("gate")
+    assert confined.wait_note("said") == "submitted 0\n"
+    confined.wait_status("one", "READY_FOR_REVIEW")
+    assert "one by coder-1.1" in confined.git("show", "task/one:one.txt")
+    confined.agent("coder-1", program)
+    confined.wait(lambda state: state.agents["coder-1"].current_task is None, "the session is concluded")
+    assert confined.heard("one") == ["add", "claim", "submit"]
+
+
+def test_a_confined_session_edits_the_board_and_calls_what_its_guards_name(confined: Crew) -> None:
+    confined.add("one")
+    entry = "{agent: coder-1, run: coder-1.1, summary: begun, next_action: the rest}"
+    text = f"""
+    liza lock -- sed -i 's/^handoff: .*/handoff: {{one: {entry}}}/' "$LIZA_ROOT/.liza/state.yaml"
+    liza lock -- sed -i 's/status: CLAIMED/status: APPROVED/' "$LIZA_ROOT/.liza/state.yaml" 2> refused || true
+    liza up 2>> refused || true
+    liza report trade_off "cached" --detail what=cache --detail why=speed --detail debt_created=yes
+    cp refused "$NOTES/refused"; rm refused
+    {WORK}"""
+    confined.agent("coder-1", confined.script("coder.sh", text))
+    confined.wait_status("one", "READY_FOR_REVIEW")
+    assert confined.state().handoff["one"].summary == "begun"
+    assert confined.state().anomalies[0].reporter == "coder-1.1"
+    refused = (confined.notes / "refused").read_text()
+    assert "tasks.one.status: a session may change only" in refused
+    assert "liza up is for a person, who types it outside of every session" in refused

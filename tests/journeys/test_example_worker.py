@@ -54,6 +54,22 @@ def listed(crew: Crew, ref: str, task: str) -> list[str]:
     return [line for line in crew.git("show", f"{ref}:{task}.txt").splitlines() if not line.startswith("#")]
 
 
+@pytest.mark.needs("bwrap")
+def test_a_confined_crew_of_examples_merges_its_tasks_through_the_sockets_of_its_sessions(
+    deep: Crew,
+) -> None:
+    deep.configure(confinement="required", shared=[str(deep.notes)])
+    for path in (WORKER, WORKER.with_name("listing_model.py")):
+        shutil.copy(path, deep.notes)
+    deep.add("task-1")
+    text = f'exec {sys.executable} "{deep.notes / WORKER.name}"\n'
+    up(deep, deep.script("agent", text, ready=False), coders=1, reviewers=1)
+    deep.wait_status("task-1", "MERGED")
+    assert listed(deep, "integration", "task-1")[0] == "README.md"
+    runs = {event.run for event in deep.task("task-1").history} - {None}
+    assert runs == {"coder-1.1", "code-reviewer-1.1"}
+
+
 def test_a_crew_of_examples_merges_every_task_once_while_the_server_is_killed(deep: Crew) -> None:
     crew = deep
     crew.gate("gate")
