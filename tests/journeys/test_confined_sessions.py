@@ -99,6 +99,8 @@ def test_a_confined_session_edits_the_board_and_calls_what_its_guards_name(confi
     liza up 2>> refused || true
     liza report trade_off "cached" --detail what=cache --detail why=speed --detail debt_created=yes
     cp refused "$NOTES/refused"; rm refused
+    call='{{"session_id": "4f2c", "tool_name": "Bash", "tool_input": {{"command": "git push"}}}}'
+    echo "$call" | liza hook claude PreToolUse 2> "$NOTES/hook" || echo "code $?" >> "$NOTES/hook"
     {WORK}"""
     confined.agent("coder-1", confined.script("coder.sh", text))
     confined.wait_status("one", "READY_FOR_REVIEW")
@@ -106,4 +108,14 @@ def test_a_confined_session_edits_the_board_and_calls_what_its_guards_name(confi
     assert confined.state().anomalies[0].reporter == "coder-1.1"
     refused = (confined.notes / "refused").read_text()
     assert "tasks.one.status: a session may change only" in refused
+    answer = (confined.notes / "hook").read_text()
+    assert "Agents do not push" in answer
+    assert answer.endswith("code 2\n")
     assert "liza up is for a person, who types it outside of every session" in refused
+
+
+@pytest.mark.needs("tmux")
+def test_a_confined_session_at_a_terminal_submits_through_its_socket(confined: Crew) -> None:
+    confined.add("one")
+    confined.agent("coder-1", confined.script("coder.sh", f"test -t 1\nliza status\nliza diff one\n{WORK}"), "--tmux")
+    confined.wait_status("one", "READY_FOR_REVIEW")
