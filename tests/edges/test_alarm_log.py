@@ -51,8 +51,9 @@ def _check(crew: Crew, changed_at: float = NEVER) -> list[str]:
     return [alarm.kind for alarm in alarms if alarm.kind != AlarmKind.UNTESTED_MERGES]  # there is no test command
 
 
-def _plant(crew: Crew) -> None:
-    git(crew.paths.root, "config", "core.fsmonitor", "touch /tmp/x")
+def _move_integration(crew: Crew) -> None:
+    commit = git(crew.paths.root, "commit-tree", "-m", "x", "-p", "main", "main^{tree}")
+    git(crew.paths.root, "branch", "-f", "integration", commit)
 
 
 def test_alarms_are_searched_once_for_a_burst_of_revisions_whatever_the_number_of_supervisors(
@@ -128,17 +129,17 @@ def test_a_change_of_the_repository_is_an_alarm_at_once_for_the_supervisor_that_
 ) -> None:
     assert _check(crew) == []
     clock.advance(1)
-    _plant(crew)
-    assert _check(crew, changed_at=clock.monotonic()) == ["planted_configuration"]
+    _move_integration(crew)
+    assert _check(crew, changed_at=clock.monotonic()) == ["integration_moved"]
     assert _check(crew, changed_at=clock.monotonic()) == []
 
 
 def test_a_change_that_nobody_was_told_of_is_an_alarm_after_the_interval(crew: Crew, clock: FakeClock) -> None:
     assert _check(crew) == []
-    _plant(crew)
+    _move_integration(crew)
     assert _check(crew) == []
     clock.advance(alarm_log.STAMP_INTERVAL + 1)
-    assert _check(crew) == ["planted_configuration"]
+    assert _check(crew) == ["integration_moved"]
 
 
 def test_an_alarm_of_time_alone_is_searched_again_at_the_next_poll(
@@ -160,22 +161,22 @@ OTHER_START = b'{"revision":1,"stamp":[],"looked_at":9e9,"found_at":9e9}'
 )
 def test_a_record_that_is_damaged_or_of_another_start_of_the_machine_hides_no_alarm(crew: Crew, record: bytes) -> None:
     assert _check(crew) == []
-    _plant(crew)
+    _move_integration(crew)
     (crew.paths.tx / "alarm-check").write_bytes(record)
     (crew.paths.tx / "repository").write_bytes(record)
-    assert _check(crew) == ["planted_configuration"]
+    assert _check(crew) == ["integration_moved"]
 
 
 def test_while_another_supervisor_checks_nothing_is_recorded_as_checked(crew: Crew, clock: FakeClock) -> None:
-    _plant(crew)
+    _move_integration(crew)
     with Lock(crew.paths.locks / "alerts.lock"):
         assert _check(crew) == []
-    assert _check(crew) == ["planted_configuration"]
+    assert _check(crew) == ["integration_moved"]
 
 
 def test_a_supervisor_killed_while_it_checks_loses_no_alarm(crew: Crew) -> None:
-    _plant(crew)
+    _move_integration(crew)
     assert forks.run(lambda: _check(crew), "alarms.logged") == -signal.SIGKILL
-    assert crew.paths.alerts.read_text().count("planted_configuration") == 1
-    assert _check(crew) == ["planted_configuration"]
+    assert crew.paths.alerts.read_text().count("integration_moved") == 1
+    assert _check(crew) == ["integration_moved"]
     assert (crew.paths.tx / "alarm-check").exists()

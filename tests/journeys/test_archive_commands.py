@@ -104,7 +104,6 @@ def test_commands_that_change_a_task_say_that_it_is_archived(crew: Crew) -> None
         ("claim", "a1", "--agent", "coder-1"),
         ("claim", "a1", "--agent", "code-reviewer-1"),
         ("verdict", "approve", "x", "--task", "a1"),
-        ("restore", "--task", "a1"),
         ("note", "--to", "a1", "hi"),
         ("note", "--to", "a1", "--now", "hi"),
         ("answer", "a1", "yes"),

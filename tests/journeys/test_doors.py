@@ -763,13 +763,9 @@ def test_a_hint_in_a_session_has_the_path_only_if_the_shell_finds_no_liza_or_ano
     assert qualify_command(command) == command
 
 
-def test_a_hook_that_was_planted_is_told_while_it_is_there_and_not_when_it_is_gone_though_no_crew_looks(
-    crew: Path, here: Here
-) -> None:
-    hook = crew / ".git" / "hooks" / "post-commit"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\n")
-    hook.chmod(0o755)
-    assert "git hook post-commit" in here(["status"]).stdout
-    hook.unlink()
-    assert "post-commit" not in here(["status"]).stdout
+def test_a_moved_integration_is_told_until_it_is_moved_back_though_no_crew_looks(crew: Path, here: Here) -> None:
+    before = git(crew, "rev-parse", "integration")
+    git(crew, "branch", "-f", "integration", git(crew, "commit-tree", "-m", "x", "-p", before, f"{before}^{{tree}}"))
+    assert "was moved outside of liza" in here(["status"]).stdout
+    git(crew, "branch", "-f", "integration", before)
+    assert "was moved outside of liza" not in here(["status"]).stdout

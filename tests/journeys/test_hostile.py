@@ -211,7 +211,7 @@ def test_a_program_that_never_stops_talking_fills_no_disk_and_what_it_said_last_
 
 
 @pytest.mark.campaign
-def test_integration_moved_by_an_agent_and_configuration_that_it_planted_are_told_once_and_work_goes_on(
+def test_integration_moved_by_an_agent_is_told_once_and_work_goes_on(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path) as crew:
@@ -221,7 +221,6 @@ def test_integration_moved_by_an_agent_and_configuration_that_it_planted_are_tol
             f"""\
             case "$LIZA_RUN" in
             coder-1.1)
-                git config filter.x.clean evil
                 tree=$(git rev-parse 'integration^{{tree}}')
                 forged=$(git commit-tree "$tree" -p integration -m "never reviewed")
                 git update-ref refs/heads/integration "$forged"
@@ -241,7 +240,6 @@ def test_integration_moved_by_an_agent_and_configuration_that_it_planted_are_tol
         crew.wait(lambda _: "onto commits without a verdict" in crew.paths.alerts.read_text(), "what the merge said")
         told = crew.paths.alerts.read_text()
         assert told.count("was moved outside of liza") == 1
-        assert told.count("filter.x.clean") == 1
         crew.liza("sync", "integration")
         assert "moved outside" not in str(crew.json("status")["alerts"])
 
