@@ -205,8 +205,9 @@ def record_merged_tip(crew: Crew, task: Task, expected: str, candidate: str) -> 
 def _detect_integration_drift(crew: Crew, state: State) -> RepositoryDrift:
     """Return the drift of integration and its absent checkouts."""
     ref = f"refs/heads/{state.config.integration_branch}"
+    integration = symbolic_refs.read_refs(crew.git, ref)[0]
     try:
-        _require_plain(crew, state, ref, symbolic_refs.read_refs(crew.git, ref)[0])
+        _require_plain(crew, state, ref, integration)
     except Missing as error:
         return RepositoryDrift(moved=error.message, ways=error.hint)
     branch = state.config.integration_branch
