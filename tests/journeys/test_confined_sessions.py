@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,51 @@ def test_a_confined_task_goes_from_claim_to_merge(confined: Crew) -> None:
     confined.wait_status("one", "MERGED")
     assert "LIZA_CONFINED=yes" in (confined.notes / "env").read_text().splitlines()
     assert confined.git("show", "integration:one.txt").startswith("one by coder-1.")
+
+
+ROW = """\
+[programs.agent]
+command = "{command}"
+[programs.agent.interactive]
+prompt = "none"
+[programs.agent.headless]
+prompt = "none"
+[programs.agent.permissions]
+none = true
+[[programs.agent.state]]
+path = "~/.agent"
+variable = "AGENT_HOME"
+copies = ["settings.json"]
+[[programs.agent.state]]
+path = "~/.agent-data"
+copies = ["settings.json"]
+"""
+PLANTS = """\
+cat "$AGENT_HOME/settings.json" "$HOME/.agent-data/settings.json" > $NOTES/read
+for file in "$AGENT_HOME/settings.json" "$HOME/.agent-data/settings.json"; do echo hook > "$file"; done
+for file in "$HOME/.agent/settings.json" "$HOME/.agent/new" "$HOME/.agent-new"; do
+  (echo hook > "$file") 2>> $NOTES/refused || true
+done
+"""
+
+
+def test_a_hook_that_a_session_writes_into_its_settings_never_runs_for_the_person(confined: Crew) -> None:
+    home = Path(os.environ["HOME"])
+    for name in (".agent", ".agent-data"):
+        (home / name).mkdir()
+        (home / name / "settings.json").write_text(f"{name}\n")
+    command = confined.script("agent.sh", f"{PLANTS}{WORK}").removeprefix("script:")
+    (confined.paths.liza / "programs.toml").write_text(ROW.format(command=command))
+    confined.add("one")
+    confined.agent("coder-1", "agent")
+    confined.wait_status("one", "READY_FOR_REVIEW")
+    assert (confined.notes / "read").read_text() == ".agent\n.agent-data\n"
+    assert (confined.notes / "refused").read_text().count("Read-only file system") == 3
+    assert [(home / name / "settings.json").read_text() for name in (".agent", ".agent-data")] == [
+        ".agent\n",
+        ".agent-data\n",
+    ]
+    assert sorted(path.name for path in home.glob(".agent*/*")) == ["settings.json"] * 2
 
 
 SAVES = """
