@@ -628,7 +628,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     unproved_commands: tuple[str, ...] = ()
     programs: dict[str, str] = {}
     permissions: str | None = None
-    confinement: Confinement = Confinement.OFF
+    confinement: Confinement = Confinement.AUTO
     network: Network = Network.ON
     shared: tuple[str, ...] = ()
     budget: Budget = Budget()
