@@ -19,6 +19,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
 
+from liza.confinement import support
 from liza.rules.brief_marks import begin_mark, end_mark
 from tests.command_servers import VARIABLE, Usage, running_server
 from tests.tools import Tools
@@ -167,6 +168,7 @@ def _own_world(
     names = [name for mark in request.node.iter_markers("needs") for name in mark.args]
     real = request.node.get_closest_marker("real") is not None
     monkeypatch.setenv("PATH", _tools.path if real else _tools.require(names))
+    support.find_support.cache_clear()  # The PATH of the last test may have had no bubblewrap.
     set_world(tmp_path_factory.mktemp("home"), monkeypatch)
 
 

@@ -182,7 +182,9 @@ def test_the_programs_that_agents_run_are_judged_and_the_default_only_where_no_a
     crew: Crew,  # noqa: F811
 ) -> None:
     def missing() -> list[Finding]:
-        return [one for one in doctor(crew.paths.root).findings if "is not installed" in one.text and one.about != "box"]
+        return [
+            one for one in doctor(crew.paths.root).findings if "is not installed" in one.text and one.about != "box"
+        ]
 
     assert [one.about for one in missing()] == ["claude"]
     started(crew, "coder-1", HERE)
