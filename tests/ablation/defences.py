@@ -959,6 +959,7 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.guards.acts:GuardFacts.area_of": gives("own")},
         (
             f"{COMMANDS}['tools-in-own-worktree'-'cd /home/ann/shop && npm install']",
+            f"{COMMANDS}['tools-in-own-worktree'-'make -C /home/ann/shop']",
             f"{COMMANDS}['own-worktree-only'-'git -C /home/ann/shop commit -am x']",
         ),
     ),

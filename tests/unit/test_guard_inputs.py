@@ -197,7 +197,8 @@ def test_the_commands_of_a_line_are_seen_as_they_are_written(script: str, comman
         ("cd $PWD/..; a", ["a (crew)"]),
         ("git -C .. -C two add a; git -C ~/shop log", ["git @-C=.. @-C=two add a (crew)", "git @-C=~/shop log (crew)"]),
         ("bash -c 'cd ..; a'; b", ["bash -c cd ..; a", "a (crew)", "b"]),
-        ("env -C /tmp a; b", ["env -C /tmp a", "a (elsewhere)", "b"]),
+        ("a -C ..; b --prefix=/tmp; c", ["a -C .. (crew)", "b --prefix=/tmp (elsewhere)", "c"]),
+        ("env -C /tmp a; b", ["env -C /tmp a (elsewhere)", "a (elsewhere)", "b"]),
     ],
 )  # fmt: skip
 def test_a_command_is_judged_in_the_directory_to_which_the_line_changes(script: str, commands: list[str]) -> None:

@@ -74,7 +74,7 @@ def judge_tool(
             raise ValueError("the program does not say which tool it is about to use")
         facts = build_facts(guards.data, environ, directory)
         verdict = ToolJudge(guards.rules, facts, parse_script).judge(tool, given)
-    except CannotJudge as error:
+    except (CannotJudge, RecursionError) as error:
         reason = f"[liza] not run: Liza cannot judge this command: {error}. Write it in a simpler way"
         verdict = Verdict(False, reason, UNJUDGED_RULE)
     except (AttributeError, KeyError, msgspec.ValidationError) as error:

@@ -34,6 +34,7 @@ class ProgramTable(Value):
     removes: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     in_place: tuple[str, ...] = ()
+    directory_options: tuple[str, ...] = ()
     hook_skips: tuple[str, ...] = ()
     environment_runners: tuple[str, ...] = ()
     environments: Table = field(default_factory=dict)
@@ -77,7 +78,8 @@ class ScriptReader:
             self._directories[scope] = "" if name == "popd" or path == "-" else self._resolve(path, scope)
         elif name:
             rest, inner = self._read_git(command) if name == "git" else (words[1:], scope)
-            area = self.facts.area_of(self._directory(inner))
+            named = values_of(words[1:], self.table.directory_options) if name != "git" else []
+            area = self.facts.area_of(self._resolve([".", *named][-1], inner))
             self.acts.append(Act(acts.SHELL, (name, *self._marks(name, command), *rest), area=area))
             self._run_inner(name, command)
         for path in command.outputs:
@@ -105,7 +107,7 @@ class ScriptReader:
         elif (pair in wrappers or name in wrappers) and pair not in ("command -v", "command -V"):
             is_pair, scope = pair in wrappers, self._new_scope(scope)
             settings, inner = _unwrap(words[1 + is_pair :], wrappers[pair if is_pair else name])
-            for directory in values_of(words[1 : len(words) - len(inner)], ("-C", "-D", "--chdir", "--directory")):
+            for directory in values_of(words[1 : len(words) - len(inner)], self.table.directory_options):
                 self._directories[scope] = self._resolve(directory, scope)
             if pair in self.table.environment_runners:
                 settings += (f"VIRTUAL_ENV={self.facts.worktree}",)
@@ -126,7 +128,7 @@ class ScriptReader:
         directory = self._directory(scope)
         values = {"HOME": self.facts.home, **self.facts.variables, "PWD": directory}
         path = _VARIABLE.sub(lambda match: values.get(match[1] or match[2]) or match[0], path)
-        path = path.replace(_TOP, self.facts.worktree)
+        path = path.replace(_TOP, self.facts.worktree or _TOP)
         is_known = directory or path[:1] in ("/", "~")
         return self.facts.join(directory, path) if is_known and "$" not in path and "`" not in path else ""
 
