@@ -382,7 +382,7 @@ def rule(**fields: object) -> dict[str, object]:
         ([rule(), rule()], "rule 'r', name: another rule has it already"),
         ([rule(name="")], "rule 1, name: must be a text"),
         ([rule(name=3)], "rule 1, name is a whole number, expected a text"),
-        ([rule(colour=1)], "rule 'r', colour is unknown, expected one of name, allow, unconfined, reason, roles"),
+        ([rule(colour=1)], "rule 'r', colour: unknown field; there are name, allow, unconfined, reason"),
         ([rule(allow="yes")], "rule 'r', allow is a text, expected true or false"),
         ([rule(reason=" ")], "rule 'r', reason: a rule that denies must tell the agent what to do instead"),
         ([rule(roles="coder")], "rule 'r', roles is a text, expected a list"),

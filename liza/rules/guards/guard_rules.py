@@ -22,7 +22,7 @@ PATH_VARIABLES = ("{worktree}", "{root}", "{slots}", "{home}", "{git}", "{liza}"
 MAX_PATTERN = 1000  # characters
 
 
-class GuardRule(Value, forbid_unknown_fields=True):
+class GuardRule(Value):
     """One rule. It applies to an act if all its conditions hold; an empty list is no condition. What is below a path of
     ``paths`` matches too. ``areas``: where the command runs. ``unconfined``: only for a session without a box."""
 
@@ -58,6 +58,8 @@ def find_rule_errors(rows: Sequence[Any]) -> list[str]:
         except msgspec.ValidationError as error:
             errors.append(f"{where}, {describe_decode_error(error, GuardRule)}")
             continue
+        fields = GuardRule.__struct_fields__
+        errors += [f"{where}, {key}: unknown field; there are {', '.join(fields)}" for key in row if key not in fields]
         errors += [f"{where}, {error}" for error in _rule_errors(rule)]
         if rule.name in names:
             errors.append(f"{where}, name: another rule has it already")
