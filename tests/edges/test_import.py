@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import signal
+import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from liza.repo import run_import
+from liza.repo import run_git, run_import
 from liza.repo.run_refs import ImportRefused
+from liza.rules.value_classes import replace as vary
 from tests.boxed_slots import BoxedSlots
 from tests.conftest import git
 
@@ -227,3 +234,142 @@ def test_a_store_that_blocks_is_refused_in_time(slots: BoxedSlots, monkeypatch: 
     with_alternates(slots, os.mkfifo)
     with pytest.raises(ImportRefused, match="longer than 1 s"):
         slots.trees.import_run("s1")
+
+
+def dies_at(point: str, work: Callable[[], object]) -> None:
+    """Do ``work`` in a child process that is killed at a crash point."""
+    pid = os.fork()
+    if pid == 0:
+        os.environ["LIZA_FAULT"] = point
+        try:
+            work()
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL, point
+
+
+IMPORT_POINTS = [
+    *("import.begun", "import.read", "import.checked", "import.moved.pack", "import.moved.rev", "import.moved.idx"),
+    *("import.files", "import.prepared", "git.read-tree", "git.update-ref", "import.ref"),
+]
+
+
+def test_an_import_killed_at_any_step_is_completed_by_the_next(slots: BoxedSlots) -> None:
+    for number, point in enumerate(IMPORT_POINTS):
+        commit = slots.commit(f"{number}.txt")
+        before = slots.tip()
+        dies_at(point, lambda: slots.trees.import_run("s1"))
+        assert slots.tip() in (before, commit)
+        assert git(slots.repo, "fsck", "--no-dangling") == ""
+        slots.trees.remove_incoming()
+        assert (slots.trees.import_run("s1"), slots.tip(), state(slots)[1]) == (commit, commit, [])
+        assert git(slots.slot, "status", "--porcelain") == ""
+
+
+START_POINTS = ["written", "saved", "retired", "renamed", "based"]
+
+
+def test_a_start_killed_at_any_step_is_completed_by_the_next(slots: BoxedSlots) -> None:
+    (slots.own.git / "modules" / "m").mkdir(parents=True)
+    for number, point in enumerate(START_POINTS):
+        run_git.leave_run_git(slots.trees.slot_git("s1"))
+        run = f"coder-1.{number + 2}"
+        dies_at(f"run-git.{point}", partial(slots.begin, run))
+        slots.begin(run)
+        commit = slots.commit(f"{number}.txt")
+        assert slots.trees.import_run("s1") == commit
+        assert sorted(path.name for path in slots.own.directory.iterdir() if "git" in path.name) == ["dotgit", "git"]
+        assert (slots.own.git / "modules" / "m").is_dir()
+    assert git(slots.repo, "for-each-ref", "--format=%(refname)", "refs/liza/base").count("\n") == 0
+
+
+def test_an_import_on_a_full_disk_changes_nothing(slots: BoxedSlots) -> None:
+    commit, before = slots.commit("new.txt"), slots.tip()
+    for point in ("import.begun", "import.moved.pack", "import.moved.idx", "import.files"):
+        pid = os.fork()
+        if pid == 0:
+            os.environ["LIZA_FAULT"] = f"{point}:full"
+            try:
+                slots.trees.import_run("s1")
+            except OSError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert (slots.tip(), state(slots)[1], git(slots.repo, "fsck", "--no-dangling")) == (before, [], "")
+    assert slots.trees.import_run("s1") == commit
+
+
+def test_two_imports_at_once_bring_the_same_commit(slots: BoxedSlots) -> None:
+    commit = slots.commit("new.txt")
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(slots.trees.import_run, "s1") for _ in range(2)]
+    assert [work.result() for work in done] == [commit, commit]
+
+
+def test_a_branch_that_a_person_moved_is_not_moved_back(slots: BoxedSlots) -> None:
+    slots.commit("own.txt")
+    other = git(slots.repo, "commit-tree", "-p", "main", "-m", "person", "main^{tree}")
+    git(slots.repo, "update-ref", "refs/heads/task/t", other)
+    with pytest.raises(ImportRefused, match="was moved"):
+        slots.trees.import_run("s1")
+    assert slots.tip() == other
+    slots.do("git fetch -q liza && git rebase -q liza/task/t")
+    slots.trees.import_run("s1")
+    assert git(slots.repo, "log", "--format=%s", "-n2", "task/t").splitlines() == ["own.txt", "person"]
+
+
+@pytest.mark.needs("git-lfs")
+def test_files_of_lfs_come_with_the_commits_and_are_verified(slots: BoxedSlots) -> None:
+    slots.do("git lfs install --local --skip-smudge -f; git lfs track '*.bin'; echo large > x.bin; git add -A")
+    slots.do("git commit -qm lfs")
+    slots.trees.import_run("s1")
+    name = hashlib.sha256(b"large\n").hexdigest()
+    assert (slots.repo / ".git" / "lfs" / "objects" / name[:2] / name[2:4] / name).read_bytes() == b"large\n"
+    slots.do("echo more > y.bin; git add -A; git commit -qm lfs")
+    other = hashlib.sha256(b"more\n").hexdigest()
+    path = slots.own.git / "lfs" / "objects" / other[:2] / other[2:4] / other
+    path.chmod(0o600)
+    path.write_text("something else")
+    before = slots.tip()
+    with pytest.raises(ImportRefused, match="another content"):
+        slots.trees.import_run("s1")
+    assert slots.tip() == before
+
+
+def test_a_directory_of_lfs_that_is_a_link_is_not_followed(slots: BoxedSlots, tmp_path: Path) -> None:
+    slots.commit("new.txt")
+    (slots.own.git / "lfs").mkdir()
+    (slots.own.git / "lfs" / "objects").symlink_to("/etc")
+    slots.trees.import_run("s1")
+    assert not (slots.repo / ".git" / "lfs").exists()
+
+
+def test_a_slot_full_of_odd_files_is_read_saved_and_handed_on(slots: BoxedSlots) -> None:
+    slots.trees = vary(slots.trees, git=slots.trees.git.with_timeout(2))
+    slots.do("mkdir odd; ln -s /dev/zero odd/zero; ln -s . odd/loop; echo x > odd/file; ln -s /etc etc")
+    os.mkfifo(slots.slot / "odd" / "pipe")
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(slots.slot / "odd"):
+        server.bind("socket")
+    for name in ("AGENTS.md", ".gitignore", ".mailmap"):
+        os.mkfifo(slots.slot / name)
+    replace(slots.own.git / "MERGE_HEAD", os.mkfifo)
+    replace(slots.own.git / "info" / "exclude", lambda path: path.symlink_to("/dev/zero"))
+    slots.claim("u", "coder-1.2")
+    slots.begin("coder-1.2")
+    assert slots.commit("fine.txt") == slots.trees.import_run("s1")
+
+
+def test_a_planted_program_runs_in_a_box_only(slots: BoxedSlots, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    script = f"date > {mark}; date > /tmp/inside-$$"
+    slots.do(
+        f"git init -q in; cd in; git commit -q --allow-empty -m x; git config core.fsmonitor '{script}';"
+        "cd ..; git add in; git commit -qm gitlink; echo x > in/new"
+    )
+    slots.do(f"git config core.fsmonitor '{script}'; git config filter.x.clean '{script}'")
+    (slots.slot / ".gitattributes").write_text("* filter=x\n")
+    slots.trees.import_run("s1")
+    assert slots.trees.list_changes("s1")
+    slots.claim("u", "coder-1.2")
+    assert not mark.exists()
+    assert slots.salvages()

@@ -286,6 +286,7 @@ class SlotEmptying(SlotAccess):
             saved = salvage_if_needed(git, task, run, kept_in, target)
             salvage_refs(git, task, run, target)
         except GitFailed:
+            stuck_slots.remove_pipes(self.paths.slot(slot))
             return salvage_if_needed(self.slot_git(slot), task, run, kept_in)
         return saved
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from liza.rules.errors import SystemRefused
 
+_GIT_FILE = ".git"
+"""Part of the names of files in a worktree that git reads by itself."""
 _RETIRED_PREFIX = ".aside-"
 MAX_RETIRED = 10
 """Maximum number of retired slots of a crew. An alarm names each, with the command that removes it."""
@@ -32,6 +34,17 @@ def loosen_permissions(slot: Path) -> bool:
                 continue
             changed = True
     return changed
+
+
+def remove_pipes(slot: Path) -> bool:
+    """Remove pipes below ``slot`` that git would wait for, such as one named .gitignore. Return whether there was one.
+
+    They have no content that could be saved. Raises OSError.
+    """
+    pipes = [path for path, status in _walk_entries(slot) if stat.S_ISFIFO(status.st_mode) and _GIT_FILE in path.name]
+    for path in pipes:
+        path.unlink()
+    return bool(pipes)
 
 
 def is_stuck(slot: Path) -> bool:
