@@ -83,20 +83,25 @@ def import_commit(git: Git, store: RunStore, commit: str, bases: Sequence[str]) 
 
 
 def import_branch(
-    git: Git, store: RunStore, branch: str, run: str, bases: Sequence[str], prepare: Callable[[str], None]
+    git: Git, store: RunStore, branch: str, run: str, target: str, prepare: Callable[[str], None]
 ) -> str | None:
     """Move a branch of the repository to where a run has it, with its objects and files of LFS.
 
-    Return the commit of the run's branch; None if the run has no such branch. ``prepare`` is called with that commit
-    before the branch moves. The caller holds the lock of the slot's import. Idempotent. Raises ImportRefused, also if
-    something else moved the branch and the run is not based on that, GitFailed, OSError.
+    Return the commit of the run's branch; None if the run has no such branch. ``target``: the branch that the work is
+    merged into. ``prepare`` is called with that commit before the branch moves. The caller holds the lock of the slot's
+    import. Idempotent. Raises ImportRefused, also if something else moved the branch and the run is not based on that,
+    GitFailed, OSError.
     """
-    ref, base_ref = f"refs/heads/{branch}", f"{BASE_PREFIX}{run}"
+    ref, base_ref, target_ref = f"refs/heads/{branch}", f"{BASE_PREFIX}{run}", f"refs/heads/{target}"
     tip = read_tip(store.git_dir, ref)
-    old, base = git.find_commit(ref), git.find_commit(base_ref)
+    refs = dict(
+        row.split(" ")
+        for row in git.lines("for-each-ref", "--format=%(refname) %(objectname)", ref, base_ref, target_ref)
+    )
+    old, base = refs.get(ref), refs.get(base_ref)
     if tip is None or tip in (old, base):
         return tip
-    import_commit(git, store, tip, (*filter(None, (old, base)), *bases))
+    import_commit(git, store, tip, tuple(filter(None, (old, base, refs.get(target_ref)))))
     import_lfs(git, store)
     crash_points.point("import", "files")
     if old not in (None, base) and not git.ok("merge-base", "--is-ancestor", str(old), tip):

@@ -29,6 +29,7 @@ from liza.repo.survey import WorkTreeState
 from liza.rules.errors import GitFailed, LockTimeout, Missing, SharedPathBlocked
 from liza.rules.paths import Paths, branch_of
 from liza.rules.value_classes import Value, replace
+from liza.system import untrusted_files
 from liza.system.locks import lock_path
 
 T = TypeVar("T")
@@ -175,10 +176,9 @@ class SlotAccess(Value, dict=True):
         if run is None or git_dir is None or owner is None or owner.task == slot:
             return None
         branch = branch_of(owner.task)
-        newest = self.git.find_commit(f"refs/heads/{self.integration}")
         with self._lock_import(slot):
             return run_import.import_branch(
-                self.git, self._run_store(slot), branch, run, (newest,) if newest else (),
+                self.git, self._run_store(slot), branch, run, self.integration,
                 lambda tip: self._show_commit(slot, branch, tip),
             )  # fmt: skip
 
@@ -191,9 +191,10 @@ class SlotAccess(Value, dict=True):
     def _show_commit(self, slot: str, branch: str, commit: str) -> None:
         """Write the index of a slot for the commit that its branch is about to be at: no file counts as changed that
         the commit has. A failure is harmless."""
-        git = self.slot_git(slot)
-        with suppress(GitFailed):
-            if git.out("symbolic-ref", "-q", "HEAD") == f"refs/heads/{branch}":
+        git = self.slot_git(slot).with_box(None)
+        head = untrusted_files.read_record(git_dirs(git)[0] / "HEAD").strip()
+        if head == f"ref: refs/heads/{branch}".encode():
+            with suppress(GitFailed):
                 git.out("read-tree", "--reset", commit)
 
     def _run_store(self, slot: str) -> RunStore:
