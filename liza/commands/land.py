@@ -57,7 +57,7 @@ def land(
         raise UsageError("--merge, --pr: choose one; --head and --origin are for --pr", "liza land --pr")
     crew = find_crew()
     if pr:
-        # Agents can change the URL of a remote: it is shown before anything is sent.
+        # The address is shown before anything is sent.
         preview = None if as_json else preview_push(crew, branch, head)
         if preview is not None and not yes and sys.stdin.isatty() and sys.stdout.isatty():
             typer.confirm(f"push {preview.text}?", abort=True)

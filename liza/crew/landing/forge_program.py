@@ -76,7 +76,7 @@ def _run(forge: Forge, args: Sequence[str], data: bytes | None, stdout: int) -> 
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "LIZA_"))}
     process = subprocess.Popen(
         command,
-        # Not in the repository: these programs run git, and agents can write its configuration.
+        # Not in the repository: what these programs do does not depend on its configuration.
         cwd=Path("/"),
         env=kept | _ENVIRONMENT,
         stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,

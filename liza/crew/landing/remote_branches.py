@@ -1,7 +1,6 @@
 """Read and push branches of remotes. No call asks for a password or runs a hook.
 
-A ``pre-push`` hook does not run: agents can write files into the directory of hooks. git gets the URL from Liza,
-under a random name: what the repository's configuration says of the remote and of other URLs does not count.
+git gets the URL from Liza, under a name of its own: so no remote branch of the person moves.
 """
 
 from __future__ import annotations
