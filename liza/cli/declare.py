@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
-from liza.programs.session.session_verbs import is_called_from_box
 from liza.rules.errors import Missing, UsageError
+from liza.system.boxed_calls import is_called_from_box
 from liza.system.files import MAX_BOARD_SIZE
 
 TYPER_SETTINGS: Final[dict[str, Any]] = {

@@ -12,17 +12,11 @@ from liza.confinement.box import START_ERRORS
 from liza.programs.presets.session_environment import UNATTENDED_VARIABLES
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Value
+from liza.system.boxed_calls import CONFINED
 
-CONFINED: Final = "LIZA_CONFINED"
-"""Variable of a process in a box, and of a command that was called from one: ``yes``."""
 FROM_CLIENT: Final = ("COLUMNS", "TERM", "NO_COLOR", "LANG", "TZ")
 """Variables of such a command that the calling process in the box sets: they change only how its output looks."""
 _RUN_DIRECTLY: Final = "import sys; from liza.cli.entry_points import liza; sys.exit(liza())"
-
-
-def is_called_from_box() -> bool:
-    """Return whether a process in the box of a session called this command."""
-    return os.environ.get(CONFINED) == "yes"
 
 
 class SessionVerbs(Value):
