@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,9 @@ def measure_server(options: Options, pid: int) -> Iterator[Row]:
     )  # fmt: skip
 
 
-def measure(options: Options) -> Iterator[Row]:
+@contextmanager
+def command_server(options: Options) -> Iterator[tuple[Path, int]]:
+    """Run a command server that all commands use; yield its socket and its pid."""
     path = options.scratch / "server" / "socket"
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("PYTHON")]:
@@ -148,7 +151,12 @@ def measure(options: Options) -> Iterator[Row]:
         server = control.start()
         try:
             assert server.pid is not None
-            yield from measure_commands(options, path)
-            yield from measure_server(options, server.pid)
+            yield path, server.pid
         finally:
             control.stop()
+
+
+def measure(options: Options) -> Iterator[Row]:
+    with command_server(options) as (path, pid):
+        yield from measure_commands(options, path)
+        yield from measure_server(options, pid)

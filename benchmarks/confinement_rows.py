@@ -13,19 +13,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.command_rows import command_server
 from benchmarks.options import Options
 from benchmarks.projects import project
 from benchmarks.rows import Row, summarize
 from benchmarks.timing import interleave, milliseconds
 from benchmarks.worktree_rows import create_repository, git
 from liza.confinement import slot_directories, support, surroundings
-from liza.confinement.run_mounts import build_git_box, build_slot_box
+from liza.confinement.run_mounts import build_slot_box
 from liza.crew.project import command_box, commands
 from liza.crew.project.command_box import BoxSettings
 from liza.repo import disk_usage
 from liza.repo.run_git import make_run_git
 from liza.repo.run_import import RunStore, import_branch
 from liza.repo.runner import Git
+from liza.repo.slots.boxed_git import make_reader
 from liza.repo.slots.pool import Worktrees
 from liza.rules.model import Confinement
 from liza.rules.paths import Paths
@@ -159,7 +161,7 @@ def _measure_starts(options: Options, site: Site, files: int) -> Iterator[Row]:
 def _measure_imports(options: Options, site: Site, files: int) -> Iterator[Row]:
     """The import of commits into the repository, and the refresh of the slot, beside `git fetch` into a copy."""
     around = surroundings.read_surroundings(site.program, site.paths, os.environ)
-    store = RunStore(site.own.git, "s1", build_git_box(around, "s1"))
+    store = RunStore(site.own.git, "s1", make_reader(around, "s1", site.root / ".git"))
     copy = site.root.parent / "copy.git"
     git(site.root, "clone", "-q", "--bare", "--no-hardlinks", str(site.root), str(copy))
     number = 0
@@ -170,8 +172,9 @@ def _measure_imports(options: Options, site: Site, files: int) -> Iterator[Row]:
             site.work(number, commits, changed)
 
             def bring() -> None:
-                import_branch(site.git, store, "task/t", "coder-1.1")
-                site.git.out("reset", "-q")
+                import_branch(
+                    site.git, store, "task/t", "coder-1.1", (), lambda tip: site.git.out("read-tree", "--reset", tip)
+                )
 
             taken["own"].append(milliseconds(bring))
             fetch = ("fetch", "-q", str(site.own.git), "refs/heads/task/t:refs/heads/task/t")
@@ -185,7 +188,7 @@ def _measure_imports(options: Options, site: Site, files: int) -> Iterator[Row]:
 def _measure_verbs(options: Options) -> Iterator[Row]:
     """Verbs that a session types in its box, through its socket."""
     rounds = options.rounds(30)
-    with project(options, confinement="required") as crew:
+    with command_server(options), project(options, confinement="required") as crew:
         script = crew.root.parent / "timer.py"
         script.write_text(TIMER)
         crew.add("t")
