@@ -65,6 +65,7 @@ def make_run_git(git: Git, box: BoxPaths, run: str = "", *, salvages_of: str = "
         _copy_names(common, box.git)
     else:
         _make_directory(git, new, refs)
+        _add_set_up(box, new)
         crash_points.point("run-git", "written")
         _replace_directory(box, new, old)
     atomic.write(box.git_pointer, os.fsencode(f"gitdir: {box.git}\n"), 0o644, sync=False)
@@ -95,6 +96,50 @@ def leave_run_git(git: Git) -> None:
     if run is not None:
         remove_base(git, run)
         (admin / _MARK).unlink(missing_ok=True)
+
+
+def update_run_git(git: Git, box: BoxPaths) -> None:
+    """Copy HEAD, the index, ignored names and attributes again: another commit is checked out, or a brief is hidden.
+
+    No process of the slot runs. What the set-up wrote into the configuration stays. Raises OSError.
+    """
+    admin, common = git_dirs(git)
+    _copy_names(common, box.git)
+    for name in ("index", "HEAD"):
+        remove_tree(box.git / name)  # a link would be followed
+        if (admin / name).is_file():
+            shutil.copy2(admin / name, box.git / name)
+
+
+def record_set_up(git: Git, box: BoxPaths) -> None:
+    """Record the configuration and the hooks of git that the set-up added: later git directories of the slot get them.
+
+    No process of the slot runs. Raises GitFailed, OSError.
+    """
+    forget_set_up(box)
+    text = untrusted_files.read_if_exists(box.git / "config") or b""
+    rows = git.names("config", "--list", "-z", "--no-includes", "--file", "-", stdin=text)
+    settings = [(key, value if mark else None) for key, mark, value in (row.partition("\n") for row in rows)]
+    usual = _read_settings(git)
+    added = [row for row in settings if row not in usual and not _OWN_SETTINGS.fullmatch(row[0])]
+    record = _set_up_record(box)
+    (record / "hooks").mkdir(mode=0o700, parents=True)
+    (record / "config").write_bytes(os.fsencode("".join(_format_setting(key, value) for key, value in added)))
+    hooks = box.git / "hooks"
+    for hook in os.scandir(hooks) if hooks.is_dir() and not hooks.is_symlink() else ():
+        if hook.is_file(follow_symlinks=False):
+            with suppress(NotRegularFile):
+                atomic.write(record / "hooks" / hook.name, untrusted_files.read_record(hook.path), 0o755, sync=False)
+
+
+def forget_set_up(box: BoxPaths) -> None:
+    """Remove what ``record_set_up`` recorded: the set-up runs again. Idempotent. Raises OSError."""
+    remove_tree(_set_up_record(box))
+
+
+def _set_up_record(box: BoxPaths) -> Path:
+    """Directory that no box can write."""
+    return box.directory / "set-up"
 
 
 def remove_run_git(box: BoxPaths) -> None:
@@ -211,6 +256,15 @@ def _make_directory(git: Git, new: Path, refs: Mapping[bytes, bytes]) -> None:
     _copy_hooks(common, new)
 
 
+def _add_set_up(box: BoxPaths, new: Path) -> None:
+    """Add what the set-up of the slot configured."""
+    record = _set_up_record(box)
+    if record.is_dir():
+        with (new / "config").open("ab") as file:
+            file.write((record / "config").read_bytes())
+        shutil.copytree(record / "hooks", new / "hooks", dirs_exist_ok=True)
+
+
 def _branch_of(admin: Path) -> bytes:
     """Return the ref that HEAD of a slot names; empty if HEAD is detached."""
     head = untrusted_files.read_record(admin / "HEAD").strip()
@@ -315,7 +369,14 @@ def _read_loose(common: Path) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _copy_names(common: Path, target: Path) -> None:
-    """Copy what all worktrees share: names that git ignores, attributes, the limit of a shallow clone."""
+    """Copy what all worktrees share: names that git ignores, attributes, the limit of a shallow clone.
+
+    No link is followed that a run made.
+    """
+    info = target / "info"
+    if info.is_symlink() or not info.is_dir():
+        remove_tree(info)
+        info.mkdir()
     for name in ("info/exclude", "info/attributes", "shallow"):
         path = target / name
         remove_tree(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from liza.confinement import slot_directories, support
+from liza.confinement import support
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_path, sidecar_argv
@@ -346,19 +346,20 @@ class Launcher:
 
     def open_set_up_box(self, set_up: SetUpDue) -> CommandBox | None:
         """Return the box of the set-up of a slot, None without confinement. Raises Missing, GitFailed, OSError."""
-        state, git = self.crew.board.read(), self.crew.worktrees.slot_git(set_up.slot)
-        settings, work = command_box.settings_of(state.config), find_current_work(state, agent_of(set_up.run))
-        if work is not None and command_box.is_confined(settings):
-            own = slot_directories.create_directories(self.crew.paths, set_up.slot, Path.home())
-            session_box.begin_ownership(own, work)
-        command_box.renew_git(self.crew.paths, git, settings)
+        settings, git = (
+            command_box.settings_of(self.crew.board.read().config),
+            self.crew.worktrees.slot_git(set_up.slot),
+        )
+        command_box.begin_set_up(self.crew.paths, git, settings)
         return command_box.open_box(self.crew.paths, git, settings)
 
     def mark_set_up_done(self, slot: str) -> None:
         """Record that the set-up command succeeded in ``slot``."""
         config = self.crew.board.read().config
         if config.sandbox_setup:
-            slot_setup.mark_setup_done(self.crew.paths.root, self.crew.worktrees.slot_git(slot), config)
+            git = self.crew.worktrees.slot_git(slot)
+            command_box.end_set_up(self.crew.paths, git, command_box.settings_of(config))
+            slot_setup.mark_setup_done(self.crew.paths.root, git, config)
 
     def run_record(self, state: State, work: CurrentWork, worktree: Path) -> RunRecord:
         """Return what the run is for, with the commit where it starts."""

@@ -104,6 +104,35 @@ def test_the_next_commit_in_a_slot_has_a_git_of_its_own(place: Worktrees, run: R
     assert _is_green(run("! git config shop.price && ! git rev-parse -q --verify v2 && git diff --exit-code main"))
 
 
+def test_a_further_commit_of_a_proof_keeps_what_the_set_up_configured(place: Worktrees, run: Run) -> None:
+    slot_git, outside = place.slot_git("merge"), place.paths.root / "outside"
+    outside.mkdir()
+    own = shlex.quote(str(place.paths.box("merge").git / "info"))
+    assert _is_green(run(f"git config shop.ready yes && rm -r {own} && ln -s {shlex.quote(str(outside))} {own}"))
+    (place.paths.root / "price.py").write_text("PRICE = 2\n")
+    git(place.paths.root, "commit", "-q", "-a", "-m", "second")
+    slot_git.out("reset", "--quiet", "--hard", "main")
+    command_box.update_git(place.paths, slot_git, BoxSettings(Confinement.REQUIRED))
+    assert _is_green(
+        run("git config shop.ready && git diff --exit-code HEAD && test $(git log --format=%s -1) = second")
+    )
+    assert list(outside.iterdir()) == [], "no link of a command is followed"
+
+
+def test_what_the_set_up_configured_lasts_until_it_runs_again(place: Worktrees, run: Run) -> None:
+    slot_git, settings = place.slot_git("merge"), BoxSettings(Confinement.REQUIRED)
+    hook = '"$(git rev-parse --git-common-dir)/hooks/pre-commit"'
+    command_box.begin_set_up(place.paths, slot_git, settings)
+    assert _is_green(run(f"git config core.hooksPath .husky && git config shop.flag yes && echo exit > {hook}"))
+    command_box.end_set_up(place.paths, slot_git, settings)
+    assert _is_green(run("git config shop.test 1 && git config shop.flag no"))
+    command_box.renew_git(place.paths, slot_git, settings)
+    asked = f'test $(git config core.hooksPath) = .husky && test "$(git config shop.flag)" = yes && test -x {hook}'
+    assert _is_green(run(f"{asked} && ! git config shop.test"))
+    command_box.begin_set_up(place.paths, slot_git, settings)
+    assert _is_green(run(f"! git config core.hooksPath && ! test -e {hook}"))
+
+
 @pytest.mark.parametrize(("kills", "code"), [(0, 0), (1, 0), (9, -signal.SIGKILL)])
 def test_a_command_that_was_killed_is_retried_once(place: Worktrees, run: Run, kills: int, code: int) -> None:
     done = run(f"echo run >> runs; [ $(wc -l < runs) -gt {kills} ] || kill -9 $$; exit 0")

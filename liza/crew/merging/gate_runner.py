@@ -345,6 +345,8 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
     if not slot_setup.bring(crew.paths.root, slot_git, config) or not config.sandbox_setup:
         return None
     slot_setup.begin_setup(slot_git)
+    settings = command_box.settings_of(config)
+    command_box.begin_set_up(crew.paths, slot_git, settings)
     log = crew.paths.logs / f"setup-{slot}.log"
     result = commands.run_command(
         config.sandbox_setup,
@@ -360,5 +362,6 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
         why = f"exit {result.exit_status}" if script is None else project_kinds.describe_crlf(script)
         summary = f"set-up failed: {config.sandbox_setup}: {why}"
         return merge_failures.format_failure(summary, _display_path(crew, log), result.tail(12))
+    command_box.end_set_up(crew.paths, slot_git, settings)
     slot_setup.mark_setup_done(crew.paths.root, slot_git, config)
     return None

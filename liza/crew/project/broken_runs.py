@@ -288,7 +288,7 @@ class BrokenRuns:
         stuck_slots.loosen_permissions(path)
         git.with_timeout(_CHECKOUT_LIMIT).out("reset", "--quiet", "--hard", commit)
         self.remove_new_files()
-        command_box.renew_git(self.slot.paths, git, self.slot.plan.boxes)
+        command_box.update_git(self.slot.paths, git, self.slot.plan.boxes)
 
     def drop_variables(self, names: Iterable[str]) -> None:
         """Run the commands without these variables from now on."""

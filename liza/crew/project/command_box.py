@@ -12,7 +12,7 @@ from liza.confinement.run_mounts import build_slot_box
 from liza.programs.presets import preset_table
 from liza.programs.session.program_faults import list_logins
 from liza.repo.git_config import git_dirs
-from liza.repo.run_git import find_stores, make_run_git
+from liza.repo.run_git import find_stores, forget_set_up, make_run_git, read_mark, record_set_up, update_run_git
 from liza.repo.runner import Git
 from liza.rules.model import Config, Confinement, Network
 from liza.rules.paths import BoxPaths, Paths
@@ -98,3 +98,29 @@ def renew_git(paths: Paths, git: Git, settings: BoxSettings) -> None:
     """
     if is_confined(settings):
         make_run_git(git, slot_directories.prepare_directories(paths, git.directory.name, Path.home()))
+
+
+def begin_set_up(paths: Paths, git: Git, settings: BoxSettings) -> None:
+    """Make the git directory of a slot's boxes without what an earlier set-up configured. That of a session stays.
+
+    Does nothing without confinement. Raises Missing, GitFailed, OSError.
+    """
+    if is_confined(settings):
+        forget_set_up(paths.box(git.directory.name))
+        if read_mark(git_dirs(git)[0]) is None:
+            renew_git(paths, git, settings)
+
+
+def end_set_up(paths: Paths, git: Git, settings: BoxSettings) -> None:
+    """Record what the set-up of a slot configured, after it succeeded. Raises Missing, GitFailed, OSError."""
+    if is_confined(settings):
+        record_set_up(git, paths.box(git.directory.name))
+
+
+def update_git(paths: Paths, git: Git, settings: BoxSettings) -> None:
+    """Let the git of boxes in a slot see the commit that is checked out now, and what hides a brief.
+
+    What the set-up wrote into its configuration stays. Does nothing without confinement. Raises Missing, OSError.
+    """
+    if is_confined(settings):
+        update_run_git(git, paths.box(git.directory.name))

@@ -173,7 +173,7 @@ def _run_tests(
         given = {name: text for name, text in variables.items() if not (drop and name in plan.gate_environment)}
         with sample_brief.written(worktrees.paths, worktrees.git, slot.git, plan.presets if brief else ()) as contents:
             if contents:  # the git of a box has its own copy of what hides a brief
-                command_box.renew_git(worktrees.paths, slot.git, plan.boxes)
+                command_box.update_git(worktrees.paths, slot.git, plan.boxes)
             outcome = slot.run_command(plan.command, log, given)
         files = files or contents
         snapshot = tree_snapshot.accept_rewritten(slot.git, snapshot, contents)
