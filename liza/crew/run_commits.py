@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from liza.crew.crew import Crew
+from liza.rules.alarm_kinds import LoggedKind
 from liza.rules.errors import LizaError
 from liza.rules.model import Task
 from liza.rules.paths import branch_of
-
-ALERT = "not_imported"
 
 
 def import_work(crew: Crew, task: Task) -> str | None:
@@ -31,7 +30,9 @@ def try_import(crew: Crew, slot: str, run: str) -> str:
     except (LizaError, OSError) as error:
         reason = error.message if isinstance(error, LizaError) else str(error)
         hint = getattr(error, "hint", "") or "liza doctor"
-        crew.append_alert_log([f"{ALERT}  the commits of {run} are not on its branch: {reason}. Next: {hint}"])
+        crew.append_alert_log(
+            [f"{LoggedKind.NOT_IMPORTED}  the commits of {run} are not on its branch: {reason}. Next: {hint}"]
+        )
         return reason
     return ""
 

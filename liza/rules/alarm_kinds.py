@@ -126,6 +126,7 @@ class LoggedKind(_Kind):
     MERGED_UNTESTED = "merged_untested", NEWS
     MESSAGE_UNREAD = "message_unread", NEWS
     MODEL = "model", NEWS
+    NOT_IMPORTED = "not_imported", STEP
     OUTPUT_UNREAD = "output_unread", NEWS
     PACKAGES_CHANGED = "packages_changed", NEWS
     PUSHED = "pushed", NEWS
