@@ -22,3 +22,10 @@ def confined(tmp_path: Path) -> Iterator[Crew]:
     """As ``crew``, with sessions and tests in boxes, in which scripts can write their notes. The test needs bwrap."""
     with started(tmp_path, confinement="required", shared=[str(tmp_path / "notes")]) as made:
         yield made
+
+
+@pytest.fixture(params=["off", pytest.param("required", marks=pytest.mark.needs("bwrap"))])
+def crew_both_ways(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Crew]:
+    """As ``crew``, and as ``confined``."""
+    with started(tmp_path, confinement=request.param, shared=[str(tmp_path / "notes")]) as made:
+        yield made

@@ -56,17 +56,24 @@ class Scene:
         return [params["prompt"][0]["text"] for params in self.received("session/prompt")]
 
 
+BOTH_WAYS = pytest.mark.parametrize(
+    "scene", ["off", pytest.param("required", marks=pytest.mark.needs("bwrap"))], indirect=True
+)
+"""Without boxes, and with the program in a box."""
+
+
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    with started(tmp_path) as crew:
-        home = tmp_path / "agent"
-        home.mkdir()
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    home = tmp_path / "agent"
+    home.mkdir()
+    with started(tmp_path, confinement=getattr(request, "param", "off"), shared=[str(home)]) as crew:
         made = Scene(crew, home)
         made.row()
         crew.add("one")
         yield made
 
 
+@BOTH_WAYS
 def test_an_agent_works_from_claim_to_submit_and_the_ledger_has_its_usage(scene: Scene) -> None:
     usage = {"update": {"sessionUpdate": "usage_update", "used": 300, "size": 1000}}
     scene.row('[programs.scripted.acp.usage]\ninput = ["usage.inputTokens"]\noutput = ["usage.outputTokens"]')
@@ -86,6 +93,7 @@ def test_an_agent_works_from_claim_to_submit_and_the_ledger_has_its_usage(scene:
     assert scene.crew.living() == []
 
 
+@BOTH_WAYS
 @pytest.mark.campaign
 def test_a_note_reaches_a_running_session_as_a_prompt_and_an_urgent_one_interrupts_it(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I see."}], [SUBMIT])
@@ -125,6 +133,7 @@ def test_the_successor_of_a_killed_supervisor_goes_on_with_the_session(scene: Sc
     assert scene.crew.living() == []
 
 
+@BOTH_WAYS
 def test_a_stopped_and_a_killed_session_go_on_with_their_conversation(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I wait."}, {"wait": "never"}], [SUBMIT])
     supervisor = scene.start()
@@ -218,6 +227,7 @@ def test_a_command_that_the_guards_forbid_is_blocked_and_the_model_is_told_why(s
     assert supervisor.stop() == 0
 
 
+@BOTH_WAYS
 def test_down_leaves_no_process_of_a_session_over_acp(scene: Scene) -> None:
     scene.script([{"shell": "sleep 600"}], ignore_end=True, deaf_to_cancel=True)
     scene.row("drain = 0.5")

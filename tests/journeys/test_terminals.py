@@ -37,7 +37,8 @@ def reading(crew: Crew, work: str) -> str:
     return f"script:{sys.executable} {place}"
 
 
-def test_a_program_that_waits_at_its_prompt_is_told_to_begin_and_its_word_ends_it(crew: Crew) -> None:
+def test_a_program_that_waits_at_its_prompt_is_told_to_begin_and_its_word_ends_it(crew_both_ways: Crew) -> None:
+    crew = crew_both_ways
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, f"liza ready\n{WORK}"), "--tmux")
     assert crew.wait_status("task-1", "READY_FOR_REVIEW").iteration == 1
@@ -83,7 +84,8 @@ def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_
 
 
 @pytest.mark.campaign
-def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop_ends_it(crew: Crew) -> None:
+def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop_ends_it(crew_both_ways: Crew) -> None:
+    crew = crew_both_ways
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")
     supervisor.wait_said(r"coder-1\.1 ready after [\d.]+ s \(liza ready\)")
