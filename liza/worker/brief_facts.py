@@ -52,6 +52,7 @@ def gather_brief_facts(
         is_set_up=bool(state.config.sandbox_setup) and not (is_by_hand and _is_setup_due(crew, state, worktree)),
         hidden=_hidden_names(crew, state, worktree),
         is_by_hand=is_by_hand,
+        is_confined=_is_confined(directory),
         wake_trigger=state.planning.trigger or "",
         wake_ids=state.planning.ids,
         wake_facts=trigger.facts if trigger else "",
@@ -80,6 +81,11 @@ def _sparse(crew: Crew, worktree: Path) -> tuple[str, ...]:
     if not crew.worktrees.exists(worktree.name):
         return ()
     return sparse_checkout.list_included(crew.worktrees.slot_git(worktree.name))
+
+
+def _is_confined(directory: RunDir) -> bool:
+    record = directory.read_record()
+    return record is not None and record.is_confined
 
 
 def _is_by_hand(directory: RunDir) -> bool:

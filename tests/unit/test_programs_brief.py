@@ -378,6 +378,14 @@ def test_a_text_of_200_kb_is_cut_in_the_block_whole_in_the_assignment_and_never_
     assert len(made.prompt.encode()) < 600
 
 
+def test_a_coder_in_a_box_is_told_where_the_moved_target_is() -> None:
+    confined, other = (brief_writer.compose_brief(context(is_confined=value)).block for value in (True, False))
+    assert "`git fetch liza`" in confined
+    assert "liza/integration" in confined
+    assert "git fetch liza" not in other
+    assert "no stash" in other  # one stash for all worktrees
+
+
 def test_without_task_text_a_brief_is_under_six_kilobytes() -> None:
     for run in ("coder-1.7", "code-reviewer-1.4", "planner-1.3"):
         task = None if run.startswith("planner") else TASK

@@ -28,8 +28,8 @@ class BriefContext(Value):
     ``earlier_commits``: commits of earlier tries on the task's branch, newest first, one line each.
     ``sparse``: what the sparse checkout of the worktree includes; empty for a full one.
     ``is_set_up``: the set-up has been run in the worktree. ``hidden``: untracked names that git ignores only there.
-    ``is_by_hand``: a person claimed the work or started
-    the program; no supervisor does.
+    ``is_by_hand``: a person claimed the work or started the program; no supervisor does. ``is_confined``: the session
+    runs in a box, with a git directory of its own.
     ``previous_outcome``: how the session before this one ended, of this task, or of a planner; None if there was none,
     or if that is not on record. ``continues``: the run whose conversation this one continues.
     """
@@ -47,6 +47,7 @@ class BriefContext(Value):
     is_set_up: bool = False
     hidden: tuple[str, ...] = ()
     is_by_hand: bool = False
+    is_confined: bool = False
     wake_trigger: str = ""
     wake_ids: tuple[str, ...] = ()
     wake_facts: str = ""

@@ -85,7 +85,8 @@ def _coder_sections(context: BriefContext) -> list[TextSection]:
         *_goal_document(context),
     )
     directive = (
-        f"WHERE  This directory, branch {branch_of(task.id)}. Stay in it. {_STAY}",
+        f"WHERE  This directory, branch {branch_of(task.id)}. Stay in it. {_STAY[context.is_confined]}",
+        *_moved_target(context, task),
         *_checkout(context),
         _tests(context),
         *(ends.replace("{liza}", context.liza_command) for ends in _CODER_ENDS),
@@ -206,7 +207,21 @@ def _hidden(names: tuple[str, ...]) -> str:
     return f"; git ignores here what it left: {quote_line(', '.join(names[:3]), 200)}{more}; never git add -f it"
 
 
-_STAY = "No branch switching, no stash, no push, no hand edits under .liza/ but with liza lock -- CMD."
+_STAY = {
+    # The stash of a slot belongs to all its worktrees; a box has one of its own.
+    False: "No branch switching, no stash, no push, no hand edits under .liza/ but with liza lock -- CMD.",
+    True: "No branch switching, no push, no hand edits under .liza/ but with liza lock -- CMD.",
+}
+
+
+def _moved_target(context: BriefContext, task: Task) -> tuple[str, ...]:
+    """Return where a session in a box finds what was merged since it began: its branches are those of its start."""
+    if not context.is_confined:
+        return ()
+    target = target_branch(context.state, task)
+    return (f"MERGED SINCE  `git fetch liza` brings the work of others that is merged meanwhile: liza/{target}",)
+
+
 _CODER_ENDS = (
     "END in exactly one of these ways, then stop and say nothing more:",
     "  done         commit everything, then   {liza} submit",
