@@ -50,7 +50,8 @@ class WorktreeFiles:
 
     def rewrite_brief(self, state: State, work: CurrentWork, directory: RunDir, worktree: Path) -> None:
         """Write the brief of a living session again, with the messages since then. Raises LizaError, OSError."""
-        git = self.crew.worktrees.slot_git(worktree.name)
+        # That of the session: its index has the size of the file without the block.
+        git = self.crew.worktrees.open_git(worktree.name)
         hook_files = hooks.list_hook_files(directory)
         bindable = brief_filter.find_bindable(git, self.preset.instructions)
         _, file = self._write_brief(git, state, work, directory, worktree, hook_files, bindable)

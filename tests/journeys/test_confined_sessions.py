@@ -68,6 +68,29 @@ def test_a_hook_that_a_session_writes_into_its_settings_never_runs_for_the_perso
     assert sorted(path.name for path in home.glob(".agent*/*")) == ["settings.json"] * 2
 
 
+WATCHES = """\
+git status --porcelain > $NOTES/before
+echo > $NOTES/begun
+while ! grep -q "MESSAGE from human" AGENTS.md; do sleep 0.1; done
+until [ -z "$(git status --porcelain)" ]; do sleep 0.1; done
+echo clean > $NOTES/clean
+sleep 100
+"""
+
+
+def test_git_in_a_box_sees_no_brief_also_when_a_message_is_added(confined: Crew) -> None:
+    (confined.root / "AGENTS.md").write_text("# Rules\n")
+    confined.git("add", "-A")
+    confined.git("commit", "-q", "-m", "rules")
+    confined.prepare("sync")
+    confined.add("one")
+    confined.agent("coder-1", confined.script("coder.sh", WATCHES))
+    confined.wait_note("begun")
+    assert (confined.notes / "before").read_text() == ""
+    confined.liza("note", "--to", "coder-1", "--now", "use the long form")
+    confined.wait_note("clean")
+
+
 SAVES = """
 trap 'echo saved > $NOTES/saved; exit 7' TERM
 echo "$$" > $NOTES/begun
