@@ -10,7 +10,7 @@ import pytest
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
 from liza.rules.errors import Refused, UsageError
-from liza.rules.model import Config, TestProof
+from liza.rules.model import Config, Confinement, TestProof
 from liza.rules.paths import Paths
 from liza.rules.value_classes import replace
 from tests.conftest import git
@@ -92,6 +92,14 @@ def test_a_set_up_that_builds_from_sources_is_due_at_each_commit(repo: Path, slo
     assert not slot_setup.is_setup_due(repo, Git(slot), config)
     git(slot, "commit", "-q", "--allow-empty", "-m", "next")
     assert slot_setup.is_setup_due(repo, Git(slot), config)
+
+
+@pytest.mark.needs("bwrap")
+def test_a_set_up_is_due_once_it_runs_in_a_box(repo: Path, slot: Path) -> None:
+    config = Config(sandbox_setup="make", confinement=Confinement.OFF)
+    slot_setup.mark_setup_done(repo, Git(slot), config)
+    assert not slot_setup.is_setup_due(repo, Git(slot), config)
+    assert slot_setup.is_setup_due(repo, Git(slot), replace(config, confinement=Confinement.AUTO))
 
 
 def with_submodule(repo: Path, tmp_path: Path) -> Path:

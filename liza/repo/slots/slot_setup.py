@@ -16,12 +16,13 @@ from pathlib import Path
 
 import msgspec
 
+from liza.confinement import support
 from liza.repo.git_config import git_dirs
 from liza.repo.hiding import slot_excludes
 from liza.repo.runner import Git
 from liza.repo.slots import submodules
 from liza.rules.errors import Refused, UsageError
-from liza.rules.model import Config
+from liza.rules.model import Config, Confinement
 from liza.rules.project import slot_states, test_proof, tree_changes
 from liza.rules.value_classes import Value, asdict, decodable, replace
 from liza.system import atomic
@@ -88,10 +89,10 @@ def begin_setup(git: Git) -> None:
 def is_setup_due(root: Path, git: Git, config: Config) -> bool:
     """Return whether the set-up must run in the slot of ``git``: it never ran there, or its inputs changed.
 
-    Inputs are the command, ``config.sandbox_setup_files``, the files of ``config.sandbox_copy`` in ``root``, and HEAD
-    if the set-up builds from sources. For a directory, such as a submodule, its entry in the commit counts. In a merge
-    slot each tracked file is an input that is no source, test or document: a set-up can read files that its command
-    does not name. Raises GitFailed, OSError.
+    Inputs are the command, ``config.sandbox_setup_files``, the files of ``config.sandbox_copy`` in ``root``, HEAD if
+    the set-up builds from sources, and whether it runs in a box. For a directory, such as a submodule, its entry in
+    the commit counts. In a merge slot each tracked file is an input that is no source, test or document: a set-up can
+    read files that its command does not name. Raises GitFailed, OSError.
     """
     return bool(config.sandbox_setup) and _read_record(git).inputs != _digest_inputs(root, git, config)
 
@@ -337,4 +338,6 @@ def _digest_inputs(root: Path, git: Git, config: Config) -> str:
                 digest.update(f"\0{row}".encode("utf-8", "surrogateescape"))
     if test_proof.is_setup_due_for_each(config):
         digest.update(b"\0commit\0" + git.out("rev-parse", "HEAD").encode())
+    if config.confinement is not Confinement.OFF and support.find_support().works:
+        digest.update(b"\0box\0")  # what is in a cache of the person, such as an environment, is not seen there
     return digest.hexdigest()
