@@ -94,11 +94,14 @@ def _list_path_entries(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _list_parts(executable: Path) -> Iterator[Path]:
-    """Yield the directory of a program, and what it is a link to: for a package of npm the packages beside it."""
-    yield executable.parent
+    """Yield the directory of a program, and what it is a link to: for a package of npm the packages beside it.
+
+    Of one in /tmp itself only its file.
+    """
+    yield executable if executable.parent in REPLACED else executable.parent
     real = executable.resolve()
     packages = next((path for path in reversed(real.parents) if path.name == "node_modules"), None)
-    yield packages or real.parent
+    yield packages or (real if real.parent in REPLACED else real.parent)
 
 
 def _resolve(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import textwrap
 from collections.abc import Iterator
@@ -465,3 +467,14 @@ def test_a_verb_of_a_moved_repository_says_so(boxes: Boxes) -> None:
         aside.rename(boxes.crew.root)
     assert "No such file or directory" in boxes.wait().output
     assert "code 5" in boxes.run.output_tail()
+
+
+def test_a_process_outside_of_the_box_is_not_answered(boxes: Boxes) -> None:
+    boxes.start("touch ready; sleep 1000")
+    until(lambda: boxes.note("ready").exists(), "the session")
+    with contextlib.chdir(boxes.run.path), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect("session.sock")
+        connection.settimeout(LONG)
+        with contextlib.suppress(ConnectionResetError):
+            connection.sendall(b"\0")
+            assert connection.recv(5) == b""
