@@ -37,6 +37,11 @@ _RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
 """Names a directory below /run, which a box does not show."""
 
 
+def resolve_shared(texts: Sequence[str]) -> tuple[Path, ...]:
+    """Return the real paths that ``config.shared`` names: nothing can be mounted at a link."""
+    return tuple(Path(text).expanduser().resolve() for text in texts)
+
+
 def make_box_environment(
     environ: Mapping[str, str], own: BoxPaths, home: Path, shared: Sequence[Path] = ()
 ) -> dict[str, str]:
@@ -44,7 +49,7 @@ def make_box_environment(
     variables = {"TMPDIR": "/tmp"} if environ.get("TMPDIR") else {}
     for name, (usual, directory) in _CACHES.items():
         current = Path(environ.get(name) or home / usual)
-        is_shared = any(current.is_relative_to(path) for path in shared)
+        is_shared = any(current.resolve().is_relative_to(path) for path in shared)
         variables[name] = str(current if is_shared else own.cache / directory)
     runtime = environ.get(_RUNTIME_VARIABLE)
     if runtime and not any(path.is_relative_to(runtime) for path in shared):
@@ -83,4 +88,4 @@ def _share_mounts(own: BoxPaths, caches: Path, shared: Sequence[Path]) -> Iterat
 
 
 def _cache_home(environ: Mapping[str, str], home: Path) -> Path:
-    return Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return Path(environ.get("XDG_CACHE_HOME") or home / ".cache").resolve()

@@ -54,15 +54,23 @@ def build_slot_box(
 ) -> Box:
     """Return the box of a session or a project command in a slot.
 
-    ``socket``: the session's socket, at which its verbs are answered. ``shared``: what a person allowed besides.
+    ``socket``: the session's socket, at which its verbs are answered. ``shared``: what a person allowed besides. A
+    directory above the repository or the slots, such as the home directory, shows neither these nor what is hidden.
     """
     paths, own = around.paths, around.paths.box(slot)
     worktree = paths.slot(slot)
+    hidden = (*around.hidden_directories, *around.hidden_files, *around.npm_settings)
+    above = tuple(
+        mount for mount in shared if any(mount.target in path.parents for path in (worktree, paths.liza, *hidden))
+    )
+    places = tuple(path for path in (paths.root, paths.slots) if any(path.is_relative_to(m.target) for m in above))
     mounts = (
         Mount(MountKind.WRITABLE, Path("/tmp"), own.tmp),
         Mount(MountKind.WRITABLE, Path("/var/tmp"), own.tmp),
         Mount(MountKind.EMPTY, Path("/run")),
         *_show_needed((*around.needed, paths.root)),
+        *above,
+        *(Mount(MountKind.READ_ONLY, path) for path in places),
         *(Mount(MountKind.EMPTY, path) for path in around.hidden_directories),
         *(Mount(MountKind.READ_ONLY, path, _NOTHING) for path in around.hidden_files),
         *(Mount(MountKind.READ_ONLY, path, own.directory / NPM_SETTINGS) for path in around.npm_settings),
@@ -73,7 +81,7 @@ def build_slot_box(
         Mount(MountKind.WRITABLE, worktree),
         Mount(MountKind.READ_ONLY, worktree / ".git", own.git_pointer),
         *(() if socket is None else (Mount(MountKind.WRITABLE, SESSION_SOCKET, socket),)),
-        *shared,
+        *(mount for mount in shared if mount not in above),
     )
     return Box(around.program, mounts, worktree, has_network)
 

@@ -77,7 +77,7 @@ def make_session_box(
     _fill_liza(crew, own, directory)
     directories = private_state.list_directories(preset, own, order.env, home)
     private_state.bring_state(directories, own.program_state(preset.name), directory, notify)
-    shared = tuple(Path(path).expanduser() for path in order.config.shared)
+    shared = box_environment.resolve_shared(order.config.shared)
     mounts = (
         *(Mount(MountKind.READ_ONLY, crew.paths.liza / name) for name in SHOWN_DIRECTORIES if _is_there(crew, name)),
         *(Mount(MountKind.READ_ONLY, store) for store in run_git.find_stores(git_dirs(git)[1])),

@@ -224,8 +224,26 @@ def test_a_socket_and_a_directory_are_reached_only_if_a_person_shares_them(run: 
         script = f"{sys.executable} -c '{ask}' {path} && echo x > ~/.cache/shop/x"
         script += ' && test -e "$XDG_CACHE_HOME/shop/x"'
         assert not run(script).passed
-        assert _is_green(run(script, shared=(str(path), "~/.cache/shop")))
+        (tmp_path / "link").symlink_to(path.parent)
+        assert _is_green(run(script, shared=(str(tmp_path / "link" / path.name), "~/.cache/shop")))
     assert (cache / "x").exists()
+
+
+def test_a_shared_directory_above_the_repository_shows_nothing_of_the_crew(
+    place: Worktrees, run: Run, tmp_path: Path
+) -> None:
+    root, key = place.paths.root, Path.home() / ".ssh" / "id"
+    key.parent.mkdir(parents=True)
+    key.write_text("key\n")
+    (place.paths.slots / "s1").mkdir()
+    refused = [f"! echo x 2> /dev/null > {shlex.quote(str(root / name))}" for name in ("price.py", ".git/HEAD")]
+    hidden = [
+        f"! test -e {shlex.quote(str(path))}" for path in (key, root / ".liza/state.yaml", place.paths.slots / "s1")
+    ]
+    script = " && ".join((*refused, *hidden, f"echo x > {tmp_path}/x", "git status --short", "echo x > out"))
+    assert _is_green(run(script, shared=(str(tmp_path), "~")))
+    assert (tmp_path / "x").exists()
+    assert git(root, "status", "--porcelain") == "?? .liza/"
 
 
 def test_caches_of_package_managers_are_of_the_slot(place: Worktrees, run: Run) -> None:

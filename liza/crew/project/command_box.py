@@ -82,7 +82,7 @@ def open_box(paths: Paths, git: Git, settings: BoxSettings) -> CommandBox | None
     if not own.git_pointer.is_file():
         make_run_git(git, own)
     box_environment.fill_cache(own, os.environ, home)
-    shared = tuple(Path(path).expanduser() for path in settings.shared)
+    shared = box_environment.resolve_shared(settings.shared)
     stores = (Mount(MountKind.READ_ONLY, store) for store in find_stores(git_dirs(git)[1]))
     mounts = (*stores, *box_environment.share_mounts(own, os.environ, home, shared))
     logins = list_logins(preset_table.load_presets(paths).rows.values(), os.environ)
