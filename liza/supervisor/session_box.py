@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from liza.confinement import box_environment, slot_directories, surroundings
 from liza.confinement.box import Box, Mount, MountKind
 from liza.confinement.run_mounts import SESSION_SOCKET, build_slot_box
 from liza.crew.crew import Crew
+from liza.programs.hooks.hook_install import merge_objects
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import private_state
@@ -74,7 +76,7 @@ def make_session_box(
     box_environment.fill_cache(own, order.env, home)
     git = crew.worktrees.slot_git(order.slot)
     run_git.make_run_git(git, own, directory.run, salvages_of=order.work.task or "")
-    _fill_liza(crew, own, directory)
+    _fill_liza(crew, own, directory, preset)
     directories = private_state.list_directories(preset, own, order.env, home)
     private_state.bring_state(directories, own.program_state(preset.name), directory, notify)
     shared = box_environment.resolve_shared(order.config.shared)
@@ -124,8 +126,8 @@ def begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
     atomic.write(path, owner.encode(), sync=False)
 
 
-def _fill_liza(crew: Crew, own: BoxPaths, directory: RunDir) -> None:
-    """Write what a box has of `.liza`: copies of the board and of the assignment. Raises OSError."""
+def _fill_liza(crew: Crew, own: BoxPaths, directory: RunDir, preset: Preset) -> None:
+    """Write what a box has of `.liza`: copies of the board, of the assignment and of the hooks. Raises OSError."""
     run_git.remove_tree(own.liza)
     inside = own.liza / directory.path.relative_to(crew.paths.liza)
     inside.mkdir(mode=0o700, parents=True)
@@ -137,3 +139,8 @@ def _fill_liza(crew: Crew, own: BoxPaths, directory: RunDir) -> None:
                 shutil.copytree(source, inside / name)
             else:
                 shutil.copyfile(source, inside / name)
+    for name, settings in preset.box_settings.items():
+        path = inside / "hooks" / name
+        if path.is_file():
+            merged = merge_objects(json.loads(path.read_bytes()), json.loads(settings))
+            path.write_text(json.dumps(merged))

@@ -270,8 +270,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``credential_env`` is the variable from which it reads the secret of an account, unless the account names another
     one. ``config_dir_env`` is the variable that names its configuration directory.
 
-    ``state`` are its directories in the person's home, of which a box has its own. ``box_args`` and ``box_env`` are for
-    sessions in a box only: they switch off what does not work there, such as a sandbox of its own.
+    ``state`` are its directories in the person's home, of which a box has its own. ``box_args``, ``box_env`` and
+    ``box_settings`` (JSON objects that are merged into files of its hooks, by name) are for sessions in a box only:
+    they switch off what does not work there, such as a sandbox of its own, and questions that a box answers.
 
     ``reads_ci``: the program itself asks nothing and shows no prompt where CI is set, so its sessions do not get the
     variables of ``config.gate_environment``.
@@ -300,6 +301,7 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     state: tuple[StateDirectory, ...] = ()
     box_args: tuple[str, ...] = ()
     box_env: dict[str, str] = msgspec.field(default_factory=dict)
+    box_settings: dict[str, str] = msgspec.field(default_factory=dict)
     add_dirs: tuple[str, ...] = ()
     first_run: tuple[str, ...] = ()
     ready_prompt: str = ""
