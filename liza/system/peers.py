@@ -104,14 +104,23 @@ class PeerSession:
     def is_outside_sessions(self, root: Path) -> bool:
         """Return whether neither the peer nor an ancestor of it belongs to a session of the crew.
 
-        False if its process cannot be read: it is in another pid namespace, or has ended. False over TCP.
+        False if its process cannot be read: it is in another pid namespace, or has ended. False over TCP, and for a
+        process in the box of another crew, which may show the file of the socket.
         """
         if self._peer is None or self._process is None:
             return False
         environments = list(ancestors.process_environments(self._peer.pid))
-        if not environments or not _is_running(self._peer.pid, self._process):
+        if not environments or not _has_own_users(self._peer.pid) or not _is_running(self._peer.pid, self._process):
             return False
         return ancestors.find_outermost_run(root, environments) is None
+
+
+def _has_own_users(pid: int) -> bool:
+    """Return whether a process is in the user namespace of this one: a process in a box is not."""
+    try:
+        return os.path.samestat(os.stat(f"/proc/{pid}/ns/user"), os.stat("/proc/self/ns/user"))  # noqa: PTH116
+    except OSError:
+        return not os.path.exists("/proc/self/ns/user")  # noqa: PTH110 - without /proc there is no box
 
 
 def _is_running(pid: int, process: ProcessIdentity | None) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from liza.system import peers
 from tests.namespaces import unshared
 
 ASK = """
@@ -201,3 +204,20 @@ def test_a_process_that_cannot_be_seen_is_refused(tmp_path: Path) -> None:
     found = server.ask_from(sys.executable, "-c", WAIT, environ={})
     assert "another pid namespace" in found["refused"]
     server.process.communicate()
+
+
+@pytest.mark.needs("unshare")
+def test_a_process_in_a_user_namespace_of_its_own_is_no_person_outside_sessions(tmp_path: Path) -> None:
+    outside = []
+    with contextlib.chdir(tmp_path), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        listener.listen()
+        for words in ((), unshared("-Ur")):
+            client = subprocess.Popen(
+                [*words, sys.executable, "-c", WAIT], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            connection, _ = listener.accept()
+            with connection, client:
+                outside.append(peers.PeerSession(peers.read_peer(connection)).is_outside_sessions(tmp_path))
+                client.kill()
+    assert outside == [True, False]
