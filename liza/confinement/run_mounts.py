@@ -19,9 +19,11 @@ SECRETS: Final = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/glab-cli", ".config/gcloud",
     ".netrc", ".git-credentials", ".config/git/credentials", ".pypirc", ".cargo/credentials.toml", ".gem/credentials",
     ".config/hub", ".config/rclone", ".password-store", ".local/share/keyrings", ".config/op", ".1password",
+    ".screen", ".abduco", ".colima", ".rd", ".lima",
 )  # fmt: skip
-"""Files and directories of a home directory that no box shows. Of ~/.npmrc it shows what is no secret: the registries
-are needed, a token that may publish is not."""
+"""Files and directories of a home directory that no box shows: secrets, and sockets of programs that run commands.
+
+Of ~/.npmrc it shows what is no secret: the registries are needed, a token that may publish is not."""
 NPM_SETTINGS: Final = "npmrc"
 """Name of the copy of ~/.npmrc without secrets."""
 _NOTHING: Final = Path(__file__).with_name("empty")

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from liza.confinement.run_mounts import NPM_SETTINGS
+from liza.confinement.surroundings import list_private_directories
 from liza.rules.errors import NotRegularFile, SystemRefused
-from liza.rules.paths import BOXES, BoxPaths, Paths, state_directory
+from liza.rules.paths import BOXES, BoxPaths, Paths
 from liza.system import program_path, untrusted_files
 
 _SECRET_SETTING: Final = re.compile(r"\s*(//.*:)?(_authToken|_auth|_password|username|certfile|keyfile|key|otp)\s*=")
@@ -34,9 +35,9 @@ def prepare_directories(paths: Paths, slot: str, home: Path) -> BoxPaths:
 def create_directories(paths: Paths, slot: str, home: Path) -> BoxPaths:
     """Create what is missing of ``prepare_directories``, for a box beside others. Raises OSError, SystemRefused."""
     own = paths.box(slot)
-    # A box can only hide what exists when it starts.
-    with suppress(OSError):
-        state_directory(os.environ, home).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in list_private_directories(home):
+        with suppress(OSError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in (own.directory.parent, own.directory, own.tmp, own.liza, own.cache, own.state):
         _make_directory(directory)
     (own.directory / NPM_SETTINGS).write_text(_without_secrets(_read_settings(home / ".npmrc")))

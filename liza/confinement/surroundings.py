@@ -47,8 +47,9 @@ def read_surroundings(
     hidden = _resolve((
         *(home / secret for home in homes for secret in SECRETS),
         *(Path(path) for path in _SYSTEM_SECRETS),
-        *(Path(environ[name]) for name in _SECRET_VARIABLES if environ.get(name, "").startswith("/")),
-        state_directory(environ, homes[0]),
+        # Of this process: a session inherits few variables.
+        *(Path(os.environ[name]) for name in _SECRET_VARIABLES if os.environ.get(name, "").startswith("/")),
+        *list_private_directories(homes[0]),
         *logins,
     ))  # fmt: skip
     shown = tuple(path for path in _resolve(needed) if _is_below_replaced(path))
@@ -62,6 +63,16 @@ def read_surroundings(
     )
 
 
+def list_private_directories(home: Path) -> tuple[Path, ...]:
+    """Return directories that no box shows, and that may be made while one lives: a box can only hide what exists.
+
+    They are Liza's state directory, and that of tmux, whose server runs what it is told.
+    """
+    tmux = os.environ.get("TMUX_TMPDIR", "")
+    places = (Path(tmux) / f"tmux-{os.geteuid()}",) if tmux.startswith("/") else ()
+    return (state_directory(os.environ, home), *places)
+
+
 def _list_sockets(paths: Paths, shown: Iterable[Path]) -> Iterator[Path]:
     """Yield the sockets that a box would show: a tmux server, another crew, docker. A read-only mount stops none."""
     shown, own = (*shown, paths.root), (paths.liza, paths.slots)
@@ -71,7 +82,8 @@ def _list_sockets(paths: Paths, shown: Iterable[Path]) -> Iterator[Path]:
         if name.startswith("/") and is_seen and not any(part in path.parents for part in own):
             with suppress(OSError):
                 status = path.stat()
-                if stat.S_ISSOCK(status.st_mode) and time.time() - status.st_mtime > _SOCKET_AGE:
+                is_old = time.time() - status.st_mtime > _SOCKET_AGE
+                if stat.S_ISSOCK(status.st_mode) and is_old and os.access(path, os.W_OK):
                     yield path.resolve()
 
 

@@ -32,6 +32,7 @@ from liza.repo.runner import Git
 from liza.rules.errors import Missing
 from liza.rules.model import Confinement
 from liza.rules.paths import Paths
+from liza.system import socket_tables
 from tests.conftest import git
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -59,8 +60,8 @@ class Site:
         (self.home / ".npmrc").write_text("registry=https://npm.example/\n//npm.example/:_authToken=SECRET\n")
         (self.home / ".bashrc").write_text("# mine\n")
         (self.home / ".gitconfig").write_text("[user]\n name = A\n email = a@b.example\n[gc]\n auto = 0\n")
-        (self.home / ".local/state/liza").mkdir(parents=True)
-        (self.home / ".local/state/liza/mark").write_text("SECRET\n")
+        (self.home / ".state/liza").mkdir(parents=True)
+        (self.home / ".state/liza/mark").write_text("SECRET\n")
         self.root.mkdir()
         git(self.root, "init", "-q", "-b", "main")
         (self.root / "README.md").write_text("one\n")
@@ -68,6 +69,12 @@ class Site:
         git(self.root, "commit", "-q", "-m", "first")
         git(self.root, "branch", "integration")
         (self.root / ".liza/run").mkdir(parents=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "geteuid", lambda: self.uid)
+            directories = surroundings.list_private_directories(self.home)
+        for directory in directories:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "socket").write_text("SECRET\n")
         (self.root / ".liza/state.yaml").write_text("SECRET\n")
         os.mkfifo(self.root / ".liza/fifo")
         for name in ("s1", "s2"):
@@ -84,6 +91,13 @@ class Site:
         environ = self.environ()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "geteuid", lambda: self.uid)
+            # Root sees sockets that another user would not: only those of this test count.
+            listening = {
+                number: name
+                for number, name in socket_tables.list_unix_listening().items()
+                if name.startswith(str(self.top))
+            }
+            patch.setattr(socket_tables, "list_unix_listening", lambda: listening)
             around = surroundings.read_surroundings(str(Path(program).resolve()), self.paths, environ)
             return build_slot_box(around, "s1", shared=tuple(more), has_network=has_network).wrap(words)
 
@@ -140,6 +154,8 @@ def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     made = Site(top, request.param)
     monkeypatch.setenv("HOME", str(made.home))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(made.home / ".gitconfig"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(made.home / ".state"))
+    monkeypatch.setenv("TMUX_TMPDIR", str(made.home))
     try:
         made.make()
         yield made
@@ -195,7 +211,7 @@ ACTIONS = [
     Action("read a password of netrc", "grep SECRET ~/.netrc", REFUSED),
     Action("read a token of npm", "grep SECRET ~/.npmrc", REFUSED),
     Action("read the passwords of the system", "grep . /etc/shadow", REFUSED),
-    Action("read Liza's state", "cat ~/.local/state/liza/mark", REFUSED),
+    Action("read Liza's state", "cat ~/.state/liza/mark", REFUSED),
     Action("read the person's board", 'grep SECRET "$REPO/.liza/state.yaml"', REFUSED),
     Action("read another slot", 'ls "$SLOTS/s2"', REFUSED),
     Action("write another slot's directories", 'ls "$BOXES/s2"', REFUSED),
@@ -240,6 +256,7 @@ ACTIONS = [
     Action("use the socket of the crew", 'connect "$REPO/.liza/run/api.sock"', REFUSED),
     Action("use a socket below /run", "ls /run/user /run/docker.sock /run/dbus", REFUSED),
     Action("use a socket below /tmp", 'connect "$TOP/agent.sock"', REFUSED),
+    Action("use the socket of a new server of tmux", "ls ~/tmux-*/*", REFUSED),
     Action("use a socket in HOME", 'connect "$HOME/tmux.sock"', REFUSED),
     # Open, and named in the threat model: with the network, what listens without a path.
     Action("use an abstract socket", 'connect "@$ABSTRACT"', DONE),
