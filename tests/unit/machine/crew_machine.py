@@ -672,7 +672,7 @@ class CrewMachine(RuleBasedStateMachine):
         if epic in self.state.epics:
             self.play(lambda model: model.epic_tested(epic), epic_rules.record_tested, epic, True)
 
-    # Planning, reports, the circuit breaker, settings, the archive, a forged status.
+    # Planning, reports, the circuit breaker, settings, the archive, a typed status.
 
     @rule(agent=st.sampled_from([PLANNER, "planner-2"]))
     def claim_planning(self, agent: str) -> None:

@@ -21,6 +21,7 @@ NOT_PLAYED = {
     "derived.update_derived_fields": "follows each change, as in a transaction",
     "merge_rules.clear_red_branch": "removes records of failed merges: test_blame",
     "merge_rules.retry_red_branch": "changes the time of the next merge: test_blame",
+    "session_edits.apply_edit": "takes only what verbs could change: test_session_edits",
     "request_feedback.remember": "changes only what is remembered of a pull request: test_request_feedback",
     "request_feedback.track_request": "changes only what is remembered of a pull request: test_request_feedback",
     "retrospective.close_sprint": "a part of planning.end_planning",
