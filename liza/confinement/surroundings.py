@@ -83,8 +83,22 @@ def _list_sockets(paths: Paths, shown: Iterable[Path]) -> Iterator[Path]:
             with suppress(OSError):
                 status = path.stat()
                 is_old = time.time() - status.st_mtime > _SOCKET_AGE
-                if stat.S_ISSOCK(status.st_mode) and is_old and os.access(path, os.W_OK):
+                is_open = os.access(path, os.W_OK) and _is_open_in_box(path)
+                if stat.S_ISSOCK(status.st_mode) and is_old and is_open:
                     yield path.resolve()
+
+
+def _is_open_in_box(path: Path) -> bool:
+    """Return whether the directories above a path can be searched without capabilities. root has none in a box, and
+    bubblewrap could not mount anything below such a directory of another user. Raises OSError."""
+    user, groups = os.geteuid(), {os.getegid(), *os.getgroups()}
+
+    def may_search(status: os.stat_result) -> bool:
+        owned, grouped = status.st_uid == user, status.st_gid in groups
+        bit = stat.S_IXUSR if owned else stat.S_IXGRP if grouped else stat.S_IXOTH
+        return bool(status.st_mode & bit)
+
+    return all(may_search(directory.stat()) for directory in path.parents)
 
 
 def _list_homes(environ: Mapping[str, str]) -> tuple[Path, ...]:

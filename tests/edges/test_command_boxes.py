@@ -229,6 +229,19 @@ def test_a_socket_and_a_directory_are_reached_only_if_a_person_shares_them(run: 
     assert (cache / "x").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a directory of another user")
+def test_a_socket_in_a_closed_directory_of_another_user_is_no_obstacle(run: Run) -> None:
+    closed = Path.home() / "closed"
+    closed.mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(closed / "s"))
+        server.listen()
+        os.utime(closed / "s", (0, 0))
+        os.chown(closed, 12345, 12345)
+        closed.chmod(0o700)
+        assert _is_green(run("! test -e ~/closed/s"))
+
+
 def test_a_shared_directory_above_the_repository_shows_nothing_of_the_crew(
     place: Worktrees, run: Run, tmp_path: Path
 ) -> None:
