@@ -20,7 +20,7 @@ from liza.crew.result import Result
 from liza.crew.serving import api_server
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
-from liza.repo import ref_names
+from liza.repo import ref_names, run_import
 from liza.repo.hiding import brief_filter, slot_excludes
 from liza.repo.merge import merges
 from liza.repo.survey import survey
@@ -201,6 +201,7 @@ def _purge(crew: Crew) -> PurgeResult:
     remaining += earlier_slots.remove_earlier_slots(crew)
     checkout_brief.remove_all(crew)
     brief_filter.uninstall_filter(crew.git)
+    run_import.forget_packs(crew.git)
     slot_excludes.unignore_liza_dirs(crew.git)
     deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)
     branch = None if created_branch else _find_branch_left(crew, surveyed.branch)
