@@ -72,7 +72,7 @@ WATCHES = """\
 git status --porcelain > $NOTES/before
 echo > $NOTES/begun
 while ! grep -q "MESSAGE from human" AGENTS.md; do sleep 0.1; done
-until [ -z "$(git status --porcelain)" ]; do sleep 0.1; done
+until [ -z "$(git --no-optional-locks status --porcelain)" ]; do sleep 0.1; done
 echo clean > $NOTES/clean
 sleep 100
 """
