@@ -22,6 +22,7 @@ _NEEDED: Final = ("/run/systemd/resolve", "/run/current-system", "/etc/resolv.co
 _SYSTEM_SECRETS: Final = ("/etc/shadow", "/etc/gshadow")
 _SECRET_VARIABLES: Final = ("GNUPGHOME", "GH_CONFIG_DIR", "DOCKER_CONFIG", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE")
 """Variables that name another path of a secret."""
+_BASE_DIRECTORIES: Final = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
 _SOCKET_AGE: Final = 60.0
 """Seconds since a socket was made. A younger one is not hidden: if it went meanwhile, the box could not be made."""
 
@@ -45,7 +46,7 @@ def read_surroundings(
         *(part for executable in executables for part in _list_parts(executable)),
     )
     hidden = _resolve((
-        *(home / secret for home in homes for secret in SECRETS),
+        *(place for home in homes for secret in SECRETS for place in _list_places(home, secret)),
         *(Path(path) for path in _SYSTEM_SECRETS),
         # Of this process: a session inherits few variables.
         *(Path(os.environ[name]) for name in _SECRET_VARIABLES if os.environ.get(name, "").startswith("/")),
@@ -61,6 +62,15 @@ def read_surroundings(
         (*(path for path in hidden if not path.is_dir()), *_list_sockets(paths, shown)),
         tuple(path for path in _resolve(home / ".npmrc" for home in homes) if path.is_file()),
     )
+
+
+def _list_places(home: Path, secret: str) -> Iterator[Path]:
+    """Yield the usual path of a secret, and the one below a directory that a variable of the person names."""
+    yield home / secret
+    for usual, variable in _BASE_DIRECTORIES.items():
+        other = os.environ.get(variable, "")
+        if secret.startswith(usual) and other.startswith("/"):
+            yield Path(other) / secret.removeprefix(usual)
 
 
 def list_private_directories(home: Path) -> tuple[Path, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -87,7 +88,7 @@ def make_session_box(
         *commit_signing.signing_mounts(git, order.env, home),
         *box_environment.share_mounts(own, order.env, home, shared),
     )
-    logins = list_logins(preset_table.load_presets(crew.paths).rows.values(), order.env)
+    logins = list_logins(preset_table.load_presets(crew.paths).rows.values(), {**os.environ, **order.env})
     files = [order.executable, *_list_files((*preset.args, *(preset.acp.args if preset.acp is not None else ())))]
     around = surroundings.read_surroundings(order.program, crew.paths, order.env, files, logins)
     box = build_slot_box(around, order.slot, socket=directory.path / SOCKET_FILE, shared=mounts)

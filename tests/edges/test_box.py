@@ -53,7 +53,7 @@ class Site:
         self.slot = self.paths.slot("s1")
 
     def make(self) -> None:
-        for path in (".ssh", ".gnupg", ".config/gh"):
+        for path in (".ssh", ".gnupg", ".config/gh", ".own/gh"):
             (self.home / path).mkdir(parents=True)
             (self.home / path / "secret").write_text("SECRET\n")
         (self.home / ".netrc").write_text("password SECRET\n")
@@ -156,6 +156,7 @@ def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(made.home / ".gitconfig"))
     monkeypatch.setenv("XDG_STATE_HOME", str(made.home / ".state"))
     monkeypatch.setenv("TMUX_TMPDIR", str(made.home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(made.home / ".own"))
     try:
         made.make()
         yield made
@@ -208,6 +209,7 @@ ACTIONS = [
     Action("read the person's ssh keys", "cat ~/.ssh/secret", REFUSED),
     Action("read the person's gpg keys", "cat ~/.gnupg/secret", REFUSED),
     Action("read the login of a forge", "cat ~/.config/gh/secret", REFUSED),
+    Action("read the login of a forge elsewhere", "cat ~/.own/gh/secret", REFUSED),
     Action("read a password of netrc", "grep SECRET ~/.netrc", REFUSED),
     Action("read a token of npm", "grep SECRET ~/.npmrc", REFUSED),
     Action("read the passwords of the system", "grep . /etc/shadow", REFUSED),
