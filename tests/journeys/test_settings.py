@@ -67,7 +67,7 @@ def test_a_person_confirms_it_with_the_one_command_that_the_alarm_names(red: Cre
 
 
 def test_what_a_person_changes_with_liza_edit_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
-    type_in(red, "permissions: .*", "permissions: bypass")
+    type_in(red, "^config:", r"config:\n  permissions: bypass")
     red.configure(integration_command="true", max_coder_iterations=3)
     assert [one["about"] for one in alerts(red)] == ["permissions"]
     red.liza("merge", "task-1")
@@ -130,7 +130,7 @@ def test_settings_that_no_history_shows_to_be_confirmed_are_told_after_pins_are_
 @pytest.mark.campaign
 def test_config_set_keeps_comments_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
     red.liza("edit", EDITOR=r"sed -i 's|^  integration_command: .*|  # the tests\n&  # slow|'")
-    type_in(red, "permissions: .*", "permissions: bypass")
+    type_in(red, "^config:", r"config:\n  permissions: bypass")
     told = red.json("config", "set", "integration_command", "true")
     assert told["result"] == "changed"
     text = red.paths.state.read_text()
