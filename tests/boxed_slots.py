@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from liza.confinement import slot_directories
+from liza.confinement.box import Mount, MountKind
 from liza.confinement.run_mounts import Surroundings, build_slot_box
 from liza.confinement.support import find_program
 from liza.confinement.surroundings import read_surroundings
@@ -62,7 +63,9 @@ class BoxedSlots:
 
     def inside(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run a script in the box of the session."""
-        box = build_slot_box(self.surroundings(), "s1")
+        stores = run_git.find_stores(self.repo / ".git")
+        shared = tuple(Mount(MountKind.READ_ONLY, store) for store in stores)
+        box = build_slot_box(self.surroundings(), "s1", shared=shared)
         return subprocess.run(
             box.wrap(["bash", "-c", f"cd {self.slot.as_posix()!r} && {script}"]),
             capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL,

@@ -168,3 +168,67 @@ def test_a_repository_is_not_run_in_a_box_with_reftables(slots: BoxedSlots) -> N
     (slots.repo / ".git" / "reftable").mkdir()
     with pytest.raises(Refused, match="reftables"):
         slots.begin()
+
+
+@pytest.mark.parametrize("options", [("--filter=blob:none", "--no-checkout"), ("--depth=1",), ("--shared",)])
+def test_a_partial_a_shallow_and_a_sharing_clone_work(repo: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    for number in range(3):
+        (repo / f"{number}.txt").write_text(f"{number}\n")
+        git(repo, "add", ".")
+        git(repo, "commit", "-qm", str(number))
+    git(repo, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", *options, f"file://{repo}" if options != ("--shared",) else str(repo), "clone")
+    slots = BoxedSlots(tmp_path / "clone", tmp_path / "slots").prepare()
+    slots.begin()
+    commit = slots.commit("new.txt")
+    assert slots.do("git log --format=%s -1; git status --porcelain") == "new.txt"
+    assert (slots.trees.import_run("s1"), slots.tip()) == (commit, commit)
+    assert git(slots.repo, "fsck", "--no-dangling") == ""
+
+
+def test_a_sparse_checkout_of_the_person_is_that_of_the_run(slots: BoxedSlots) -> None:
+    git(slots.repo, "sparse-checkout", "set", "d")
+    slots.trees.remove("s1", lambda: None)
+    slots.claim("t", "coder-1.3")
+    slots.begin("coder-1.3")
+    assert slots.do("git sparse-checkout list; git status --porcelain; ls d") == "d\nc.txt"
+    commit = slots.commit("d/new.txt")
+    assert slots.trees.import_run("s1") == commit
+    assert git(slots.slot, "status", "--porcelain") == ""
+
+
+def test_a_submodule_of_a_run_stays_for_its_next_session_and_is_saved(slots: BoxedSlots, tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    git(tmp_path, "init", "-q", "inner")
+    (inner / "x").write_text("x\n")
+    git(inner, "add", ".")
+    git(inner, "commit", "-qm", "inner")
+    slots.begin()
+    # The box hides other directories below /tmp, so the submodule comes from a copy in the slot.
+    git(slots.slot, "clone", "-q", "--bare", str(inner), "inner.git")
+    slots.do(
+        "git -c protocol.file.allow=always submodule --quiet add ./inner.git sub; git add sub .gitmodules;"
+        "git commit -qm sub; cd sub; echo y > y; git add .; git commit -qm own"
+    )
+    slots.trees.import_run("s1")
+    slots.begin("coder-1.2")
+    assert slots.do("cd sub; git log --format=%s -1") == "own"
+    (slots.slot / "sub" / "z").write_text("not committed\n")
+    slots.claim("u", "coder-1.3")
+    slots.begin("coder-1.3")
+    assert any(ref.endswith("-submodules") for ref in slots.salvages())
+    assert "own" in git(slots.own.git / "modules" / "sub", "--work-tree=.", "log", "--all", "--format=%s")
+
+
+def test_a_moved_repository_goes_on(repo: Path, tmp_path: Path) -> None:
+    slots = BoxedSlots(repo).prepare()
+    slots.begin()
+    first = slots.commit("one.txt")
+    slots.trees.import_run("s1")
+    repo.rename(tmp_path / "elsewhere")
+    git(tmp_path / "elsewhere", "worktree", "repair", str(tmp_path / "elsewhere" / ".worktrees" / ".slots" / "s1"))
+    moved = BoxedSlots(tmp_path / "elsewhere")
+    moved.begin("coder-1.2")
+    second = moved.commit("two.txt")
+    assert moved.trees.import_run("s1") == second
+    assert git(moved.repo, "rev-parse", f"{second}^") == first
