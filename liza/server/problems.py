@@ -24,6 +24,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
         "run-over": 410,
         "queue-full": 429,
         "merge-conflict": 409,
+        "import-refused": 409,
         "git-failed": 503,
         "board-inconsistent": 503,
         "task-not-writable": 503,
