@@ -129,7 +129,7 @@ def build_reading_box(around: Surroundings, more: Iterable[Mount], shown: Iterab
         *(Mount(MountKind.EMPTY, Path(path)) for path in ("/tmp", "/var/tmp", "/run")),
         *_show_needed((*around.needed, paths.root, *shown)),
         *(Mount(MountKind.EMPTY, path) for path in around.hidden_directories),
-        *(Mount(MountKind.READ_ONLY, path, _NOTHING) for path in around.hidden_files),
+        *(Mount(MountKind.READ_ONLY, path, _NOTHING) for path in (*around.hidden_files, *around.npm_settings)),
         *(Mount(MountKind.EMPTY, path) for path in (paths.slots, paths.liza) if path.is_dir()),
         *more,
     )

@@ -93,8 +93,7 @@ def _list_sockets(paths: Paths, shown: Iterable[Path]) -> Iterator[Path]:
             with suppress(OSError):
                 status = path.stat()
                 is_old = time.time() - status.st_mtime > _SOCKET_AGE
-                is_open = os.access(path, os.W_OK) and _is_open_in_box(path)
-                if stat.S_ISSOCK(status.st_mode) and is_old and is_open:
+                if stat.S_ISSOCK(status.st_mode) and is_old and os.access(path, os.W_OK) and _is_reachable(path):
                     yield path.resolve()
 
 
@@ -146,9 +145,9 @@ def _resolve(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def _is_reachable(path: Path) -> bool:
-    """Return whether a path exists; False also below a directory that is closed to this user."""
+    """Return whether a path exists; False also below a directory that is closed to this user in a box."""
     try:
-        return path.exists()
+        return path.exists() and (os.geteuid() != 0 or _is_open_in_box(path.resolve()))
     except OSError:
         return False
 
