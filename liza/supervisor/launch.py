@@ -25,7 +25,7 @@ from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_verbs import SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
-from liza.repo import commit_signing, run_git
+from liza.repo import commit_signing
 from liza.repo.git_config import git_dirs
 from liza.repo.hiding import slot_excludes
 from liza.repo.runner import FALLBACK_IDENTITY
@@ -116,7 +116,7 @@ class Launcher:
         # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
         box_program = support.choose_box_program(state.config.confinement)
         if box_program is None:
-            run_git.leave_run_git(self.crew.worktrees.slot_git(slot))
+            self.crew.worktrees.leave_box(slot)
         record = replace(self.run_record(state, work, worktree), is_confined=box_program is not None)
         directory.create(_with_conversation(record, chosen, has_account=account.account is not None))
         self._tell_conversation(run, chosen)

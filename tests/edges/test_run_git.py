@@ -8,6 +8,7 @@ import pytest
 
 from liza.repo import run_git
 from liza.rules.errors import Refused
+from liza.rules.value_classes import replace
 from tests.boxed_slots import BoxedSlots
 from tests.conftest import git
 
@@ -232,3 +233,16 @@ def test_a_moved_repository_goes_on(repo: Path, tmp_path: Path) -> None:
     second = moved.commit("two.txt")
     assert moved.trees.import_run("s1") == second
     assert git(moved.repo, "rev-parse", f"{second}^") == first
+
+
+def test_a_session_without_a_box_goes_on_with_the_commits_of_the_last_one(slots: BoxedSlots) -> None:
+    slots.begin()
+    commit = slots.commit("one.txt")
+    slots.do("echo x > a.txt; git stash -q")
+    unconfined = replace(slots.trees, find_surroundings=lambda: None)
+    unconfined.leave_box("s1")
+    unconfined.leave_box("s1")
+    assert git(slots.slot, "log", "-1", "--format=%H") == commit
+    assert git(slots.slot, "status", "--porcelain") == ""
+    assert slots.salvages() == ["refs/liza/salvage/t/coder-1.1-refs"]
+    assert git(slots.repo, "for-each-ref", "refs/liza/base") == ""

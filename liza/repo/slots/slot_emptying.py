@@ -5,13 +5,16 @@ A slot that cannot be emptied is replaced.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from liza.confinement import support
 from liza.confinement.run_mounts import Surroundings
+from liza.confinement.surroundings import read_surroundings
 from liza.repo import run_git, run_import, survey
 from liza.repo.git_config import git_dirs
 from liza.repo.hiding import slot_excludes
@@ -208,12 +211,17 @@ class SlotAccess(Value, dict=True):
 
     def _require_surroundings(self, slot: str) -> Surroundings:
         around = self.find_surroundings()
-        if around is None:
+        if around is not None:
+            return around
+        # The crew was confined when the work was done: it is read in a box, whatever the setting is now.
+        machine = support.find_support()
+        if not machine.works:
             raise Missing(
-                f"the work in {self.paths.slot(slot)} was done in a box, and this machine cannot make one now",
-                "liza doctor",
+                f"the work in {self.paths.slot(slot)} was done in a box, and this machine cannot make one now: "
+                f"{machine.cause}",
+                machine.remedy or "liza doctor",
             )
-        return around
+        return read_surroundings(machine.program, self.paths, os.environ)
 
     def _lock_import(self, slot: str) -> AbstractContextManager[int]:
         """Lock the import of a slot: a verb of the session and its supervisor may import at the same time."""
@@ -295,6 +303,21 @@ class SlotEmptying(SlotAccess):
             stuck_slots.remove_pipes(self.paths.slot(slot))
             return salvage_if_needed(self.slot_git(slot), task, run, kept_in)
         return saved
+
+    def leave_box(self, slot: str) -> None:
+        """Make the slot's own git count: its next session has no box. What only the last box has is saved.
+
+        Raises GitFailed, Missing, OSError.
+        """
+        run, target = self.run_of_git(slot), self._salvage_target(slot)
+        if run is None or target is None:
+            return
+        git = self.slot_git(slot)
+        owner = slot_records.content_owner(slot_records.find_owner(git_dirs(git)[0]))
+        with suppress(GitFailed):  # what the box has damaged cannot be read
+            self.import_run(slot)
+            salvage_refs(self.open_git(slot), slot if owner is None else owner.task, run, target)
+        run_git.leave_run_git(git)
 
     def _salvage_target(self, slot: str) -> SalvageTarget | None:
         """Return where salvages of a slot go that are made in the git directory of a run; None without one."""

@@ -232,6 +232,7 @@ def take_run(crew: Crew, state: State, work: CurrentWork, slot: str) -> CurrentW
     with crew.change(agent_of(work.run), "resume", work.task) as tx:
         tx.state, run = claims.resume(tx.state, work.task, work.run, crew.clock.now())
     crew.worktrees.assign_run(slot, work.task, run)
+    crew.worktrees.leave_box(slot)
     resumed = find_current_work(tx.state, agent_of(run))
     assert resumed is not None
     return resumed
