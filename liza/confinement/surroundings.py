@@ -46,7 +46,7 @@ def read_surroundings(
         *(part for executable in executables for part in _list_parts(executable)),
     )
     hidden = _resolve((
-        *(place for home in homes for secret in SECRETS for place in _list_places(home, secret)),
+        *(path for home in homes for secret in SECRETS for path in _list_places(home, secret)),
         *(Path(path) for path in _SYSTEM_SECRETS),
         # Of this process: a session inherits few variables.
         *(Path(os.environ[name]) for name in _SECRET_VARIABLES if os.environ.get(name, "").startswith("/")),
