@@ -28,7 +28,7 @@ from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State, Violation
 from liza.rules.paths import Paths
 from liza.rules.value_classes import Mutable, Value
-from liza.system import files
+from liza.system import boxed_calls, files
 from liza.system.locks import Lock
 
 _MAX_LOCKLESS_READS: Final = 4
@@ -350,6 +350,8 @@ class Board:
         if not self._board_paths.liza.is_dir() or not (
             self._board_paths.state.exists() or self._board_paths.intent.exists()
         ):
+            if boxed_calls.is_without_board():
+                raise NoCrew("the box of `liza confine` shows no board: type this outside of it", "liza confine --help")
             raise NoCrew(f"{self._board_paths.state} is gone", document.RESTORE_COMMAND)
 
     @contextmanager

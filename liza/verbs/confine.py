@@ -16,6 +16,7 @@ from liza.rules.model import Confinement, State
 from liza.rules.project.slot_states import slot_variables
 from liza.rules.state_words import describe_task
 from liza.rules.value_classes import Value, replace
+from liza.system import boxed_calls
 
 
 class BoxedCommand(Value):
@@ -51,7 +52,8 @@ def confine(crew: Crew, words: Sequence[str], directory: Path, shell: str) -> Bo
     # It is a person's: a merger that looks for orphans of tests must not end it.
     environ = {name: value for name, value in outside.items() if name != "LIZA_RUN"} | slot_variables(slot)
     argv = tuple(box.wrap(command or (shell,)))
-    return BoxedCommand(slot, argv, box.environment(environ), crew.paths.slot(slot))
+    inside = {**box.environment(environ), boxed_calls.CONFINED: boxed_calls.LOOKS}
+    return BoxedCommand(slot, argv, inside, crew.paths.slot(slot))
 
 
 def _choose_slot(crew: Crew, state: State, words: Sequence[str], directory: Path) -> tuple[str, tuple[str, ...]]:

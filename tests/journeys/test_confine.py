@@ -30,6 +30,14 @@ def test_a_person_runs_a_command_in_the_box_of_a_task_or_an_agent(crew: Crew) ->
     assert crew.liza("confine", "git", "log", "-1", "--format=%s", cwd=there).strip() == "first"
 
 
+def test_liza_in_the_box_says_that_the_board_is_not_shown(crew: Crew) -> None:
+    crew.add("mail")
+    crew.prepare("claim", "mail", "--agent", "coder-1")
+    answer = crew.liza("confine", "mail", "--", "liza", "status", code=5)
+    assert "shows no board" in answer
+    assert "restore" not in answer
+
+
 def test_a_name_without_a_worktree_is_refused_with_a_step(crew: Crew) -> None:
     crew.add("mail")
     assert "it has no worktree" in crew.liza("confine", "mail", code=1)
