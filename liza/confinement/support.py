@@ -5,6 +5,7 @@ The probe runs a box with the command line of a session, once per process: about
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -24,6 +25,7 @@ SYSTEM_PROGRAM: Final = "/usr/bin/bwrap"
 """The only path that Ubuntu's AppArmor profile allows to make user namespaces."""
 _PROBE_LIMIT: Final = 10.0
 """Seconds until a probe that does not end counts as failed."""
+_LOAD_ERRORS: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 OFF_COMMAND: Final = "liza config set confinement off"
 
 
@@ -34,6 +36,9 @@ class Support(Value):
     cause: str = ""
     remedy: str = ""
     """A command, or empty."""
+    is_load: bool = False
+    """Whether the machine lacks resources now, such as processes. An agent can bring that about, so it is no reason to
+    run without a box."""
 
     @property
     def works(self) -> bool:
@@ -45,6 +50,8 @@ class MachineFacts(Value):
 
     program: str
     has_apparmor_restriction: bool = False
+    has_user_namespaces: bool = True
+    """False if the limit of this machine is 0."""
     allows_user_namespaces: bool = True
     """False if a setting of Debian's kernels forbids them to ordinary users."""
 
@@ -87,9 +94,13 @@ def probe(program: str) -> Support:
             stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return Support(program, f"{program} did not make a box within {_PROBE_LIMIT:.0f} s")
+        return Support(program, f"{program} did not make a box within {_PROBE_LIMIT:.0f} s", is_load=True)
     except OSError as error:
+        if error.errno in _LOAD_ERRORS:
+            return Support(program, f"{program} cannot be started now: {error.strerror}", is_load=True)
         return Support(program, f"{program} cannot be started: {error.strerror}", _install_command())
+    if result.returncode < 0:
+        return Support(program, f"{program} was killed by signal {-result.returncode}", is_load=True)
     return Support(program) if result.returncode == 0 else explain_failure(result.stderr, _read_facts(program))
 
 
@@ -97,6 +108,12 @@ def explain_failure(output: str, facts: MachineFacts) -> Support:
     """Return cause and remedy of a failed probe from what bubblewrap wrote."""
     lines = output.strip().splitlines()
     last = lines[-1] if lines else "no output"
+    if re.search("No space left on device|ENOSPC", output):
+        cause = "the limit of user namespaces of this machine is reached (user.max_user_namespaces)"
+        remedy = "sudo sysctl user.max_user_namespaces=15000"
+        return Support(facts.program, cause, remedy, is_load=facts.has_user_namespaces)
+    if any(os.strerror(number) in output for number in _LOAD_ERRORS):
+        return Support(facts.program, f"this machine has no resources for a box now: {last}", is_load=True)
     if facts.has_apparmor_restriction and re.search(r"uid map|RTM_NEWADDR|[Nn]ew namespace", output):
         return _explain_apparmor(facts.program)
     if "overflowuid" in output:
@@ -104,9 +121,6 @@ def explain_failure(output: str, facts: MachineFacts) -> Support:
     if "mount proc" in output:
         cause = "this container masks parts of /proc, so a box cannot have its own"
         return Support(facts.program, cause, "docker run --security-opt systempaths=unconfined …")
-    if re.search("No space left on device|ENOSPC", output):
-        cause = "the limit of user namespaces of this machine is reached (user.max_user_namespaces)"
-        return Support(facts.program, cause, "sudo sysctl user.max_user_namespaces=15000")
     if "uid map: Operation not permitted" in output:
         cause = "root has no capability SETFCAP here, as in a container with fewer capabilities than docker gives"
         return Support(facts.program, cause, "docker run --cap-add SETFCAP …")
@@ -134,11 +148,16 @@ def _explain_apparmor(program: str) -> Support:
 
 
 def decide_confinement(setting: Confinement, support: Support) -> str | None:
-    """Return the path of bubblewrap if processes run in a box, None if not. Raises Missing if they must and cannot."""
+    """Return the path of bubblewrap if processes run in a box, None if not.
+
+    Raises Missing if they must and cannot, also if the machine only lacks resources now.
+    """
     if setting is Confinement.OFF:
         return None
     if support.works:
         return support.program
+    if support.is_load:
+        raise Missing(f"no box can be made now: {support.cause}", support.remedy or "liza doctor")
     if setting is Confinement.REQUIRED:
         raise Missing(f"confinement is required, and {support.cause}", support.remedy or OFF_COMMAND)
     return None
@@ -146,7 +165,12 @@ def decide_confinement(setting: Confinement, support: Support) -> str | None:
 
 def choose_box_program(setting: Confinement) -> str | None:
     """As ``decide_confinement``, for this machine. Without confinement nothing is probed. Raises Missing."""
-    return None if setting is Confinement.OFF else decide_confinement(setting, find_support())
+    if setting is Confinement.OFF:
+        return None
+    support = find_support()
+    if support.is_load:  # It may pass.
+        find_support.cache_clear()
+    return decide_confinement(setting, support)
 
 
 def session_permissions(config: Config) -> str:
@@ -184,6 +208,7 @@ def _read_facts(program: str) -> MachineFacts:
     return MachineFacts(
         program,
         has_apparmor_restriction=_read_setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1",
+        has_user_namespaces=_read_setting("/proc/sys/user/max_user_namespaces") != "0",
         allows_user_namespaces=os.geteuid() == 0 or _read_setting("/proc/sys/kernel/unprivileged_userns_clone") != "0",
     )
 

@@ -75,6 +75,29 @@ def test_each_cause_has_its_words(output: str, facts: MachineFacts, cause: str, 
     assert remedy in found.remedy if remedy else found.remedy == ""
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        "bwrap: Creating new namespace failed: No space left on device",
+        "bwrap: Creating new namespace failed: Resource temporarily unavailable",
+        "bwrap: eventfd(): Too many open files",
+        "bwrap: Cannot allocate memory",
+    ],
+)
+def test_no_box_under_load_is_no_reason_to_run_without_one(output: str) -> None:
+    exhausted = explain_failure(output, MachineFacts("b"))
+    for setting in (Confinement.AUTO, Confinement.REQUIRED):
+        with pytest.raises(Missing, match="no box can be made now"):
+            decide_confinement(setting, exhausted)
+    assert decide_confinement(Confinement.OFF, exhausted) is None
+
+
+def test_a_machine_whose_limit_of_namespaces_is_zero_runs_without_a_box() -> None:
+    output = "bwrap: Creating new namespace failed: No space left on device"
+    support = explain_failure(output, MachineFacts("b", has_user_namespaces=False))
+    assert decide_confinement(Confinement.AUTO, support) is None
+
+
 def test_in_a_box_programs_skip_their_prompts_unless_a_person_wants_them() -> None:
     assert choose_permissions(None, is_boxed=True) == "bypass"
     assert choose_permissions(None, is_boxed=False) == "prompts"
