@@ -175,6 +175,18 @@ def test_a_command_takes_its_streams_and_the_variables_of_a_terminal_from_the_bo
     assert either.note("closed").read_text() == "0\n"
 
 
+@pytest.mark.parametrize("variable", ["TZ=:{0}/pipe", "TZ={0}/pipe", "TZ=../../..{0}/pipe", "LANG={0}/de"])
+def test_no_variable_of_the_box_names_a_file_that_opens_outside(either: Boxes, variable: str) -> None:
+    value = variable.format(either.directory)
+    session = either.play(
+        f"""
+        mkfifo pipe; mkdir de; mkfifo de/LC_CTYPE
+        timeout 30 python3 -c "from raw import *; call(request('task', 'show', 'one', variables=['{value}']))"
+        """
+    )
+    assert "b'exit 0'" in session.output
+
+
 def test_nothing_that_the_box_sets_decides_what_runs_outside_or_who_calls(either: Boxes) -> None:
     script = """
         mkdir evil

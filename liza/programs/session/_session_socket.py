@@ -159,7 +159,7 @@ class SessionSocket:
     def _environment(self, request: SessionCommand) -> dict[bytes, bytes]:
         names = [os.fsencode(name) for name in self._verbs["names"]]
         own = {os.fsencode(name): os.fsencode(value) for name, value in self._verbs["env"].items()}
-        taken = {name: request.variables[name] for name in names if name in request.variables}
+        taken = {name: value for name, value in request.variables.items() if name in names and not is_path(value)}
         return {**{name: value for name, value in own.items() if name not in names}, **taken}
 
     def _run_directly(self, connection: socket.socket, request: SessionCommand) -> None:
@@ -211,6 +211,12 @@ def receive_request(connection: socket.socket) -> SessionCommand:
     streams = {int(chr(number)): descriptor for number, descriptor in zip(numbers, descriptors, strict=True)}
     pairs = (variable.partition(b"=") for variable in rest[int(count) :])
     return SessionCommand([b"liza", *rest[1 : int(count)]], {name: value for name, _, value in pairs}, streams, errors)
+
+
+def is_path(value: bytes) -> bool:
+    """Return whether the C library may open a file that a value names: a pipe in ``TZ`` would never end, and a file of
+    ``LANG`` is trusted."""
+    return value.startswith((b"/", b":")) or b".." in value
 
 
 def change_directory(path: str, streams: dict[int, int]) -> bool:
