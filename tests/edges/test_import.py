@@ -383,3 +383,23 @@ def test_a_planted_program_runs_in_a_box_only(slots: BoxedSlots, tmp_path: Path)
     slots.claim("u", "coder-1.2")
     assert not mark.exists()
     assert slots.salvages()
+
+
+def test_a_filter_that_is_a_program_of_the_worktree_runs_in_a_box_only(slots: BoxedSlots, tmp_path: Path) -> None:
+    for name in ("clean", "smudge"):
+        git(slots.repo, "config", f"filter.own.{name}", f"./{name}.sh %f")
+    (slots.slot / ".gitattributes").write_text("*.x filter=own\n")
+    for name in ("clean", "smudge"):
+        (slots.slot / f"{name}.sh").write_text("#!/bin/sh\nexec tr a-z A-Z\n")
+        (slots.slot / f"{name}.sh").chmod(0o755)
+    slots.commit("it's a; name.x", "text\n")
+    slots.trees.import_run("s1")
+    mark = tmp_path / "ran"
+    (slots.slot / "smudge.sh").write_text(f"#!/bin/sh\ndate > {mark}\ncat\n")
+    (slots.slot / "clean.sh").write_text(f"#!/bin/sh\ndate > {mark}\ncat\n")
+    (slots.slot / "it's a; name.x").write_text("changed\n")
+    slots.begin()
+    slots.claim("u", "coder-1.2")
+    slots.claim("t", "coder-1.3")
+    assert (slots.slot / "it's a; name.x").read_text() == "CHANGED\n"  # restored, by the filter of the commit
+    assert not mark.exists()

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from liza.confinement.box import Box
+from liza.confinement.box import Box, Mount, MountKind
 from liza.confinement.run_mounts import Surroundings, build_git_box
 from liza.repo import run_git
+from liza.repo.hiding.brief_filter import FILTER_KEY
 from liza.repo.runner import Git
-from liza.rules.value_classes import Value
+from liza.rules.errors import GitFailed
+from liza.rules.value_classes import Value, replace
 
-_READING: Final = {"add", "check-attr", "check-ignore", "diff", "diff-files", "diff-index", "ls-files", "status"}
-"""Commands that may run git in a repository below the slot. The others start no program that its files name, and some
-need the person's network and credentials, such as a checkout of files of LFS."""
-_ADDING: Final = {"add"}
+_READING: Final = {"check-attr", "check-ignore", "diff", "diff-files", "diff-index", "ls-files", "status"}
+"""Commands that may run git in a repository below the slot. The others start no program but filters."""
+_FILTERING: Final = {
+    "add", "checkout", "checkout-index", "hash-object", "read-tree", "reset", "restore", "stash", "switch",
+    "update-index",
+}  # fmt: skip
+"""Commands outside of a box that run filters. A filter may be a program of the worktree, such as ``./tools/clean``."""
+_LFS: Final = re.compile(r"git[ -]lfs (clean|smudge|filter-process)( --skip)?( --)?( %f)?")
+"""Filters that run no program of the worktree, and need the person's network and credentials."""
 _SAFE_VARIABLES: Final = re.compile(r"PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|XDG_CONFIG_HOME|GIT_.*|LIZA_FAULT.*")
 _ENV: Final = "/usr/bin/env"
 
@@ -46,16 +54,57 @@ class SlotBox(Value):
             return self._run((worktree, own.git, *inner), argv)
         if self.git_dir == own.git:
             return self._run((worktree, own.git), argv)
-        if command not in _READING:
-            return list(argv)
-        common = git.common_dir or self.git_dir
-        # Filters of LFS write there.
-        stores = (common / "lfs", *((self.git_dir, common / "objects") if command in _ADDING else ()))
-        return self._run(stores, argv)
+        if command in _READING:
+            return self._read(git.common_dir or self.git_dir, argv)
+        return [*argv[:1], *self._box_filters(git), *argv[1:]] if command in _FILTERING else list(argv)
+
+    def _read(self, common: Path, argv: Sequence[str]) -> list[str]:
+        """Run a command that changes nothing. What a filter of LFS stores for a comparison stays in the box."""
+        box = build_git_box(self.around, self.slot, (), self.shown)
+        stored, private = common / "lfs", self.around.paths.box(self.slot).tmp
+        if stored.is_dir() and private.is_dir():
+            box = replace(box, mounts=(*box.mounts, Mount(MountKind.WRITABLE, stored, private)))
+        return wrap_without_secrets(box, argv)
+
+    def _box_filters(self, git: Git) -> list[str]:
+        pairs = list_boxed_filters(self.around, self.slot, git.with_box(None), self.shown)
+        return [word for key, command in pairs for word in ("-c", f"{key}={command}")]
 
     def _run(self, writable: Sequence[Path], argv: Sequence[str]) -> list[str]:
         existing = [path for path in writable if path.is_dir()]
         return wrap_without_secrets(build_git_box(self.around, self.slot, existing, self.shown), argv)
+
+
+def list_boxed_filters(
+    around: Surroundings, slot: str, git: Git, shown: tuple[Path, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return settings of git with which each configured filter runs in a box of the slot that can write nothing.
+
+    ``git`` runs in no box. Raises GitFailed.
+    """
+    words = ("config", "--null", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$")
+    rows = git.run(*words, codes=(0, 1)).stdout.decode("utf-8", "surrogateescape").split("\0")
+    settings = {key: command for key, _, command in (row.partition("\n") for row in rows) if command}
+    worktree = around.paths.slot(slot)
+    box = build_git_box(around, slot, (), shown)
+    if not worktree.is_dir():  # git makes it before it runs a filter.
+        box = replace(box, mounts=(*box.mounts, Mount(MountKind.READ_ONLY, worktree)))
+    box = replace(box, directory=worktree)
+    return tuple(
+        (key, _box_filter(key, command, box))
+        for key, command in settings.items()
+        if key != FILTER_KEY and not _LFS.fullmatch(command)
+    )
+
+
+def _box_filter(key: str, command: str, box: Box) -> str:
+    if "=" in key:
+        raise GitFailed(f"{key} has a name with =, so git cannot run it in a box", f"git config --unset {key}")
+    # git puts the quoted name of the file in the place of %f: here it is a word of its own.
+    is_process = key.endswith(".process")
+    script = command if is_process else command.replace("%f", '"$1"')
+    boxed = shlex.join(wrap_without_secrets(box, ["/bin/sh", "-c", script, "sh"]))
+    return boxed if is_process else f"{boxed.replace('%', '%%')} %f"
 
 
 def make_reader(around: Surroundings, slot: str, common: Path) -> Box:

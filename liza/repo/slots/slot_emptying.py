@@ -23,7 +23,7 @@ from liza.repo.run_import import RunStore
 from liza.repo.run_refs import ImportRefused
 from liza.repo.runner import Git
 from liza.repo.slots import reset, slot_records, slot_setup, slots_directory, stuck_slots, submodules
-from liza.repo.slots.boxed_git import SlotBox, make_reader, shown_directories
+from liza.repo.slots.boxed_git import SlotBox, list_boxed_filters, make_reader, shown_directories
 from liza.repo.slots.salvage import SalvageTarget, create_salvage, salvage_head, salvage_if_needed, salvage_new_changes
 from liza.repo.slots.salvage_refs import salvage_refs
 from liza.repo.slots.salvage_submodules import salvage_before_reset
@@ -75,6 +75,10 @@ class SlotAccess(Value, dict=True):
             slots_directory.ensure_directory(self.paths)
             # git inherits the lock: if this process dies, no other process removes what git is still writing.
             git = self.git.inheriting(lock_fd).with_timeout(1800)
+            around = self.find_surroundings()
+            if around is not None:
+                shown = shown_directories(self.common_dir)
+                git = git.with_config(*list_boxed_filters(around, slot, git, shown))
             git.out("worktree", "add", "--force", "--force", "--quiet", "--detach", str(path), commit)
 
     def head_commit(self, slot: str) -> str:
