@@ -134,7 +134,7 @@ class ScriptReader:
 
     def _write(self, path: str, scope: tuple[int, ...], is_tree: bool = False) -> None:
         target = self._resolve(path, scope)
-        if target and path not in ("-", "{}") and not target.startswith("/dev/"):
+        if target and path not in ("-", "{}") and not path.startswith("/dev/"):
             self.acts.append(Act(acts.WRITE, target=target, is_tree=is_tree))
 
     def _list_paths(self, name: str, command: ShellCommand) -> None:
