@@ -62,8 +62,9 @@ class SlotBox(Value):
         """Run a command that changes nothing. What a filter of LFS stores for a comparison stays in the box."""
         box = build_git_box(self.around, self.slot, (), self.shown)
         stored, private = common / "lfs", self.around.paths.box(self.slot).tmp
-        if stored.is_dir() and private.is_dir():
-            box = replace(box, mounts=(*box.mounts, Mount(MountKind.WRITABLE, stored, private)))
+        if stored.is_dir():
+            mount = Mount(MountKind.WRITABLE, stored, private) if private.is_dir() else Mount(MountKind.EMPTY, stored)
+            box = replace(box, mounts=(*box.mounts, mount))
         return wrap_without_secrets(box, argv)
 
     def _box_filters(self, git: Git) -> list[str]:
