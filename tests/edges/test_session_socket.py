@@ -99,6 +99,7 @@ class Boxes:
         (self.directory / "raw.py").write_text(RAW)
         mounts = (
             Mount(MountKind.EMPTY, Path("/run")),
+            Mount(MountKind.READ_ONLY, self.directory.parents[1]),  # The directory of the tests may be in /dev/shm.
             Mount(MountKind.WRITABLE, self.crew.paths.liza, self.private),
             Mount(MountKind.WRITABLE, self.directory),
             Mount(MountKind.WRITABLE, SESSION_SOCKET, self.run.path / "session.sock"),
