@@ -38,7 +38,7 @@ def made(tmp_path: Path, clock: FakeClock) -> ActionRunner:
     """The steps of a supervisor whose sessions the test lets end as it likes."""
     crew = Crew(Paths(tmp_path), clock)
     crew.board.create(FIRST)
-    launcher: Any = SimpleNamespace(crew=crew, preset=None, environ={}, start=None)
+    launcher: Any = SimpleNamespace(crew=crew, preset=None, environ={}, start=None, open_set_up_box=lambda set_up: None)
     memory = Memory(ClockWatch(clock.now(), clock.monotonic()))
     return ActionRunner("coder-1", launcher, memory, lambda event: None, lambda text: None)
 
