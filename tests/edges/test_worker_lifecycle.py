@@ -63,7 +63,7 @@ def test_a_hook_does_not_undo_what_the_runtime_reports_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path)
-    guard_files.install_guards(run, guard_files.load_guards(run.paths, tmp_path), tmp_path, None, "deny", {})
+    guard_files.install_guards(run, guard_files.load_guards(run.paths, tmp_path), tmp_path, None, "deny")
     report_lifecycle(run, event(E.BUSY), NOW)
     inbox.queue_message(run.paths, "coder-1", "x", "ann", NOW, "system")
     payload = json.dumps({"tool_name": "Bash", "tool_input": {"command": "ls"}, "session_id": "s"}).encode()
@@ -111,7 +111,7 @@ def test_a_stopped_process_that_holds_the_lock_is_reported_once_and_lets_message
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path)
-    guard_files.install_guards(run, guard_files.load_guards(run.paths, tmp_path), tmp_path, None, "deny", {})
+    guard_files.install_guards(run, guard_files.load_guards(run.paths, tmp_path), tmp_path, None, "deny")
     report_lifecycle(run, event(E.BUSY), NOW)
     waits: list[float] = []
 
