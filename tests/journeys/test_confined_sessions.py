@@ -71,7 +71,7 @@ def test_a_hook_that_a_session_writes_into_its_settings_never_runs_for_the_perso
 WATCHES = """\
 git status --porcelain > $NOTES/before
 echo > $NOTES/begun
-while ! grep -q "MESSAGE from human" AGENTS.md; do sleep 0.1; done
+while ! grep -q "use the long form" AGENTS.md; do sleep 0.1; done
 until [ -z "$(git --no-optional-locks status --porcelain)" ]; do sleep 0.1; done
 echo clean > $NOTES/clean
 sleep 100
