@@ -289,8 +289,9 @@ def _trickle(path: Path, begin: bytes, trickled: bytes) -> bytes:
         client.sendall(begin)
         client.settimeout(0.02)
         for number in itertools.takewhile(lambda _: time.monotonic() < end, itertools.count()):
-            try:
+            with contextlib.suppress(ConnectionError):  # It is closed: what was answered before is still to be read.
                 client.send(trickled[number % len(trickled) :][:1])
+            try:
                 received = client.recv(1 << 16)
             except TimeoutError:
                 continue
