@@ -128,7 +128,7 @@ def _connect_to_session() -> "_socket.socket | None":
         except OSError:
             pass
         connection.close()
-        time.sleep(_BETWEEN_TRIES)
+        time.sleep(_BETWEEN_TRIES)  # no event tells that a process listens at the socket again
     return None
 
 

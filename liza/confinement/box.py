@@ -41,7 +41,7 @@ class MountKind(StrEnum):
 
 
 class Mount(Value):
-    """``target`` in the box shows ``source``, or the same path outside if there is none."""
+    """A path of the box, and the path of the machine that it shows. ``source`` is None if both are the same."""
 
     kind: MountKind
     target: Path

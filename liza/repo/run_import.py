@@ -35,7 +35,6 @@ MAX_GROWTH: Final = 4 << 30
 """Maximum size of the changed files of an import, in bytes: a small pack can make a huge checkout."""
 MAX_PATHS: Final = 1_000_000
 """Maximum number of changed paths of an import."""
-_MAX_REFS: Final = 64 << 20
 _MAX_LFS: Final = 16 << 30
 _READ_LIMIT: Final = 600.0  # seconds
 _CPU_LIMIT: Final = 600  # seconds

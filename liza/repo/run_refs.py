@@ -26,7 +26,7 @@ class ImportRefused(GitFailed):
 def read_tip(git_dir: Path, ref: str) -> str | None:
     """Return the commit id that a ref of a run names, unchecked; None without that ref.
 
-    No git runs, and no link is followed. Raises ImportRefused for a ref that is none.
+    No git runs, and no link is followed. Raises ImportRefused if the ref has another value.
     """
     try:
         value = read_below(git_dir, ref, 128)

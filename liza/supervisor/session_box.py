@@ -27,7 +27,7 @@ from liza.rules.owned_work import CurrentWork
 from liza.rules.paths import BoxPaths
 from liza.rules.statuses import WorkKind
 from liza.rules.value_classes import Value
-from liza.system import atomic, untrusted_files
+from liza.system import atomic, boxed_calls, untrusted_files
 
 SOCKET_FILE: Final = "session.sock"
 """The session's socket in the directory of its run, which the shim makes."""
@@ -96,7 +96,7 @@ def make_session_box(
         **box_environment.make_box_environment(order.env, own, home, shared),
         **private_state.state_variables(directories),
         **preset.box_env,
-        "LIZA_CONFINED": "yes",
+        boxed_calls.CONFINED: "yes",
         "LIZA_COMMAND_SERVER": str(SESSION_SOCKET),
         "LIZA_API": str(SESSION_SOCKET),
     }

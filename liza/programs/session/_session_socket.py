@@ -83,8 +83,8 @@ class SessionSocket:
             connection, _ = self._listener.accept()
         except BlockingIOError:
             return
-        except OSError:  # No descriptor is free. The connection waits, and poll(2) would return at once again.
-            time.sleep(0.05)
+        except OSError:
+            time.sleep(0.05)  # No descriptor is free, and no event tells when one is: poll(2) returns at once.
             return
         shim = os.getpid()
         with connection, contextlib.suppress(OSError):

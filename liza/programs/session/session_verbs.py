@@ -43,7 +43,7 @@ def describe_verbs(
     """Return how the commands of a session run: with the variables ``outside``, those of the supervisor, and who calls.
 
     ``session`` is the environment of the session, ``session_id_env`` the variable in which its program tells its tools
-    the id of the conversation; empty if there is none.
+    the id of the conversation; empty if the program sets no such variable.
     """
     own = {name: session[name] for name in ("LIZA_AGENT_ID", "LIZA_RUN", "LIZA_ROOT", "LIZA_TASK") if name in session}
     # No program starts that an agent could use, such as a pager at a terminal of the agent's own.

@@ -101,7 +101,7 @@ def list_boxed_filters(
 def _box_filter(key: str, command: str, box: Box) -> str:
     if "=" in key:
         raise GitFailed(f"{key} has a name with =, so git cannot run it in a box", f"git config --unset {key}")
-    # git puts the quoted name of the file in the place of %f: here it is a word of its own.
+    # Git replaces %f by the quoted name of the file. The shell in the box gets that name as its first argument.
     is_process = key.endswith(".process")
     script = command if is_process else command.replace("%f", '"$1"')
     boxed = shlex.join(wrap_without_secrets(box, ["/bin/sh", "-c", script, "sh"]))
