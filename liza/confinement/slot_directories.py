@@ -27,7 +27,7 @@ def prepare_directories(paths: Paths, slot: str, home: Path) -> BoxPaths:
     For the start of a session: boxes that live in the slot lose their files in /tmp. Raises OSError, SystemRefused.
     """
     own = create_directories(paths, slot, home)
-    _remove(own.tmp)
+    remove_tree(own.tmp)
     _make_directory(own.tmp)
     return own
 
@@ -46,23 +46,19 @@ def create_directories(paths: Paths, slot: str, home: Path) -> BoxPaths:
 
 def remove_directories(paths: Paths, slot: str) -> None:
     """Remove what the boxes of a slot had for themselves. Raises OSError, SystemRefused."""
-    _remove(paths.box(slot).directory)
+    remove_tree(paths.box(slot).directory)
 
 
 def remove_all(paths: Paths) -> None:
     """As ``remove_directories``, for all slots of the crew."""
-    _remove(paths.slots / BOXES)
+    remove_tree(paths.slots / BOXES)
 
 
-def _make_directory(path: Path) -> None:
-    """Create a directory that only this user can read. What is there instead, such as a link, is removed."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        path.mkdir(mode=0o700)
+def remove_tree(path: Path) -> None:
+    """Remove a file or a tree that a box wrote: directories may be very deep, or without permissions.
 
-
-def _remove(path: Path) -> None:
-    """Remove a tree that an agent wrote: directories may be very deep, or without permissions."""
+    Links are not followed. Idempotent. Raises SystemRefused.
+    """
     if not os.path.lexists(path):
         return
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
@@ -71,6 +67,13 @@ def _remove(path: Path) -> None:
             subprocess.run(words, capture_output=True, check=False)
     if os.path.lexists(path):
         raise SystemRefused(f"{path} cannot be removed", "liza doctor")
+
+
+def _make_directory(path: Path) -> None:
+    """Create a directory that only this user can read. What is there instead, such as a link, is removed."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        path.mkdir(mode=0o700)
 
 
 def _read_settings(path: Path) -> str:

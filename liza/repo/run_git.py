@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from liza.confinement.slot_directories import remove_tree
 from liza.repo import run_refs
 from liza.repo.git_config import config_files, git_dirs
 from liza.repo.runner import COMMIT, Git
-from liza.repo.slots import stuck_slots
 from liza.rules.errors import GitFailed, NotRegularFile, Refused
 from liza.rules.paths import BoxPaths
 from liza.system import atomic, crash_points, untrusted_files
@@ -168,21 +168,6 @@ def find_stores(common: Path) -> tuple[Path, ...]:
                     stores.append(store)
                     pending.append(store)
     return tuple(stores)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove what a box wrote, whatever it is: links are not followed, and permissions are no obstacle.
-
-    Raises OSError.
-    """
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    try:
-        shutil.rmtree(path)
-    except PermissionError:
-        stuck_slots.loosen_permissions(path)
-        shutil.rmtree(path)
 
 
 def read_refs(common: Path, salvages_of: str = "") -> dict[bytes, bytes]:

@@ -122,14 +122,14 @@ def begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
     path = own.directory / OWNER_FILE
     if untrusted_files.read_if_exists(path) == owner.encode():
         return
-    run_git.remove_tree(own.state)
+    slot_directories.remove_tree(own.state)
     own.state.mkdir(mode=0o700)
     atomic.write(path, owner.encode(), sync=False)
 
 
 def _fill_liza(crew: Crew, own: BoxPaths, directory: RunDir, preset: Preset) -> None:
     """Write what a box has of `.liza`: copies of the board, of the assignment and of the hooks. Raises OSError."""
-    run_git.remove_tree(own.liza)
+    slot_directories.remove_tree(own.liza)
     inside = own.liza / directory.path.relative_to(crew.paths.liza)
     inside.mkdir(mode=0o700, parents=True)
     shutil.copyfile(crew.paths.state, own.liza / crew.paths.state.name)

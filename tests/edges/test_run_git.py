@@ -142,6 +142,14 @@ def test_the_next_task_of_a_slot_gets_a_git_directory_of_its_own(slots: BoxedSlo
     assert slots.inside("git config alias.x").returncode == 1
 
 
+def test_a_very_deep_directory_in_the_git_of_a_run_is_removed(slots: BoxedSlots) -> None:
+    slots.begin()
+    slots.do(f'mkdir -p "$(git rev-parse --git-dir)/{"d/" * 1500}"')
+    slots.claim("u", "coder-1.2")
+    slots.begin("coder-1.2")
+    assert slots.inside('test -e "$(git rev-parse --git-dir)/d"').returncode == 1
+
+
 def test_uncommitted_staged_and_nested_work_of_a_run_is_saved(slots: BoxedSlots) -> None:
     slots.begin()
     slots.do("echo staged > a.txt; git add a.txt; echo later > a.txt; echo new > n.txt; git init -q nested")

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from liza.confinement.box import Mount, MountKind
+from liza.confinement.slot_directories import remove_tree
 from liza.programs.presets.preset import Preset, StateDirectory
 from liza.programs.session.run_directory import RunDir, RunRecord, read_struct
 from liza.rules.errors import LizaError
@@ -115,7 +115,7 @@ def bring_state(
         for name in each.row.copies:
             source, target = each.find_source(name), each.path / name
             _make_parents(each.path, name)
-            _remove(target)
+            remove_tree(target)
             data = _copy(source, target, budget)
             if data is not None and name in each.row.renewed:
                 digest, renewed = hashlib.sha256(data).hexdigest(), each.row.renewed[name]
@@ -190,13 +190,6 @@ def _make_directory(path: Path) -> None:
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def collect_state(run_dir: RunDir, record: RunRecord, preset: Preset, notify: Callable[[str], None]) -> None:
