@@ -17,7 +17,7 @@ from liza.crew.crew import Crew
 from liza.programs.hooks.hook_install import merge_objects
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
-from liza.programs.session import private_state
+from liza.programs.session import _session_socket, private_state
 from liza.programs.session.program_faults import list_logins
 from liza.programs.session.run_directory import RunDir
 from liza.repo import commit_signing, run_git
@@ -29,8 +29,6 @@ from liza.rules.statuses import WorkKind
 from liza.rules.value_classes import Value
 from liza.system import atomic, boxed_calls, untrusted_files
 
-SOCKET_FILE: Final = "session.sock"
-"""The session's socket in the directory of its run, which the shim makes."""
 OWNER_FILE: Final = "owner"
 """File beside the private directories of a slot, which no box can write: whose conversations they have."""
 SHOWN_FILES: Final = ("assignment.md", "prompt", "block.md", "beacon.json", "hooks")
@@ -91,7 +89,7 @@ def make_session_box(
     logins = list_logins(preset_table.load_presets(crew.paths).rows.values(), {**os.environ, **order.env})
     files = [order.executable, *_list_files((*preset.args, *(preset.acp.args if preset.acp is not None else ())))]
     around = surroundings.read_surroundings(order.program, crew.paths, order.env, files, logins)
-    box = build_slot_box(around, order.slot, socket=directory.path / SOCKET_FILE, shared=mounts)
+    box = build_slot_box(around, order.slot, socket=directory.path / _session_socket.NAME, shared=mounts)
     env = {
         **box_environment.make_box_environment(order.env, own, home, shared),
         **private_state.state_variables(directories),
