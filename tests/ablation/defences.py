@@ -1935,7 +1935,7 @@ TABLE: dict[str, Defence] = {
     ),
     "links of an earlier box": Defence(
         "what a box left in its /tmp is gone before the next session",
-        {"liza.confinement.slot_directories:_remove": gives(None)},
+        {"liza.confinement.slot_directories:remove_tree": gives(None)},
         (f"{BOX}test_a_link_in_the_private_directories_leads_the_next_box_nowhere[ordinary]",),
     ),
     # ── sessions over ACP ──
