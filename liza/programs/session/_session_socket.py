@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -30,7 +31,7 @@ import time
 from typing import Any, NamedTuple, NoReturn
 
 from liza import command_socket
-from liza.programs.session import _shim
+from liza.system import proc_stat
 
 NAME = "session.sock"
 MAX_HANDLERS = 64
@@ -43,6 +44,7 @@ MAX_REQUEST = 4 << 20
 EXIT_MISSING = 5
 """Exit code of a command whose repository has gone or was moved."""
 CHUNK = 1 << 16
+DEATH_SIGNAL = 1
 
 
 class SessionCommand(NamedTuple):
@@ -129,7 +131,7 @@ class SessionSocket:
         signal.set_wakeup_fd(-1)
         self._listener.close()
         os.setsid()
-        _shim.prctl(_shim.DEATH_SIGNAL, signal.SIGKILL)
+        die_with_parent()
         # The shim's own handlers and ignored signals; SIGPIPE and SIGXFSZ stay ignored, as in every Python process.
         kept = {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}
         for number in signal.valid_signals() - kept:
@@ -175,7 +177,7 @@ class SessionSocket:
 
     def _become_command(self, request: SessionCommand) -> NoReturn:
         try:
-            _shim.prctl(_shim.DEATH_SIGNAL, signal.SIGKILL)
+            die_with_parent()
             for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(ignored, signal.SIG_DFL)
             for stream in range(3):
@@ -271,6 +273,11 @@ def exchange_bytes(left: socket.socket, right: socket.socket) -> None:
                     is_over = is_over or not unsent[peer]
 
 
+def die_with_parent() -> None:
+    """Let SIGKILL end this process when its parent ends. The parent is another process already if it has ended."""
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
 def read_peer(connection: socket.socket) -> int:
     """Return the pid of the process that connected, as it is seen here."""
     pid, _, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -278,10 +285,13 @@ def read_peer(connection: socket.socket) -> int:
 
 
 def descends_from(pid: int, ancestor: int) -> bool:
-    """Return whether a process is a descendant of another one. Raises OSError if one on the way has ended.
+    """Return whether a process is a descendant of another one; False if one on the way has ended.
 
     An orphan in a box becomes a child of the first process of the box, which descends from the shim.
     """
     while pid > 1 and pid != ancestor:
-        pid = int(_shim.read_stat_fields(pid)[1])
+        fields = proc_stat.read_stat(pid)
+        if fields is None:
+            return False
+        pid = int(fields[proc_stat.PARENT])
     return pid == ancestor
