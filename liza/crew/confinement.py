@@ -26,24 +26,27 @@ class Unconfined(FrozenStruct, frozen=True, kw_only=True):
 
 
 def check_support(crew: Crew, config: Config) -> None:
-    """Record whether this machine can make boxes. Raises Missing if they are required and it cannot."""
-    if support.choose_box_program(config.confinement) is not None or config.confinement is Confinement.OFF:
+    """Record why this machine cannot make boxes, for `status`. Raises Missing as ``choose_box_program``."""
+    machine = None if config.confinement is Confinement.OFF else support.find_support()
+    if machine is None or machine.works or machine.is_load:
         with suppress(OSError):
             crew.paths.unconfined.unlink()
-        return
-    machine = support.find_support()
-    reason = Unconfined(cause=machine.cause, remedy=machine.remedy or support.OFF_COMMAND)
-    # On a full disk the reason is not shown; that has an alarm of its own.
-    with suppress(LizaError, OSError):
-        atomic.make_directory(crew.paths.root, crew.paths.runs)
-        atomic.write(crew.paths.unconfined, msgspec.json.encode(reason) + b"\n", sync=False)
+    else:
+        reason = Unconfined(cause=machine.cause, remedy=machine.remedy or support.OFF_COMMAND)
+        # On a full disk the reason is not shown; that has an alarm of its own.
+        with suppress(LizaError, OSError):
+            atomic.make_directory(crew.paths.root, crew.paths.runs)
+            atomic.write(crew.paths.unconfined, msgspec.json.encode(reason) + b"\n", sync=False)
+    support.choose_box_program(config.confinement)
 
 
 def find_alarms(crew: Crew, config: Config) -> Iterator[Alarm]:
-    """Yield the alarm that agents do not run in boxes, if no person chose that."""
-    if config.confinement is Confinement.AUTO and crew.paths.unconfined.exists():
+    """Yield the alarm that agents run without boxes although no person chose that, or cannot start."""
+    if config.confinement is not Confinement.OFF and crew.paths.unconfined.exists():
         with suppress(LizaError, OSError):
             reason = read_struct(crew.paths.unconfined, Unconfined)
             if reason is not None:
-                message = f"agents do not run in boxes and can do what you can: {reason.cause}"
+                is_required = config.confinement is Confinement.REQUIRED
+                result = "cannot start in boxes" if is_required else "do not run in boxes and can do what you can"
+                message = f"agents {result}: {reason.cause}"
                 yield Alarm(AlarmKind.UNCONFINED, "confinement", message, reason.remedy)

@@ -68,6 +68,7 @@ def test_required_confinement_starts_nothing_and_names_the_step(repo: Path) -> N
     set_setting(find_crew(repo), "confinement", "required")
     with pytest.raises(Missing, match=f"confinement is required, and {CAUSE}"):
         start(repo)
+    assert alarms(repo) == [f"agents cannot start in boxes: {CAUSE}"]
     (box,) = (finding for finding in doctor(repo).findings if finding.about == "box")
     assert (box.ok, box.text) == (False, f"none, and config.confinement is required: {CAUSE}")
 
