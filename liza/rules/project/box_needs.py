@@ -79,7 +79,7 @@ def find_needs(output: str, listening: Sequence[str], examine: Examine, home: st
 
 
 def _find_sockets(output: str, listening: Sequence[str], examine: Examine) -> Iterator[str]:
-    """Yield the sockets whose paths are in the output. Without any, yield those whose path contains a word of it."""
+    """Yield the sockets whose paths are in the output, or else those that listen and whose name has a word of it."""
     named = [real for kind, real in map(examine, _PATH.findall(output)) if kind is PathKind.SOCKET]
     yield from named
     if named:
