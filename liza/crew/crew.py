@@ -112,16 +112,11 @@ class Crew(Value, dict=True):
     def _find_surroundings(self, confinement: Confinement | None) -> Surroundings | None:
         """Return what boxes of this crew need; None where processes run without one. Raises Missing, OSError."""
         program = support.choose_box_program(confinement or self.board.read().config.confinement)
-        return None if program is None else self._read_surroundings(program)
+        return None if program is None else self._surroundings
 
     @cached_property
-    def _surroundings(self) -> dict[str, Surroundings]:
-        return {}
-
-    def _read_surroundings(self, program: str) -> Surroundings:
-        if program not in self._surroundings:
-            self._surroundings[program] = read_surroundings(program, self.paths, os.environ)
-        return self._surroundings[program]
+    def _surroundings(self) -> Surroundings:
+        return read_surroundings(support.find_support().program, self.paths, os.environ)
 
     @contextmanager
     def change(self, actor: str, event: str, task: str | None = None) -> Iterator[Transaction]:

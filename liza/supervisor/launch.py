@@ -346,19 +346,16 @@ class Launcher:
 
     def open_set_up_box(self, set_up: SetUpDue) -> CommandBox | None:
         """Return the box of the set-up of a slot, None without confinement. Raises Missing, GitFailed, OSError."""
-        settings, git = (
-            command_box.settings_of(self.crew.board.read().config),
-            self.crew.worktrees.slot_git(set_up.slot),
-        )
-        command_box.begin_set_up(self.crew.paths, git, settings)
-        return command_box.open_box(self.crew.paths, git, settings)
+        config, git = self.crew.board.read().config, self.crew.worktrees.slot_git(set_up.slot)
+        command_box.begin_set_up(self.crew.paths, git, config)
+        return command_box.open_box(self.crew.paths, git, config)
 
     def mark_set_up_done(self, slot: str) -> None:
         """Record that the set-up command succeeded in ``slot``."""
         config = self.crew.board.read().config
         if config.sandbox_setup:
             git = self.crew.worktrees.slot_git(slot)
-            command_box.end_set_up(self.crew.paths, git, command_box.settings_of(config))
+            command_box.end_set_up(self.crew.paths, git, config)
             slot_setup.mark_setup_done(self.crew.paths.root, git, config)
 
     def run_record(self, state: State, work: CurrentWork, worktree: Path) -> RunRecord:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from liza.confinement import box_environment, slot_directories, surroundings
+from liza.confinement import slot_directories
 from liza.confinement.box import Box, Mount, MountKind
-from liza.confinement.run_mounts import SESSION_SOCKET, build_slot_box
+from liza.confinement.run_mounts import SESSION_SOCKET
 from liza.crew.crew import Crew
+from liza.crew.project.command_box import BoxUse, build_box
 from liza.programs.hooks.hook_install import merge_objects
-from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import _session_socket, private_state
-from liza.programs.session.program_faults import list_logins
 from liza.programs.session.run_directory import RunDir
 from liza.repo import commit_signing, run_git
-from liza.repo.git_config import git_dirs
 from liza.rules.model import Config
 from liza.rules.owned_work import CurrentWork
 from liza.rules.paths import BoxPaths
@@ -72,26 +69,21 @@ def make_session_box(
     home = Path(order.env.get("HOME") or Path.home())
     own = slot_directories.prepare_directories(crew.paths, order.slot, home)
     begin_ownership(own, order.work)
-    box_environment.fill_cache(own, order.env, home)
     git = crew.worktrees.slot_git(order.slot)
     run_git.make_run_git(git, own, directory.run, salvages_of=order.work.task or "")
     _fill_liza(crew, own, directory, preset)
     directories = private_state.list_directories(preset, own, order.env, home)
     private_state.bring_state(directories, own.program_state(preset.name), directory, notify)
-    shared = box_environment.resolve_shared(order.config.shared)
     mounts = (
         *(Mount(MountKind.READ_ONLY, crew.paths.liza / name) for name in SHOWN_DIRECTORIES if _is_there(crew, name)),
-        *(Mount(MountKind.READ_ONLY, store) for store in run_git.find_stores(git_dirs(git)[1])),
         *private_state.state_mounts(directories),
         *commit_signing.signing_mounts(git, order.env, home),
-        *box_environment.share_mounts(own, order.env, home, shared),
     )
-    logins = list_logins(preset_table.load_presets(crew.paths).rows.values(), {**os.environ, **order.env})
-    files = [order.executable, *_list_files((*preset.args, *(preset.acp.args if preset.acp is not None else ())))]
-    around = surroundings.read_surroundings(order.program, crew.paths, order.env, files, logins)
-    box = build_slot_box(around, order.slot, socket=directory.path / _session_socket.NAME, shared=mounts)
+    files = (order.executable, *_list_files((*preset.args, *(preset.acp.args if preset.acp is not None else ()))))
+    use = BoxUse(order.program, order.env, home, files, mounts, directory.path / _session_socket.NAME)
+    boxed = build_box(crew.paths, git, order.config.shared, use)
     env = {
-        **box_environment.make_box_environment(order.env, own, home, shared),
+        **boxed.environment(order.env),
         **private_state.state_variables(directories),
         **preset.box_env,
         boxed_calls.CONFINED: "yes",
@@ -99,7 +91,7 @@ def make_session_box(
         "LIZA_API": str(SESSION_SOCKET),
     }
     names = dict.fromkeys([*order.env, *env])
-    return SessionBox(box, {name: env.get(name) for name in names if env.get(name) != order.env.get(name)})
+    return SessionBox(boxed.box, {name: env.get(name) for name in names if env.get(name) != order.env.get(name)})
 
 
 def _list_files(words: Sequence[str]) -> tuple[Path, ...]:

@@ -40,8 +40,8 @@ def confine(crew: Crew, words: Sequence[str], directory: Path, shell: str) -> Bo
         raise Missing(f"this machine cannot make a box: {machine.cause}", machine.remedy or "liza doctor")
     state = crew.board.read()
     slot, command = _choose_slot(crew, state, words, directory)
-    settings = replace(command_box.settings_of(state.config), confinement=Confinement.REQUIRED)
-    box = command_box.open_box(crew.paths, crew.worktrees.slot_git(slot), settings)
+    config = replace(state.config, confinement=Confinement.REQUIRED)
+    box = command_box.open_box(crew.paths, crew.worktrees.slot_git(slot), config)
     assert box is not None
     # Liza imports commits of sessions only, and a person must not hold a lock of git that a session needs.
     git = Mount(MountKind.READ_ONLY, box.own.git)

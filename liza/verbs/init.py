@@ -17,7 +17,7 @@ from liza.crew import layout
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.landing import accepted_origin
-from liza.crew.project import box_failures, command_box, commands, local_files, project_report, signing
+from liza.crew.project import box_failures, commands, local_files, project_report, signing
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery import moved_repository
@@ -226,7 +226,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
             options.copied_files,
             options.checkout,
             (table.rows[program.partition(":")[0].strip()], *table.rows.values()),
-            command_box.settings_of(options.settings),
+            options.settings,
         )
         before = git_config.describe_setup(crew.git)
         baseline = run_baseline(

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from liza.crew.project import command_box, commands
-from liza.crew.project.command_box import BoxSettings
 from liza.crew.project.commands import CommandOutcome
 from liza.repo.runner import Git
 from liza.repo.slots.pool import Worktrees
-from liza.rules.model import Confinement, Network
+from liza.rules.model import Config, Confinement, Network
 from liza.rules.paths import Paths
 from tests.conftest import git, until
 
@@ -54,7 +53,7 @@ def run(place: Worktrees) -> Run:
     def start(
         command: str, *, network: Network = Network.ON, shared: tuple[str, ...] = (), limit: float = 60
     ) -> CommandOutcome:
-        settings = BoxSettings(Confinement.REQUIRED, network, shared)
+        settings = Config(confinement=Confinement.REQUIRED, network=network, shared=shared)
         box = command_box.open_box(place.paths, slot_git, settings)
         log = place.paths.root / ".liza" / "log" / "log"
         return commands.run_command(command, slot_git.directory, log, limit, place.paths.root, box=box)
@@ -100,7 +99,7 @@ def test_the_next_commit_in_a_slot_has_a_git_of_its_own(place: Worktrees, run: R
     (place.paths.root / "price.py").write_text("PRICE = 2\n")
     git(place.paths.root, "commit", "-q", "-a", "-m", "second")
     place.detach("merge", "main", "merge-t2")
-    command_box.renew_git(place.paths, place.slot_git("merge"), BoxSettings(Confinement.REQUIRED))
+    command_box.renew_git(place.paths, place.slot_git("merge"), Config(confinement=Confinement.REQUIRED))
     assert _is_green(run("! git config shop.price && ! git rev-parse -q --verify v2 && git diff --exit-code main"))
 
 
@@ -112,7 +111,7 @@ def test_a_further_commit_of_a_proof_keeps_what_the_set_up_configured(place: Wor
     (place.paths.root / "price.py").write_text("PRICE = 2\n")
     git(place.paths.root, "commit", "-q", "-a", "-m", "second")
     slot_git.out("reset", "--quiet", "--hard", "main")
-    command_box.update_git(place.paths, slot_git, BoxSettings(Confinement.REQUIRED))
+    command_box.update_git(place.paths, slot_git, Config(confinement=Confinement.REQUIRED))
     assert _is_green(
         run("git config shop.ready && git diff --exit-code HEAD && test $(git log --format=%s -1) = second")
     )
@@ -120,7 +119,7 @@ def test_a_further_commit_of_a_proof_keeps_what_the_set_up_configured(place: Wor
 
 
 def test_what_the_set_up_configured_lasts_until_it_runs_again(place: Worktrees, run: Run) -> None:
-    slot_git, settings = place.slot_git("merge"), BoxSettings(Confinement.REQUIRED)
+    slot_git, settings = place.slot_git("merge"), Config(confinement=Confinement.REQUIRED)
     hook = '"$(git rev-parse --git-common-dir)/hooks/pre-commit"'
     command_box.begin_set_up(place.paths, slot_git, settings)
     assert _is_green(run(f"git config core.hooksPath .husky && git config shop.flag yes && echo exit > {hook}"))
@@ -160,12 +159,12 @@ from pathlib import Path
 from liza.crew.project import command_box, commands
 from liza.repo.runner import Git
 from liza.repo.slots.pool import Worktrees
-from liza.rules.model import Confinement
+from liza.rules.model import Config, Confinement
 from liza.rules.paths import Paths
 root = Path({str(place.paths.root)!r})
 place = Worktrees(Paths(root, Path({str(place.paths.slots)!r})), Git(root), "main")
 slot = place.slot_git("merge")
-box = command_box.open_box(place.paths, slot, command_box.BoxSettings(Confinement.REQUIRED))
+box = command_box.open_box(place.paths, slot, Config(confinement=Confinement.REQUIRED))
 commands.run_command("touch began; setsid env -i {SLEEP}", slot.directory, root / ".liza/log/log", 60, root, box=box)
 """
     caller = subprocess.Popen([sys.executable, "-c", words])

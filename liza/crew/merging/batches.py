@@ -291,7 +291,7 @@ def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:
     """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, the merge before
     was red, too, or the box is the cause."""
     is_moved, config = not target_tips.is_last_tip(crew, batch.branch, batch.expected), crew.board.read().config
-    is_confined = command_box.is_confined(command_box.settings_of(config))
+    is_confined = command_box.is_confined(config)
     if is_moved or (is_confined and test_proof.may_fail_by_box(config)):
         return True
     return batch_search.last_blamed(crew.board.read(), batch.branch) is not None
@@ -348,7 +348,7 @@ def _test_branch(crew: Crew, branch: str, red_gates: tuple[str, ...], retries: i
     moved = "" if target_tips.is_last_tip(crew, branch, tip) else f", and others moved it to {tip[:10]}"
     names = f" ({', '.join(result.red_gates)})" if result.red_gates else ""
     config = crew.board.read().config
-    is_boxed = command_box.is_confined(command_box.settings_of(config))
+    is_boxed = command_box.is_confined(config)
     needs = box_failures.find_needs(message, crew.paths) if is_boxed else BoxNeeds()
     lacks = f", and a box does not give what it needs: {needs.text}" if needs.text else ""
     text = f"{branch} is red without any task{moved}{names}{lacks}: {message}"

@@ -100,7 +100,7 @@ def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMerg
     if config.checkout == FULL_CHECKOUT:
         sparse_checkout.make_full(git)
     slot_setup.mark_tests_started(git)
-    command_box.renew_git(crew.paths, git, command_box.settings_of(config))
+    command_box.renew_git(crew.paths, git, config)
     return PreparedMergeSlot(slot, tree_snapshot.take_snapshot(git))
 
 
@@ -243,8 +243,7 @@ def _run_gate(
 
 def _open_box(crew: Crew, slot: str, network: Network | None = None) -> CommandBox | None:
     """Return the box of commands in a slot. ``network``: of the gate; None: as all commands."""
-    settings = command_box.settings_of(crew.board.read().config)
-    box = command_box.open_box(crew.paths, crew.worktrees.slot_git(slot), settings)
+    box = command_box.open_box(crew.paths, crew.worktrees.slot_git(slot), crew.board.read().config)
     return box if box is None or network is None else box.with_network(network)
 
 
@@ -293,8 +292,8 @@ def _check_installed(crew: Crew, slot: str, before: dict[Path, str]) -> None:
 def _find_servers(crew: Crew, job: GateJob) -> GateFinding | None:
     """Return the finding that a server of another checkout listens, which the gates may test instead."""
     names = [slot.name for slot in job.slots]
-    git, settings = crew.worktrees.slot_git(names[0]), command_box.settings_of(crew.board.read().config)
-    texts = [gate.command for gate in job.gates if not command_box.is_isolated(settings, gate.network)]
+    git, config = crew.worktrees.slot_git(names[0]), crew.board.read().config
+    texts = [gate.command for gate in job.gates if not command_box.is_isolated(config, gate.network)]
     return listeners.find_servers(crew, git, names, texts) if texts else None
 
 
@@ -345,8 +344,7 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
     if not slot_setup.bring(crew.paths.root, slot_git, config) or not config.sandbox_setup:
         return None
     slot_setup.begin_setup(slot_git)
-    settings = command_box.settings_of(config)
-    command_box.begin_set_up(crew.paths, slot_git, settings)
+    command_box.begin_set_up(crew.paths, slot_git, config)
     log = crew.paths.logs / f"setup-{slot}.log"
     result = commands.run_command(
         config.sandbox_setup,
@@ -362,6 +360,6 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
         why = f"exit {result.exit_status}" if script is None else project_kinds.describe_crlf(script)
         summary = f"set-up failed: {config.sandbox_setup}: {why}"
         return merge_failures.format_failure(summary, _display_path(crew, log), result.tail(12))
-    command_box.end_set_up(crew.paths, slot_git, settings)
+    command_box.end_set_up(crew.paths, slot_git, config)
     slot_setup.mark_setup_done(crew.paths.root, slot_git, config)
     return None

@@ -20,7 +20,6 @@ from liza.crew.project import (
     proof,
 )
 from liza.crew.project.broken_runs import ProofPlan, ProofReport, ProofStep
-from liza.crew.project.command_box import BoxSettings
 from liza.crew.project.project_report import find_hook_gaps, find_worktree_gaps
 from liza.crew.recovery.findings import Finding
 from liza.programs.presets.preset import Preset
@@ -65,7 +64,7 @@ class BaselineOptions(Value):
     copied_files: tuple[str, ...] = ()
     checkout: str = FULL_CHECKOUT
     presets: tuple[Preset, ...] = ()
-    boxes: BoxSettings = BoxSettings()
+    config: Config = Config()
 
 
 class Baseline(Value):
@@ -118,14 +117,14 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         hint=suggest_init_command(project, command) if command else "",
         may_drop_variables=True,
         presets=options.presets,
-        boxes=options.boxes,
+        config=options.config,
         compares_boxes=not options.accept_red,
     )
 
     def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
         if outcome.passes_outside:
             what = "the set-up fails" if step is ProofStep.SET_UP else "the tests are red"
-            raise box_failures.describe_failure(what, outcome, worktrees.paths, options.boxes.shared)
+            raise box_failures.describe_failure(what, outcome, worktrees.paths, options.config.shared)
         if step is ProofStep.SET_UP:
             _report_setup(outcome, plan, say)
             slot = worktrees.paths.slot(PROOF_SLOT)
@@ -168,7 +167,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         recorded,
         writes=tree_changes.allowable_names(result.changes),
         environment=installed_packages.record_packages(keep, crew.paths.logs),
-        boxed=command_box.is_confined(plan.boxes),
+        boxed=command_box.is_confined(plan.config),
     )
     caches = _find_caches(crew.git, say)
     return Baseline(command, setup, keep, recorded, caches, () if result.drops_variables else None)

@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from liza.crew.project import command_box, commands, import_traces
-from liza.crew.project.command_box import BoxSettings
 from liza.crew.project.import_traces import ProofSite
 from liza.crew.project.statements import split_statements
 from liza.programs.presets.preset import Preset
@@ -22,7 +21,7 @@ from liza.programs.session import log_file
 from liza.repo import file_commits
 from liza.repo.runner import Git
 from liza.repo.slots import stuck_slots
-from liza.rules.model import TESTS_GATE, Gate, Network
+from liza.rules.model import TESTS_GATE, Config, Gate, Network
 from liza.rules.paths import Paths
 from liza.rules.project import breakage, command_parts, test_definitions, tree_changes
 from liza.rules.project.command_parts import PartContext
@@ -44,7 +43,7 @@ class ProofPlan(Value):
     ``gates``: further commands that must notice failing sources. ``runs``: the most runs with failing sources.
     ``hint`` is the command for the error that the tests test another checkout, ``red_hint`` the one for red tests.
     ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it. ``presets``: the tests run
-    with a brief in the instructions files of these programs, and once without it if they are red. ``boxes``: the
+    with a brief in the instructions files of these programs, and once without it if they are red. ``config``: has the
     settings of the boxes in which the commands run. ``compares_boxes``: red commands run once without a box.
     """
 
@@ -61,7 +60,7 @@ class ProofPlan(Value):
     red_hint: str = ""
     may_drop_variables: bool = False
     presets: tuple[Preset, ...] = ()
-    boxes: BoxSettings = BoxSettings()
+    config: Config = Config()
     compares_boxes: bool = False
 
 
@@ -129,7 +128,7 @@ class ProofSlot(Value):
     ) -> commands.CommandOutcome:
         """Run a command of the project in the slot. ``limit``: seconds; None: that of the plan. ``network``: None: as
         all commands. ``written``: a directory of Liza that the command writes. Raises OSError."""
-        box = command_box.open_box(self.paths, self.git, self.plan.boxes)
+        box = command_box.open_box(self.paths, self.git, self.plan.config)
         if box is not None and network is not None:
             box = box.with_network(network)
         for directory in filter(None, (self.traces, written)):
@@ -146,7 +145,7 @@ class ProofSlot(Value):
 
         Only for sources of the person: nothing that an agent wrote runs without a box.
         """
-        is_boxed = self.plan.compares_boxes and command_box.is_confined(self.plan.boxes)
+        is_boxed = self.plan.compares_boxes and command_box.is_confined(self.plan.config)
         if outcome.passed or not is_boxed:
             return outcome
         log = outcome.log.with_stem(f"{outcome.log.stem}-outside")
@@ -288,7 +287,7 @@ class BrokenRuns:
         stuck_slots.loosen_permissions(path)
         git.with_timeout(_CHECKOUT_LIMIT).out("reset", "--quiet", "--hard", commit)
         self.remove_new_files()
-        command_box.update_git(self.slot.paths, git, self.slot.plan.boxes)
+        command_box.update_git(self.slot.paths, git, self.slot.plan.config)
 
     def drop_variables(self, names: Iterable[str]) -> None:
         """Run the commands without these variables from now on."""

@@ -14,24 +14,29 @@ from liza.programs.session.program_faults import list_logins
 from liza.repo.git_config import git_dirs
 from liza.repo.run_git import find_stores, forget_set_up, make_run_git, read_mark, record_set_up, update_run_git
 from liza.repo.runner import Git
-from liza.rules.model import Config, Confinement, Network
+from liza.rules.model import Config, Network
 from liza.rules.paths import BoxPaths, Paths
 from liza.rules.value_classes import Value, replace
 
 
-class BoxSettings(Value):
-    """The settings of boxes. ``shared``: ``config.shared``, in which ``~`` is the home directory."""
+class BoxUse(Value):
+    """What a box is made for. ``program``: bubblewrap; ``environ``: the environment that its commands would have
+    outside; ``executables``: what they start, beside what is in PATH; ``socket``: that of a session."""
 
-    confinement: Confinement = Config().confinement
-    network: Network = Config().network
-    shared: tuple[str, ...] = ()
+    program: str
+    environ: Mapping[str, str]
+    home: Path
+    executables: tuple[Path, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    socket: Path | None = None
 
 
 class CommandBox(Value):
-    """The box of the project's commands in one slot. ``shared``: paths that a person shares with all boxes."""
+    """The box of commands in one slot. ``shared``: paths that a person shares with all boxes."""
 
     box: Box
     own: BoxPaths
+    home: Path
     shared: tuple[Path, ...]
 
     def wrap(self, words: Sequence[str]) -> list[str]:
@@ -40,7 +45,7 @@ class CommandBox(Value):
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a command in the box, whose environment outside would be ``environ``."""
-        return box_environment.make_box_environment(environ, self.own, Path.home(), self.shared)
+        return box_environment.make_box_environment(environ, self.own, self.home, self.shared)
 
     def with_network(self, network: Network) -> CommandBox:
         """Return the box with the network on or off. It has a loopback interface in any case."""
@@ -51,76 +56,76 @@ class CommandBox(Value):
         return replace(self, box=replace(self.box, mounts=(*self.box.mounts, Mount(MountKind.WRITABLE, directory))))
 
 
-def settings_of(config: Config) -> BoxSettings:
-    """Return the settings of boxes in a crew."""
-    return BoxSettings(config.confinement, config.network, config.shared)
-
-
-def is_confined(settings: BoxSettings) -> bool:
+def is_confined(config: Config) -> bool:
     """Return whether commands run in a box. Raises Missing if they must and cannot."""
-    return support.choose_box_program(settings.confinement) is not None
+    return support.choose_box_program(config.confinement) is not None
 
 
-def is_isolated(settings: BoxSettings, network: Network | None = None) -> bool:
+def is_isolated(config: Config, network: Network | None = None) -> bool:
     """Return whether a command reaches no server outside of its box. ``network``: of a gate; None: as all commands.
 
     Raises Missing if it must run in a box and cannot.
     """
-    return (network or settings.network) is Network.OFF and is_confined(settings)
+    return (network or config.network) is Network.OFF and is_confined(config)
 
 
-def open_box(paths: Paths, git: Git, settings: BoxSettings) -> CommandBox | None:
+def open_box(paths: Paths, git: Git, config: Config) -> CommandBox | None:
     """Return the box of commands in the slot of ``git``, whose git directory exists; None without confinement.
 
     Raises Missing if confinement is required and this machine cannot make a box, OSError.
     """
-    program = support.choose_box_program(settings.confinement)
+    program = support.choose_box_program(config.confinement)
     if program is None:
         return None
-    slot, home = git.directory.name, Path.home()
-    own = slot_directories.create_directories(paths, slot, home)
+    home = Path.home()
+    own = slot_directories.create_directories(paths, git.directory.name, home)
     if not own.git_pointer.is_file():
         make_run_git(git, own)
-    box_environment.fill_cache(own, os.environ, home)
-    shared = box_environment.resolve_shared(settings.shared)
+    return build_box(paths, git, config.shared, BoxUse(program, os.environ, home)).with_network(config.network)
+
+
+def build_box(paths: Paths, git: Git, shared: Sequence[str], use: BoxUse) -> CommandBox:
+    """Return a box in the slot of ``git``, whose directories exist. ``shared``: ``config.shared``. Raises OSError."""
+    slot = git.directory.name
+    own, shares = paths.box(slot), box_environment.resolve_shared(shared)
+    box_environment.fill_cache(own, use.environ, use.home)
     stores = (Mount(MountKind.READ_ONLY, store) for store in find_stores(git_dirs(git)[1]))
-    mounts = (*stores, *box_environment.share_mounts(own, os.environ, home, shared))
-    logins = list_logins(preset_table.load_presets(paths).rows.values(), os.environ)
-    around = surroundings.read_surroundings(program, paths, os.environ, logins=logins)
-    box = build_slot_box(around, slot, shared=mounts, has_network=settings.network is Network.ON)
-    return CommandBox(box, own, shared)
+    mounts = (*stores, *use.mounts, *box_environment.share_mounts(own, use.environ, use.home, shares))
+    logins = list_logins(preset_table.load_presets(paths).rows.values(), {**os.environ, **use.environ})
+    around = surroundings.read_surroundings(use.program, paths, use.environ, use.executables, logins)
+    return CommandBox(build_slot_box(around, slot, socket=use.socket, shared=mounts), own, use.home, shares)
 
 
-def renew_git(paths: Paths, git: Git, settings: BoxSettings) -> None:
+def renew_git(paths: Paths, git: Git, config: Config) -> None:
     """Make the git directory of boxes in a slot, after another commit was checked out there.
 
     What earlier boxes left in /tmp goes, too. Does nothing without confinement. Raises Missing, GitFailed, OSError.
     """
-    if is_confined(settings):
+    if is_confined(config):
         make_run_git(git, slot_directories.prepare_directories(paths, git.directory.name, Path.home()))
 
 
-def begin_set_up(paths: Paths, git: Git, settings: BoxSettings) -> None:
+def begin_set_up(paths: Paths, git: Git, config: Config) -> None:
     """Make the git directory of a slot's boxes without what an earlier set-up configured. That of a session stays.
 
     Does nothing without confinement. Raises Missing, GitFailed, OSError.
     """
-    if is_confined(settings):
+    if is_confined(config):
         forget_set_up(paths.box(git.directory.name))
         if read_mark(git_dirs(git)[0]) is None:
-            renew_git(paths, git, settings)
+            renew_git(paths, git, config)
 
 
-def end_set_up(paths: Paths, git: Git, settings: BoxSettings) -> None:
+def end_set_up(paths: Paths, git: Git, config: Config) -> None:
     """Record what the set-up of a slot configured, after it succeeded. Raises Missing, GitFailed, OSError."""
-    if is_confined(settings):
+    if is_confined(config):
         record_set_up(git, paths.box(git.directory.name))
 
 
-def update_git(paths: Paths, git: Git, settings: BoxSettings) -> None:
+def update_git(paths: Paths, git: Git, config: Config) -> None:
     """Let the git of boxes in a slot see the commit that is checked out now, and what hides a brief.
 
     What the set-up wrote into its configuration stays. Does nothing without confinement. Raises Missing, OSError.
     """
-    if is_confined(settings):
+    if is_confined(config):
         update_run_git(git, paths.box(git.directory.name))

@@ -78,7 +78,7 @@ def run_proof(
 def _open_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, *, prove: bool) -> ProofSlot:
     git = worktrees.slot_git(PROOF_SLOT)
     slot_setup.copy_files(worktrees.paths.root, git, plan.copied_files)
-    command_box.renew_git(worktrees.paths, git, plan.boxes)
+    command_box.renew_git(worktrees.paths, git, plan.config)
     commit = git.out("rev-parse", "HEAD")
     tracked = git.names("ls-files", "-s", "-z") if prove else ()
     texts = (plan.command, plan.setup or "", *(gate.command for gate in plan.gates))
@@ -173,7 +173,7 @@ def _run_tests(
         given = {name: text for name, text in variables.items() if not (drop and name in plan.gate_environment)}
         with sample_brief.written(worktrees.paths, worktrees.git, slot.git, plan.presets if brief else ()) as contents:
             if contents:  # the git of a box has its own copy of what hides a brief
-                command_box.update_git(worktrees.paths, slot.git, plan.boxes)
+                command_box.update_git(worktrees.paths, slot.git, plan.config)
             outcome = slot.run_command(plan.command, log, given)
         files = files or contents
         snapshot = tree_snapshot.accept_rewritten(slot.git, snapshot, contents)

@@ -63,7 +63,7 @@ def _is_proof_due(crew: Crew, config: Config) -> bool:
     digest = (
         "" if environment is None else package_records.packages_digest(installed_packages.list_packages(environment))
     )
-    is_confined = command_box.is_confined(command_box.settings_of(config))
+    is_confined = command_box.is_confined(config)
     is_due = test_proof.is_proof_due(config, digest, is_confined=is_confined)
     if is_due and environment is not None and config.proof.environment not in ("", digest):
         difference = installed_packages.describe_changes(environment, crew.paths.logs, config.proof.environment)
@@ -90,9 +90,9 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         config.proof_runs,
         config.integration_timeout,
         PROOF_HINT,
-        boxes=command_box.settings_of(config),
+        config=config,
     )
-    is_isolated = command_box.is_isolated(plan.boxes)
+    is_isolated = command_box.is_isolated(plan.config)
     server = None if is_isolated else listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (plan.command,))
     if server is not None:
         raise merge_outcomes.untested_failure(PROOF_SLOT, server)
@@ -103,7 +103,7 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         proof_entry,
         writes=tree_changes.allowable_names(result.changes),
         environment=installed_packages.record_packages(config.environment, crew.paths.logs),
-        boxed=command_box.is_confined(plan.boxes),
+        boxed=command_box.is_confined(plan.config),
     )
     _write_proof(crew, by, proof_entry)
     return proof_entry
