@@ -12,9 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from liza.rules.errors import Missing, UsageError
+from liza.rules.errors import UsageError
 from liza.rules.paths import Paths
 from liza.system import atomic
+from liza.system.foreground_command import run_command
 from liza.system.locks import Lock
 
 _LIZA = (sys.executable, "-P", "-c", "import sys; from liza.client import main; sys.exit(main())")
@@ -35,12 +36,9 @@ def lock_in_box(words: Sequence[str]) -> int:
         if printed.returncode:
             return printed.returncode
         atomic.write(paths.state, printed.stdout, sync=False)
-        try:
-            code = subprocess.run(command, check=False).returncode
-        except OSError as error:
-            raise Missing(f"{command[0]!r} cannot be run: {error.strerror}", f"command -v {command[0]}") from None
+        status = run_command(command)
         text = paths.state.read_bytes()
         if text == printed.stdout:
-            return code if code >= 0 else 128 - code
+            return status
         handed_in = subprocess.run([*_LIZA, "edit", "--from", "-"], input=text, check=False).returncode
-    return (code if code >= 0 else 128 - code) or handed_in
+    return status or handed_in

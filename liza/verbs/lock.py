@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -12,8 +10,9 @@ from liza.board import revision_journal
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.rules import invariants
-from liza.rules.errors import BoardInconsistent, LizaError, Missing
+from liza.rules.errors import BoardInconsistent, LizaError
 from liza.rules.value_classes import Value
+from liza.system.foreground_command import run_command
 from liza.system.locks import Lock
 
 MAX_SHOWN = 3
@@ -39,30 +38,8 @@ def lock(crew: Crew, command: Sequence[str]) -> LockedRun:
         crew.board.read()
     before = revision_journal.highest_revision(crew.paths.journal)
     with Lock(crew.paths.state_lock):
-        try:
-            code = _run(command)
-        except OSError as error:
-            raise Missing(f"{command[0]!r} cannot be run: {error.strerror}", f"command -v {command[0]}") from None
-    return LockedRun(code if code >= 0 else 128 - code, _find_damage(crew, before))
-
-
-def _run(command: Sequence[str]) -> int:
-    """Run a command to its end; return its exit code. Raises OSError.
-
-    The command gets SIGINT from the terminal too: the lock is held until it has exited. A KeyboardInterrupt just after
-    the end of the wait would lose its result.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _do_nothing)
-    try:
-        return subprocess.run(list(command), check=False).returncode
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _do_nothing(_: int, __: object) -> None:
-    """Handle a signal. A handler, unlike SIG_IGN, is not inherited by the command."""
+        status = run_command(command)
+    return LockedRun(status, _find_damage(crew, before))
 
 
 def _find_damage(crew: Crew, before: int) -> LizaError | None:
