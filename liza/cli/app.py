@@ -93,10 +93,20 @@ def load_all_commands() -> None:
 
 def find_process(words: Sequence[str]) -> Process:
     """Return where the command with these words runs. Words that are no command are refused anywhere."""
-    command = load_command(words[0]) if words else None
-    for word in words[1:]:
-        command = _parts(command).get(word, command)
+    _, command = _find_command(words)
     return getattr(getattr(command, "callback", None), "process", Process.SERVED)
+
+
+def _find_command(words: Sequence[str]) -> tuple[str, Any]:
+    """Return the name and the command that these words call; None if there is no such command.
+
+    An option of a group has no value, so the first word that names a part of the group is this part.
+    """
+    name, command = " ".join(words[:1]), load_command(words[0]) if words else None
+    for word in words[1:]:
+        if word in _parts(command):
+            name, command = f"{name} {word}", _parts(command)[word]
+    return name, command
 
 
 _HELP: Final = (["--help"], ["-h"], ["--version"])
@@ -104,24 +114,16 @@ _HELP: Final = (["--help"], ["-h"], ["--version"])
 
 def refuse_in_sessions(words: Sequence[str]) -> None:
     """Raise Refused if these words are no command that is answered when a process in a box calls it."""
-    command = load_command(words[0]) if words else None
-    parts = _parts(command)
-    if list(words) in _HELP or (command is not None and list(words[1:]) == ["--help"]):
-        return
-    # Whatever the options of a group take as their values: no other command of it is among the words.
-    named = [parts[words[1]]] if words[1:] and words[1] in parts else [parts[w] for w in words[1:] if w in parts]
-    if command is None:
-        is_answered = bool(words) and not words[0].startswith("-")  # No such command: it has a message of its own.
-    else:
-        is_answered = all(is_for_sessions(part) for part in named or [command])
-    if not is_answered:
-        name = " ".join(["liza", *words[: 2 if parts else 1]])
-        raise Refused(f"{name} is for a person, who types it outside of every session", "liza ready")
+    name, command = _find_command(words)
+    is_help = list(words) in _HELP or (command is not None and list(words[1:]) == ["--help"])
+    is_unknown = command is None and name != "" and not name.startswith("-")  # It has a message of its own.
+    if not (is_help or is_unknown or is_for_sessions(command)):
+        raise Refused(f"{f'liza {name}'.rstrip()} is for a person, who types it outside of every session", "liza ready")
 
 
 def is_for_sessions(command: Any) -> bool:
     """Return whether a process in the box of a session can call this command."""
-    return bool(getattr(command.callback, "in_sessions", False))
+    return bool(getattr(getattr(command, "callback", None), "in_sessions", False))
 
 
 def _short_help(path: str, ctx: Any) -> str:
