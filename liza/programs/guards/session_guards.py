@@ -32,16 +32,14 @@ _PREPARED = ("rules", "vocabulary", "programs", "tests")  # what the prepared ru
 
 
 class SessionGuards:
-    """The guards of a session, as its guards file has them. A process that judges many tools keeps them."""
+    """The guards of a session, as its guards file has them. A process that judges many tools keeps them.
+
+    Raises KeyError, AttributeError or msgspec.ValidationError if the data is damaged.
+    """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = {name: value for name, value in data.items() if name not in _PREPARED}
-        self._text = json.dumps({name: data[name] for name in _PREPARED if name in data})
-
-    @property
-    def rules(self) -> PreparedRules:
-        """The prepared rules. Raises KeyError, AttributeError or msgspec.ValidationError if the file was changed."""
-        return _prepare(self._text)
+        self.rules = _prepare(json.dumps({name: data[name] for name in _PREPARED if name in data}))
 
 
 @lru_cache(maxsize=4)
@@ -55,11 +53,11 @@ def read_guards(directory: str) -> SessionGuards:
     path = f"{directory}/{GUARDS_FILE}"
     try:
         data = json.loads(untrusted_files.read_record(path))
-    except (ValueError, RecursionError) as error:
+        if not isinstance(data, dict) or not data.get("rules"):
+            raise ValueError("it has no rules")
+        return SessionGuards(data)
+    except (ValueError, RecursionError, AttributeError, msgspec.ValidationError) as error:
         raise ValueError(f"{path} is damaged: {error}. {_DAMAGED}") from error
-    if not isinstance(data, dict) or not isinstance(data.get("rules"), list) or not data["rules"]:
-        raise ValueError(f"{path} is damaged: it has no rules. {_DAMAGED}")
-    return SessionGuards(data)
 
 
 def judge_tool(
@@ -77,8 +75,6 @@ def judge_tool(
     except (CannotJudge, RecursionError) as error:
         reason = f"[liza] not run: Liza cannot judge this command: {error}. Write it in a simpler way"
         verdict = Verdict(False, reason, UNJUDGED_RULE)
-    except (AttributeError, KeyError, msgspec.ValidationError) as error:
-        verdict = Verdict(False, f"[liza] not run: {GUARDS_FILE} is damaged: {error!r}. {_DAMAGED}", UNJUDGED_RULE)
     except Exception as error:  # noqa: BLE001 - whatever fails here must not let the tool pass
         verdict = Verdict(False, f"[liza] not run: the guards cannot judge this tool: {error}", UNJUDGED_RULE)
     if verdict.rule == UNJUDGED_RULE and guards.data.get("on_error") == ON_ERROR_ALLOW:
