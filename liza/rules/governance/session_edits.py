@@ -128,16 +128,8 @@ def _add_handoff(base: State, typed: State, current: State, editor: Editor) -> S
         raise _refusal(path, "a hand-off stays")
     if now != old:
         raise _refusal(path, "another process changed it meanwhile")
-    own = Handoff(
-        agent=editor.agent,
-        run=editor.run,
-        timestamp=editor.now,
-        context_used=None if now is None else now.context_used,
-        failed_check=None if now is None else now.failed_check,
-    )
-    for name in ("agent", "run", "context_used", "failed_check"):
-        if getattr(new, name) != getattr(own, name):
-            raise _refusal((*path, name), f"it is {getattr(new, name)}, expected {getattr(own, name)}")
+    kept = {name: getattr(now, name, None) for name in ("context_used", "failed_check")}
+    _require_values(path, new, {"agent": editor.agent, "run": editor.run, **kept})
     for name in ("summary", "next_action"):
         if not getattr(new, name).strip():
             raise _refusal((*path, name), "it is empty")
@@ -187,8 +179,8 @@ def _add_anomalies(base: State, typed: State, current: State, editor: Editor) ->
     return current
 
 
-def _require_values(path: _Path, entry: Anomaly | Discovery, expected: Mapping[str, Any]) -> None:
-    """Raise Refused for the first field of a new entry that is not as expected."""
+def _require_values(path: _Path, entry: Anomaly | Discovery | Handoff, expected: Mapping[str, Any]) -> None:
+    """Raise Refused for the first field of an entry that is not as expected."""
     for name, value in expected.items():
         if getattr(entry, name) != value:
             raise _refusal((*path, name), f"it is {getattr(entry, name)}, expected {value}")
