@@ -42,8 +42,11 @@ class CalledTool(Value):
         directory = facts.join(facts.directory, self.directory or ".")
         if self.kind in (SHELL, TYPED):
             reader = new_reader(directory)
-            with suppress(*[CannotJudge] * (self.kind == TYPED)):
+            try:
                 reader.read("\n".join(self.texts))
+            except CannotJudge:
+                if self.kind == SHELL:  # Typed text may be no script.
+                    raise
             return reader.acts
         if self.kind == FETCH:
             return [Act(FETCH, target=address) for address in self.texts or ("?",)]
