@@ -41,7 +41,8 @@ def facts(role: str = "coder", **changes: Any) -> GuardFacts:
 
 
 @cache
-def _prepared() -> PreparedRules:
+def prepared() -> PreparedRules:
+    """The prepared rules of this session."""
     data = defaults()
     return PreparedRules(
         {"rules": data["rule"], "vocabulary": data["tools"], "programs": data["shell"], "tests": TESTS}
@@ -53,7 +54,7 @@ def judge_tool(tool: str, given: object, role: str = "coder", rules: Any = (), *
     found = defaults()
     data = {"rules": [*rules, *found["rule"]], "vocabulary": found["tools"], "programs": found["shell"], "tests": TESTS}
     try:
-        return ToolJudge(PreparedRules(data) if rules else _prepared(), facts(role, **changes), parse_script).judge(
+        return ToolJudge(PreparedRules(data) if rules else prepared(), facts(role, **changes), parse_script).judge(
             tool, given
         )
     except (CannotJudge, ValueError) as error:

@@ -26,12 +26,9 @@ from liza.rules.guards.guard_rules import find_rule_errors
 from liza.rules.guards.judgment import PreparedRules
 from liza.rules.guards.script_acts import ScriptReader
 from liza.rules.guards.tool_calls import CalledTool, read_tool
-from tests.unit.guard_session import HOME, ROOT, SLOTS, WORKTREE, defaults, facts, judge, judge_tool
+from tests.unit.guard_session import HOME, ROOT, SLOTS, WORKTREE, defaults, facts, judge, judge_tool, prepared
 
 PATCH = "*** Begin Patch\n*** Add File: a\n+x\n*** Move to: b\n*** End Patch"
-PREPARED = PreparedRules(
-    {"rules": defaults()["rule"], "vocabulary": defaults()["tools"], "programs": defaults()["shell"]}
-)
 
 
 def described(call: CalledTool) -> dict[str, Any]:
@@ -41,7 +38,7 @@ def described(call: CalledTool) -> dict[str, Any]:
 
 def acts(command: str) -> list[Act]:
     """The acts of a command in a coder's worktree."""
-    reader = ScriptReader(PREPARED.table, facts(), parse_script, WORKTREE)
+    reader = ScriptReader(prepared().table, facts(), parse_script, WORKTREE)
     reader.read(command)
     return reader.acts
 
@@ -97,13 +94,13 @@ def lines(command: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_tool_is_read_as_what_it_does(name: str, given: object, expected: dict[str, Any]) -> None:
-    assert described(read_tool(name, given, PREPARED.tools)) == expected
+    assert described(read_tool(name, given, prepared().tools)) == expected
 
 
 @pytest.mark.parametrize("given", [{}, {"command": ["ls", 3]}, {"command": []}, 3, None, {"args": ["ls"]}])
 def test_a_shell_without_a_command_is_an_error_that_names_it(given: object) -> None:
     with pytest.raises(ValueError, match="the input of Bash has no command \\(command, cmd, script\\)"):
-        read_tool("Bash", given, PREPARED.tools)
+        read_tool("Bash", given, prepared().tools)
 
 
 def test_a_project_names_a_tool_and_the_keys_of_its_input() -> None:

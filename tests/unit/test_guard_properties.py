@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from liza.rules.guards.acts import MARK
 from liza.rules.guards.command_pattern import match_glob
 from tests.unit.guard_session import ROOT, judge, judge_tool
 
@@ -76,7 +77,7 @@ FRAGMENTS = st.sampled_from(
             ">",
         ),
         *("<(", "$'", "#", "=", "*", "?", "~", "eval ", "bash -c ", "xargs ", "find -exec ", "é", "\u202e", "\ufeff"),
-        *("\x00", "\r", "\t", "\uf8f0", "cd ", "alias a=", "!", "&", ".git/config", "rm ", "env -S ", "function "),
+        *("\x00", "\r", "\t", MARK, "cd ", "alias a=", "!", "&", ".git/config", "rm ", "env -S ", "function "),
         *("coproc ", "select ", "@(a|b)", "{a,b}"),
     ]
 )
@@ -91,15 +92,8 @@ FRAGMENTS = st.sampled_from(
 @example("{" * 300)
 @example("$(" * 3000)
 @example("'" * 5001)
-@example("x=" + "{a,b}" * 40)
-@example("git " + "{push,pull}" * 30)
 @example("a=b " * 3000)
-@example("f() { f; f; }; f")
-@example("f() { g; }; g() { f; }; f")
-@example(";".join(f"v{i}=$v{i - 1}$v{i - 1}" for i in range(1, 60)) + "; git $v59")
-@example("a=1;a=2;a=3;b=1;b=2;b=3;c=1;c=2;c=3; git $a $b $c $a $b $c")
 @example("for i in a b; do " * 20 + "git push" + "; done" * 20)
-@example("alias a=b; alias b=a; a")
 def test_every_text_is_judged(command: str) -> None:
     judge(command)
 
