@@ -149,10 +149,8 @@ def read_text(name: str) -> str:
         words = shlex.join("-" if word == name else word for word in sys.argv[1:])
         refuse_path_of_session(name, "use - and hand in the text on stdin", f"liza {words} < {shlex.quote(name)}")
     try:
-        if name != "-":
-            return Path(name).read_bytes().decode()
-        data = sys.stdin.buffer.read(MAX_BOARD_SIZE + 1)
-        if len(data) > MAX_BOARD_SIZE:
+        data = sys.stdin.buffer.read(MAX_BOARD_SIZE + 1) if name == "-" else Path(name).read_bytes()
+        if name == "-" and len(data) > MAX_BOARD_SIZE:
             raise UsageError(f"stdin has more than {MAX_BOARD_SIZE >> 20} MB", "liza --help")
         return data.decode()
     except FileNotFoundError:
