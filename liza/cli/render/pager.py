@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from liza.cli.render import printing
 from liza.cli.render.columns import strip_controls, strip_controls_but_colours
@@ -34,14 +33,8 @@ def _find_pager(git: Git) -> str | None:
     if pager is None:
         pager = os.environ.get("PAGER")
     if pager is None:
-        return _find_less()
+        return shutil.which("less")  # Unsafe directories were removed from PATH when this process started.
     return None if pager.strip() in _NO_PAGER else pager
-
-
-def _find_less() -> str | None:
-    """Return the path of less in an absolute directory of PATH: an agent can put files into a relative one."""
-    directories = os.pathsep.join(directory for directory in os.get_exec_path() if Path(directory).is_absolute())
-    return shutil.which("less", path=directories)
 
 
 def _run_pager(pager: str, text: str) -> bool:
