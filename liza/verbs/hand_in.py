@@ -7,7 +7,7 @@ from liza.crew.caller import RunCaller, identify_caller
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.repo import board_history
-from liza.rules.errors import LizaError, Refused, UsageError
+from liza.rules.errors import Refused, UsageError
 from liza.rules.governance.session_edits import Editor, apply_edit
 from liza.verbs.edit import apply_person_edit
 
@@ -20,7 +20,7 @@ def hand_in(crew: Crew, text: str) -> Result:
     """Merge the changes of a text of the board: a person's, or those that the calling run could make by verbs.
 
     Its key ``revision`` says from which board it was made. Raises Refused that names the key, UsageError,
-    BoardUnreadable, BoardInconsistent; then nothing was written.
+    BoardUnreadable, BoardInconsistent, GitFailed; then nothing was written.
     """
     caller = identify_caller(crew)
     typed = document.load_state(text, _TEXT_NAME)
@@ -38,7 +38,7 @@ def hand_in(crew: Crew, text: str) -> Result:
 
 
 def _find_base(crew: Crew, revision: int) -> str:
-    """Return the board of a revision, from the board, the spool or the history. Raises Refused, UsageError."""
+    """Return the board of a revision, from board, spool or history. Raises Refused, UsageError, GitFailed."""
     text = crew.board.read_text()
     newest = document.load_state(text).revision
     if revision == newest:
@@ -49,13 +49,7 @@ def _find_base(crew: Crew, revision: int) -> str:
         if number == revision:
             return spooled
     limit = newest - revision + 1
-    try:
-        entries = board_history.list_revisions(crew.git, None, limit) if limit <= MAX_AGE else ()
-        for entry in entries:
-            if entry.revision == revision:
-                return board_history.read_board_at(crew.git, entry.commit)
-    except LizaError as error:
-        raise Refused(
-            f"the board of revision {revision} cannot be read: {error.message}", "liza edit --print"
-        ) from error
+    for entry in board_history.list_revisions(crew.git, None, limit) if limit <= MAX_AGE else ():
+        if entry.revision == revision:
+            return board_history.read_board_at(crew.git, entry.commit)
     raise Refused(f"the board of revision {revision} is too old to merge: the newest is {newest}", "liza edit --print")
