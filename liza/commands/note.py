@@ -15,10 +15,7 @@ app = create_app()
 
 
 @declare_command(
-    app,
-    "note",
-    'liza note --to invoice-pdf "use the fonts in assets/"',
-    position=Position(Heading.STEER, 9),
+    app, "note", 'liza note --to invoice-pdf "use the fonts in assets/"', position=Position(Heading.STEER, 9)
 )
 def note(
     text: Annotated[str, typer.Argument(help="The text of the note.")],

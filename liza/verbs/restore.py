@@ -46,7 +46,7 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
     """
     by = require_person(crew, planner=False)
     if not last_good:
-        raise UsageError("name what to restore: the board", "liza restore --last-good")
+        raise UsageError("restore needs --last-good", "liza restore --last-good")
     board_error = _find_board_error(crew)
     no_pins = not deleted_parts.has_pins(crew.paths)
     damaged = no_pins or (

@@ -140,7 +140,7 @@ NOT_THERE = [
     (["task", "drop", "t1", "why", "--cascade", "--unlink"], 2, "usage", "contradict"),
     (["task", "release", "t1"], 1, "refused", "only a claimed task"),
     (["programs", "show", "nope"], 2, "usage", "unknown program"),
-    (["restore"], 2, "usage", "name what to restore"),
+    (["restore"], 2, "usage", "restore needs --last-good"),
     (["edit", "nonsense"], 2, "usage", "cannot be edited"),
     (["edit"], 2, "usage", "EDITOR is not set"),
     (["lock", "--", "no-such-command"], 5, "missing", "cannot be run"),
