@@ -76,15 +76,16 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     git = crew.worktrees.slot_git(slot.name)
     # Commit, branch and changed files of one moment.
     tree = crew.worktrees.read_work_tree(slot.name)
-    if tree.head is None and tree.branch != branch_of(task.id):
+    is_elsewhere = tree.branch != branch_of(task.id)
+    if tree.head is None and is_elsewhere:
         return SubmittedWork("", False, tree.branch)  # on a branch without a commit
-    if imported is not None and tree.branch == branch_of(task.id):
+    if imported is not None and is_elsewhere:
+        git = crew.worktrees.open_git(slot.name)  # only the run has its commits
+    elif imported is not None:
         if (moved := run_commits.find_moved_branch(crew, task, imported)) is not None:
             raise Refused(*run_commits.describe_moved(task, moved))
         # What was imported is the work, whatever git says in the box.
         tree = replace(tree, head=imported)
-    elif imported is not None:
-        git = crew.worktrees.open_git(slot.name)  # HEAD is elsewhere: only the run has its commits
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
     has_changes = bool(set(tree.changed) - set(tree.untracked))
     operation = survey.add_conflicts(
@@ -99,7 +100,6 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     own_copies = _keep_copied(crew, board, files.added)
     files = replace(files, hidden=(*files.hidden, *own_copies)) if own_copies else files
     own = f"refs/heads/{branch_of(task.id)}"
-    is_elsewhere = tree.branch != branch_of(task.id)
     has_branch = not is_elsewhere or git.find_commit(own) is not None
     return SubmittedWork(
         head=head,
