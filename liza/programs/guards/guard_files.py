@@ -108,6 +108,7 @@ def compose_guards(
         "confined": is_confined,
         "tests": tests,
         "rules": list(loaded.rules),
+        # Other names than in the files of earlier versions, whose sessions may go on: their tables had other fields.
         "vocabulary": loaded.tools,
         "programs": loaded.programs,
     }
