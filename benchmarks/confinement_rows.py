@@ -22,14 +22,13 @@ from benchmarks.worktree_rows import create_repository, git
 from liza.confinement import slot_directories, support, surroundings
 from liza.confinement.run_mounts import build_slot_box
 from liza.crew.project import command_box, commands
-from liza.crew.project.command_box import BoxSettings
 from liza.repo import disk_usage
 from liza.repo.run_git import make_run_git
 from liza.repo.run_import import RunStore, import_branch
 from liza.repo.runner import Git
 from liza.repo.slots.boxed_git import make_reader
 from liza.repo.slots.pool import Worktrees
-from liza.rules.model import Confinement
+from liza.rules.model import Config, Confinement
 from liza.rules.paths import Paths
 
 SIZES = (2_000, 50_000)
@@ -129,15 +128,14 @@ def _measure_starts(options: Options, site: Site, files: int) -> Iterator[Row]:
         return
     log = site.root / ".liza" / "logs" / "test.log"
     log.parent.mkdir()
-    settings = BoxSettings(Confinement.REQUIRED)
 
-    def run_tests(boxes: BoxSettings) -> None:
-        box = command_box.open_box(site.paths, site.git, boxes)
+    def run_tests(confinement: Confinement) -> None:
+        box = command_box.open_box(site.paths, site.git, Config(confinement=confinement))
         outcome = commands.run_command("true", site.paths.slot("s1"), log, 60.0, site.root, box=box)
         assert outcome.passed
 
     yield compare(
-        "a test run ends later by", lambda: run_tests(settings), lambda: run_tests(BoxSettings(Confinement.OFF)), 15.0
+        "a test run ends later by", lambda: run_tests(Confinement.REQUIRED), lambda: run_tests(Confinement.OFF), 15.0
     )
 
     def start_many(words: Sequence[str]) -> None:
