@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.boxed_slots import BoxedSlots
 from tests.conftest import until
 from tests.journeys.crews import APPROVE, WORK, Crew, processes_of
 
@@ -157,6 +158,34 @@ def test_a_confined_session_submits_after_its_supervisor_was_killed(confined: Cr
     confined.agent("coder-1", program)
     confined.wait(lambda state: state.agents["coder-1"].current_task is None, "the session is concluded")
     assert confined.heard("one") == ["add", "claim", "submit"]
+
+
+@pytest.mark.parametrize(
+    ("point", "is_on_branch", "status"),
+    [
+        ("import.checked", False, "CLAIMED"),
+        ("import.prepared", False, "CLAIMED"),
+        ("import.ref", True, "CLAIMED"),
+        ("git.diff", True, "CLAIMED"),
+        ("renamed.seal", True, "CLAIMED"),
+        ("renamed.state.yaml", True, "READY_FOR_REVIEW"),
+    ],
+)
+def test_a_submit_killed_at_any_step_is_completed_by_another(
+    confined: Crew, point: str, is_on_branch: bool, status: str
+) -> None:
+    confined.add("one")
+    confined.prepare("claim", "one", "--agent", "coder-1")
+    slots = BoxedSlots(confined.root, confined.paths.slots, "one")
+    slots.begin()
+    commit = slots.commit("one.txt")
+    assert confined.run("submit", cwd=slots.slot, LIZA_FAULT=point).returncode in (-signal.SIGKILL, 137)
+    assert (slots.tip() == commit, confined.status("one")) == (is_on_branch, status)
+    confined.liza("submit", cwd=slots.slot)
+    assert (confined.heard("one"), confined.task("one").review_commit) == (["add", "claim", "submit"], commit)
+    assert slots.tip() == confined.git("rev-parse", "refs/liza/review/one") == commit
+    assert confined.git("fsck", "--no-dangling") == ""
+    assert list((confined.root / ".git" / "objects").glob("incoming-*")) == []
 
 
 def test_a_confined_session_edits_the_board_and_calls_what_its_guards_name(confined: Crew) -> None:
