@@ -38,8 +38,6 @@ _OWN_SETTINGS = re.compile(rf"core\.(worktree|bare)|extensions\.worktreeconfig|r
 """Settings that name the place of the repository, or that a run has of its own."""
 _MARK = "liza-boxed"
 """File in the git directory of a slot that names the run whose own git directory counts."""
-_MAX_REFS = 64 << 20
-"""Maximum size of the packed refs of a repository, in bytes."""
 
 
 def make_run_git(git: Git, box: BoxPaths, run: str = "", *, salvages_of: str = "") -> None:
@@ -160,7 +158,7 @@ def find_stores(common: Path) -> tuple[Path, ...]:
     pending = [common / "objects"]
     while pending and len(stores) < 10:
         objects = pending.pop()
-        text = untrusted_files.read_if_exists(objects / "info" / "alternates", _MAX_REFS) or b""
+        text = untrusted_files.read_if_exists(objects / "info" / "alternates") or b""
         for line in text.splitlines():
             if line and not line.startswith((b"#", b'"')):
                 store = (objects / os.fsdecode(line)).resolve()
@@ -181,7 +179,7 @@ def read_refs(common: Path, salvages_of: str = "") -> dict[bytes, bytes]:
 
 
 def _read_all_refs(git_dir: Path) -> dict[bytes, bytes]:
-    packed = untrusted_files.read_if_exists(git_dir / "packed-refs", _MAX_REFS) or b""
+    packed = untrusted_files.read_if_exists(git_dir / "packed-refs", run_refs.MAX_REFS) or b""
     lines = (_REF_LINE.fullmatch(line) for line in packed.split(b"\n"))
     refs = {line[2]: line[1] for line in lines if line is not None}
     refs.update(_read_loose(git_dir))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -20,10 +21,10 @@ from liza.confinement.box import Box
 from liza.repo import history_packs
 from liza.repo.git_config import git_dirs
 from liza.repo.run_git import BASE_PREFIX, REMOTE
-from liza.repo.run_refs import ImportRefused, open_below, open_directory, read_tip
+from liza.repo.run_refs import ImportRefused, read_tip
 from liza.repo.runner import Git, GitResult
 from liza.repo.tree_growth import measure_growth, open_objects
-from liza.rules.errors import GitFailed
+from liza.rules.errors import GitFailed, NotRegularFile
 from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, files, untrusted_files
 
@@ -118,12 +119,12 @@ def import_branch(
 
 def import_lfs(git: Git, store: RunStore) -> None:
     """Copy the files of LFS that a run added, each verified by its name. Raises ImportRefused, OSError."""
-    own = git_dirs(git)[1] / "lfs"
-    for name in _list_lfs(store.git_dir):
-        target = own / "objects" / name[:2] / name[2:4] / name
+    common = git_dirs(git)[1]
+    for path in _list_lfs(store.git_dir):
+        target = common / path
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            _copy_verified(store.git_dir, f"lfs/objects/{name[:2]}/{name[2:4]}/{name}", target, name)
+            _copy_verified(store.git_dir, path, target)
 
 
 def join_packs(git: Git) -> None:
@@ -279,24 +280,31 @@ def _move_packs(packs: Sequence[Path], directory: Path) -> None:
 
 
 def _list_lfs(git_dir: Path) -> Iterator[str]:
-    """Yield the names of the LFS files in a run's git directory. Links are not followed."""
-    with suppress(OSError), open_directory(git_dir, ("lfs", "objects")) as top:
-        for first in _list_directory(top):
-            with suppress(OSError), open_below(top, first) as middle:
-                for second in _list_directory(middle):
-                    with suppress(OSError), open_below(middle, second) as last:
-                        yield from (name for name in _list_directory(last) if _LFS_NAME.fullmatch(name))
+    """Yield the paths of the LFS files below a run's git directory. Links are not followed."""
+    top = "lfs/objects"
+    for first in _list_names(git_dir, top):
+        for second in _list_names(git_dir, f"{top}/{first}"):
+            names = _list_names(git_dir, f"{top}/{first}/{second}")
+            own = (name for name in names if _LFS_NAME.fullmatch(name) and name.startswith(f"{first}{second}"))
+            yield from (f"{top}/{first}/{second}/{name}" for name in own)
 
 
-def _list_directory(descriptor: int) -> list[str]:
-    return sorted(os.listdir(descriptor))
+def _list_names(git_dir: Path, path: str) -> list[str]:
+    try:
+        return untrusted_files.list_below(git_dir, path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
 
 
-def _copy_verified(git_dir: Path, path: str, target: Path, digest: str) -> None:
+def _copy_verified(git_dir: Path, path: str, target: Path) -> None:
     """Copy a file whose name is the SHA-256 of its content. Raises ImportRefused if it is not."""
-    *parents, name = path.split("/")
-    with open_directory(git_dir, parents) as directory:
-        descriptor = untrusted_files.open_regular(name, dir_fd=directory)
+    digest = target.name
+    try:
+        descriptor = untrusted_files.open_below(git_dir, path)
+    except (OSError, NotRegularFile) as error:
+        raise ImportRefused(
+            f"the LFS file {digest[:12]} of {git_dir} cannot be read: {error}", shlex.join(["rm", str(git_dir / path)])
+        ) from error
     computed = hashlib.sha256()
     with os.fdopen(descriptor, "rb") as source, atomic.replacing(target, 0o644, label="lfs") as copy:
         size = 0

@@ -15,7 +15,7 @@ import errno
 import os
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -28,6 +28,7 @@ MAX_RECORD_SIZE: Final = 1 << 20
 """Maximum size of a small record in the git directory or in ``.liza``, in bytes."""
 # Without O_NOCTTY a terminal device could become the controlling terminal.
 _SAFE_FLAGS: Final = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # ELOOP: a link. ENXIO: a pipe without a reader, a socket, a device without a driver. EISDIR: a directory, to write.
 _WRONG_TYPE_ERRORS: Final = {errno.ELOOP, errno.ENXIO, errno.EISDIR}
 
@@ -69,7 +70,11 @@ def open_to_read(path: Path | str, *, follow_links: bool = False) -> Iterator[Bi
 
 def read(path: Path | str, limit: int = MAX_SIZE, *, follow_links: bool = False) -> bytes:
     """Return the bytes of a file. Raises NotRegularFile, also for more than ``limit`` bytes, OSError."""
-    descriptor = open_regular(path, follow_links=follow_links)
+    return _read(open_regular(path, follow_links=follow_links), path, limit)
+
+
+def _read(descriptor: int, path: Path | str, limit: int) -> bytes:
+    """Read a whole file, and close its descriptor."""
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         # The size is asked first, so that a large file is not read in vain. Files of /proc have none.
         data = file.read(limit + 1) if os.fstat(descriptor).st_size <= limit else None
@@ -92,6 +97,47 @@ def read_if_exists(path: Path | str, limit: int = MAX_SIZE, *, follow_links: boo
 def read_record(path: Path | str) -> bytes:
     """Return the bytes of a small record that Liza wrote. Raises NotRegularFile, also for more than 1 MB, OSError."""
     return read(path, MAX_RECORD_SIZE)
+
+
+def open_below(root: Path, name: str) -> int:
+    """Open a regular file below a directory that an agent can write; no part of ``name`` may be a link.
+
+    Raises NotRegularFile, NotADirectoryError for a link in the place of a directory, OSError.
+    """
+    *parents, last = name.split("/")
+    with _open_directory(root, parents) as directory:
+        return open_regular(last, dir_fd=directory)
+
+
+def read_below(root: Path, name: str, limit: int) -> bytes | None:
+    """Return the bytes of a file as ``open_below`` opens it; None if it does not exist.
+
+    Raises NotRegularFile, also for more than ``limit`` bytes, OSError.
+    """
+    try:
+        descriptor = open_below(root, name)
+    except FileNotFoundError:
+        return None
+    return _read(descriptor, root / name, limit)
+
+
+def list_below(root: Path, name: str) -> list[str]:
+    """Return the names in a directory below ``root``, sorted; no part of ``name`` may be a link. Raises OSError."""
+    with _open_directory(root, name.split("/")) as directory:
+        return sorted(os.listdir(directory))  # noqa: PTH208 - a descriptor is no path
+
+
+@contextmanager
+def _open_directory(root: Path, parts: Sequence[str]) -> Iterator[int]:
+    descriptor = os.open(root, _DIRECTORY_FLAGS)
+    try:
+        for part in parts:
+            inner = os.open(part, _DIRECTORY_FLAGS, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def not_regular_error(path: Path | str) -> NotRegularFile:

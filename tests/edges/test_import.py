@@ -354,6 +354,25 @@ def test_a_directory_of_lfs_that_is_a_link_is_not_followed(slots: BoxedSlots, tm
     assert not (slots.repo / ".git" / "lfs").exists()
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "ln -sfn /etc/passwd logs/refs/stash",
+        "rm logs/refs/stash; mkfifo logs/refs/stash",
+        "rm -rf logs; ln -s /etc logs",
+        f"mkdir -p lfs/objects/aa/bb; touch lfs/objects/aa/bb/{'c' * 64}",
+        f"mkdir -p lfs/objects/aa/aa; mkfifo lfs/objects/aa/aa/{'a' * 64}",
+    ],
+)
+def test_a_damaged_git_of_a_run_frees_its_slot_and_keeps_the_stash(slots: BoxedSlots, damage: str) -> None:
+    commit = slots.commit("new.txt")
+    slots.do("echo stashed > a.txt; git stash -q")
+    slots.do(f'cd "$(git rev-parse --git-dir)"; {damage}')
+    slots.claim("u", "coder-1.2")
+    assert [git(slots.repo, "show", f"{ref}:a.txt") for ref in slots.salvages()][-1] == "stashed"
+    assert commit in git(slots.repo, "rev-list", "--all").split()
+
+
 def test_a_slot_full_of_odd_files_is_read_saved_and_handed_on(slots: BoxedSlots) -> None:
     slots.trees = vary(slots.trees, git=slots.trees.git.with_timeout(2))
     slots.do("mkdir odd; ln -s /dev/zero odd/zero; ln -s . odd/loop; echo x > odd/file; ln -s /etc etc")

@@ -13,7 +13,6 @@ from liza.programs.session import private_state
 from liza.programs.session.private_state import PrivateDirectory
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.usage.meter import find_log_files
-from liza.rules.errors import LizaError
 from liza.rules.paths import BoxPaths, Paths
 from tests.conftest import FakeClock
 
@@ -184,15 +183,6 @@ def test_a_login_that_the_person_changed_meanwhile_stays(home: Home) -> None:
     home.login.write_text(json.dumps(mine))
     home.collect()
     assert json.loads(home.login.read_text()) == mine
-
-
-def test_a_file_below_a_link_is_not_read(home: Home, tmp_path: Path) -> None:
-    home.bring()
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "f").write_text("secret")
-    (home.own / "d").symlink_to(tmp_path / "x")
-    with pytest.raises((OSError, LizaError)):
-        private_state.read_below(home.own, "d/f", 100)
 
 
 def test_the_log_of_a_conversation_is_found_in_the_box_and_through_no_link(home: Home, tmp_path: Path) -> None:

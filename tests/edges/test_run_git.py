@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import run_git
-from liza.rules.errors import Refused
+from liza.repo import run_git, run_import
+from liza.rules.errors import GitFailed, Refused
 from liza.rules.value_classes import replace
 from tests.boxed_slots import BoxedSlots
 from tests.conftest import git
@@ -254,3 +254,16 @@ def test_a_session_without_a_box_goes_on_with_the_commits_of_the_last_one(slots:
     assert git(slots.slot, "status", "--porcelain") == ""
     assert slots.salvages() == ["refs/liza/salvage/t/coder-1.1-refs"]
     assert git(slots.repo, "for-each-ref", "refs/liza/base") == ""
+
+
+def test_work_that_cannot_be_imported_now_stays_in_its_box(slots: BoxedSlots, monkeypatch: pytest.MonkeyPatch) -> None:
+    slots.begin()
+    commit = slots.commit("one.txt")
+    with monkeypatch.context() as patch:
+        patch.setattr(run_import, "_explain_index_pack", lambda *_: GitFailed("No space left on device"))
+        patch.setattr(run_import, "MAX_PACK", 1)
+        with pytest.raises(GitFailed, match="No space left"):
+            slots.trees.leave_box("s1")
+    assert slots.trees.run_of_git("s1") == "coder-1.1"
+    slots.trees.leave_box("s1")
+    assert (slots.trees.run_of_git("s1"), slots.tip()) == (None, commit)

@@ -46,6 +46,23 @@ def test_a_link_is_followed_only_where_the_caller_says_so(tmp_path: Path) -> Non
     assert (tmp_path / "file").read_bytes() == b"text"
 
 
+def test_a_file_below_a_directory_is_read_through_no_link(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f").write_bytes(b"text")
+    (tmp_path / "d" / "link").symlink_to("f")
+    (tmp_path / "other").symlink_to("d")
+    assert untrusted_files.read_below(tmp_path, "d/f", 100) == b"text"
+    assert untrusted_files.read_below(tmp_path, "d/g", 100) is None
+    assert untrusted_files.list_below(tmp_path, "d") == ["f", "link"]
+    for name, limit in (("d/f", 3), ("d/link", 100), ("d", 100)):
+        with pytest.raises(NotRegularFile):
+            untrusted_files.read_below(tmp_path, name, limit)
+    with pytest.raises(NotADirectoryError):
+        untrusted_files.read_below(tmp_path, "other/f", 100)
+    with pytest.raises(NotADirectoryError):
+        untrusted_files.list_below(tmp_path, "other")
+
+
 def test_a_file_of_proc_without_a_size_is_read_up_to_the_limit() -> None:
     path = Path("/proc/self/status")
     assert untrusted_files.read(path).startswith(b"Name:")

@@ -205,33 +205,15 @@ def collect_state(run_dir: RunDir, record: RunRecord, preset: Preset, notify: Ca
     if preset.usage.file:
         inside = find_box(run_dir, record).liza / run_dir.path.relative_to(run_dir.paths.liza)
         with suppress(LizaError, OSError):
-            data = read_below(inside, preset.usage.file, MAX_FILE)
-            _make_parents(run_dir.path, preset.usage.file)
-            atomic.write(run_dir.path / preset.usage.file, data)
+            data = untrusted_files.read_below(inside, preset.usage.file, MAX_FILE)
+            if data is not None:
+                _make_parents(run_dir.path, preset.usage.file)
+                atomic.write(run_dir.path / preset.usage.file, data)
 
 
 def find_box(run_dir: RunDir, record: RunRecord) -> BoxPaths:
     """Return the paths of the box in which a run is, or was."""
     return run_dir.paths.box(Path(record.worktree).name)
-
-
-def read_below(directory: Path, name: str, limit: int) -> bytes:
-    """Return the bytes of a file below a directory, without following a link below it. Raises LizaError, OSError."""
-    parts = Path(name).parts
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-            os.close(handle)
-            handle = inner
-        descriptor = untrusted_files.open_regular(parts[-1], dir_fd=handle)
-    finally:
-        os.close(handle)
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise untrusted_files.not_regular_error(directory / name)
-    return data
 
 
 def renew_login(login: CopiedLogin) -> bool:
@@ -241,8 +223,8 @@ def renew_login(login: CopiedLogin) -> bool:
     OSError, ValueError.
     """
     before = untrusted_files.read(login.source, MAX_LOGIN)
-    own = read_below(Path(login.own), login.name, MAX_LOGIN)
-    if own == before or hashlib.sha256(before).hexdigest() != login.digest:
+    own = untrusted_files.read_below(Path(login.own), login.name, MAX_LOGIN)
+    if own in (None, before) or hashlib.sha256(before).hexdigest() != login.digest:
         return False
     wanted, renewed = json.loads(before), json.loads(own)
     paths = tuple(tuple(path.split(".")) for path in login.renewed)

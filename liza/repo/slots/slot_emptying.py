@@ -183,7 +183,7 @@ class SlotAccess(Value, dict=True):
         if run is None or git_dir is None or owner is None or owner.task == slot:
             return None
         branch = branch_of(owner.task)
-        with self._lock_import(slot):
+        with lock_path(self._import_lock(slot)):
             return run_import.import_branch(
                 self.git, self._run_store(slot), branch, run, self.integration,
                 lambda tip: self._show_commit(slot, branch, tip),
@@ -227,11 +227,8 @@ class SlotAccess(Value, dict=True):
             )
         return read_surroundings(machine.program, self.paths, os.environ)
 
-    def _lock_import(self, slot: str) -> AbstractContextManager[int]:
-        """Lock the import of a slot: a verb of the session and its supervisor may import at the same time."""
-        return lock_path(self._import_lock(slot))
-
     def _import_lock(self, slot: str) -> Path:
+        """Lock of a slot's imports: a verb of the session and its supervisor may import at the same time."""
         return self.paths.locks / f"import-{slot}.lock"
 
     def lock_slot(self, slot: str) -> AbstractContextManager[int]:
@@ -294,18 +291,18 @@ class SlotEmptying(SlotAccess):
 
         What a box has damaged so that it cannot be read is left out; the files of the slot are saved. Raises GitFailed.
         """
-        if self.run_of_git(slot) is None:
+        target = self._salvage_target(slot)
+        if target is None:
             return salvage_if_needed(self.slot_git(slot), task, run, kept_in)
         with suppress(ImportRefused):
             self.import_run(slot)
-        git, target = self.open_git(slot), self._salvage_target(slot)
-        assert target is not None
+        git = self.open_git(slot)
         try:
             saved = salvage_if_needed(git, task, run, kept_in, target)
-            salvage_refs(git, task, run, target)
         except GitFailed:
             stuck_slots.remove_pipes(self.paths.slot(slot))
-            return salvage_if_needed(self.slot_git(slot), task, run, kept_in)
+            saved = salvage_if_needed(self.slot_git(slot), task, run, kept_in)
+        salvage_refs(git, task, run, target)
         return saved
 
     def leave_box(self, slot: str) -> None:
@@ -318,9 +315,9 @@ class SlotEmptying(SlotAccess):
             return
         git = self.slot_git(slot)
         owner = slot_records.content_owner(slot_records.find_owner(git_dirs(git)[0]))
-        with suppress(GitFailed):  # what the box has damaged cannot be read
+        with suppress(ImportRefused):
             self.import_run(slot)
-            salvage_refs(self.open_git(slot), slot if owner is None else owner.task, run, target)
+        salvage_refs(self.open_git(slot), slot if owner is None else owner.task, run, target)
         run_git.leave_run_git(git)
 
     def _salvage_target(self, slot: str) -> SalvageTarget | None:
@@ -330,7 +327,7 @@ class SlotEmptying(SlotAccess):
 
         def take(commit: str) -> None:
             newest = self.git.find_commit(f"refs/heads/{self.integration}")
-            with self._lock_import(slot):
+            with lock_path(self._import_lock(slot)):
                 run_import.import_commit(self.git, self._run_store(slot), commit, (newest,) if newest else ())
 
         return SalvageTarget(self.git, take)
