@@ -7,7 +7,6 @@ with the slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from liza.repo.git_config import git_dirs
 from liza.repo.runner import Git
@@ -27,7 +26,7 @@ def salvage_submodules(git: Git, task: str, run: str, target: SalvageTarget | No
 
     Work is a changed or untracked file, or a commit that no remote branch contains. Raises GitFailed, OSError.
     """
-    bundles = tuple((name, bundle_repository(git, inner)) for name, inner in _list_changed(git, "", _has_own_commits))
+    bundles = tuple((name, bundle_repository(git, inner)) for name, inner in _list_changed(git, _has_own_commits))
     return save_bundles(git, task, f"{run}{SUBMODULES_SUFFIX}", bundles, target) if bundles else None
 
 
@@ -37,28 +36,18 @@ def salvage_before_reset(git: Git, task: str, run: str, target: SalvageTarget | 
     Their repositories stay, so each bundle has only what no remote branch contains. Return the ref, or None if there is
     nothing to save. Raises GitFailed, OSError.
     """
-    changed = _list_changed(git, "", _is_head_on_no_ref)
+    changed = _list_changed(git, _is_head_on_no_ref)
     bundles = tuple((name, bundle_repository(git, inner, only_work=True)) for name, inner in changed)
     return save_bundles(git, task, f"{run}{SUBMODULES_SUFFIX}", bundles, target) if bundles else None
 
 
-def _list_changed(git: Git, prefix: str, has_commits: Callable[[Git], bool]) -> Iterator[tuple[str, Git]]:
+def _list_changed(git: Git, has_commits: Callable[[Git], bool]) -> Iterator[tuple[str, Git]]:
     """Yield the submodules with work of their own, nested ones included, each with its path in the slot."""
-    yield from _list_below(git, submodules.list_roots(git), prefix, has_commits)
-
-
-def _list_below(
-    git: Git, roots: tuple[Path, ...], prefix: str, has_commits: Callable[[Git], bool]
-) -> Iterator[tuple[str, Git]]:
-    for name, _ in submodules.list_submodules(git):
-        inner = submodules.open_submodule(git, roots, name)
-        if inner is None:
-            continue
+    for name, inner in submodules.open_all(git):
         slot_records.remove_slot_locks(git_dirs(inner)[0])
         clear_hiding_flags(inner)
         if read_work_tree(inner).changed or has_commits(inner):
-            yield f"{prefix}{name}", inner
-        yield from _list_below(inner, roots, f"{prefix}{name}/", has_commits)
+            yield name, inner
 
 
 def _has_own_commits(inner: Git) -> bool:
