@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from liza.crew.crew import Crew
+from liza.repo.run_git import REMOTE
 from liza.rules.alarm_kinds import LoggedKind
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, Refused
 from liza.rules.model import Task
 from liza.rules.paths import branch_of
 
@@ -37,16 +38,11 @@ def try_import(crew: Crew, slot: str, run: str) -> str:
     return ""
 
 
-def find_moved_branch(crew: Crew, task: Task, commit: str) -> str | None:
-    """Return the tip of a task's branch if something else has moved it away from ``commit``; None if not."""
-    tip = crew.worktrees.branch_tip(task.id)
-    return None if tip in (None, commit) else tip
-
-
-def describe_moved(task: Task, tip: str) -> tuple[str, str]:
-    """Return what a session is told whose branch was moved outside of its box, and the next step."""
-    branch = branch_of(task.id)
-    return (
-        f"{branch} was moved to {tip[:12]} outside of your session",
-        f"git fetch liza && git rebase liza/{branch}",
-    )
+def refuse_moved_branch(crew: Crew, task: Task, commit: str) -> None:
+    """Raise Refused if a task's branch was moved away from ``commit`` outside of its session. Raises GitFailed."""
+    branch, tip = branch_of(task.id), crew.worktrees.branch_tip(task.id)
+    if tip is not None and tip != commit:
+        raise Refused(
+            f"{branch} was moved to {tip[:12]} outside of your session",
+            f"git fetch {REMOTE} && git rebase {REMOTE}/{branch}",
+        )

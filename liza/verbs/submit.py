@@ -16,7 +16,7 @@ from liza.repo.hiding import brief_filter
 from liza.repo.merge import merge_refs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
-from liza.rules.errors import NotOwner, Refused
+from liza.rules.errors import NotOwner
 from liza.rules.merging.targets import target_branch
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
@@ -82,8 +82,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     if imported is not None and is_elsewhere:
         git = crew.worktrees.open_git(slot.name)  # only the run has its commits
     elif imported is not None:
-        if (moved := run_commits.find_moved_branch(crew, task, imported)) is not None:
-            raise Refused(*run_commits.describe_moved(task, moved))
+        run_commits.refuse_moved_branch(crew, task, imported)
         # What was imported is the work, whatever git says in the box.
         tree = replace(tree, head=imported)
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
