@@ -59,7 +59,7 @@ def test_settings_in_the_history_that_can_be_none_are_not_confirmed_again(repo: 
     crew.paths.pins.write_text(json.dumps({}))
     config = crew.board.read_as_written().config
     confirmed_settings.restore_confirmed(crew.paths, b'{"integration_command": 5}', config)
-    assert confirmed_settings.load_pins(crew.paths.pins).settings is not None
+    assert confirmed_settings.load_pins(crew.paths.pins)["settings"] is not None
     assert confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()) == ()
 
 

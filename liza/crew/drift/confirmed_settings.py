@@ -16,7 +16,7 @@ from liza.rules.model import Config, State
 from liza.rules.paths import Paths
 from liza.rules.project import setting_limits
 from liza.rules.settings import UnconfirmedSetting
-from liza.rules.value_classes import Value, replace
+from liza.rules.value_classes import replace
 from liza.system import atomic, untrusted_files
 from liza.system.locks import lock_path
 
@@ -27,25 +27,20 @@ _RECREATE_COMMAND = "liza doctor --fix"
 _cache: dict[Path, tuple[object, dict[str, Any] | None]] = {}
 
 
-class Pins(Value):
-    """What a person has confirmed. None: no setting, no address. ``origin`` is a ``push_address.PushAddress``."""
+def load_pins(path: Path) -> dict[str, Any]:
+    """Return what a person has confirmed: the settings, and the address as a ``push_address.PushAddress``, by key.
 
-    settings: Mapping[str, Any] | None
-    origin: Mapping[str, Any] | None
-
-
-def load_pins(path: Path) -> Pins:
-    """Return the pins. Raises Missing if the file is missing or invalid, NotRegularFile."""
+    Raises Missing if the file is missing or invalid, NotRegularFile.
+    """
     try:
-        fields = json.loads(untrusted_files.read_record(path))
-        confirmed, origin = fields.get(SETTINGS_KEY), fields.get(ORIGIN_KEY)
-        if confirmed is not None and not settings.are_valid(confirmed):
+        pins: dict[str, Any] = json.loads(untrusted_files.read_record(path))
+        if pins.get(SETTINGS_KEY) is not None and not settings.are_valid(pins[SETTINGS_KEY]):
             raise ValueError("its settings are not valid")
     except FileNotFoundError as error:
         raise Missing(f"the file of confirmed settings {path} is missing", _RECREATE_COMMAND) from error
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise Missing(f"the file of confirmed settings {path} cannot be read: {error}", _RECREATE_COMMAND) from error
-    return Pins(confirmed, origin)
+    return pins
 
 
 def create_pins(paths: Paths) -> None:
@@ -106,8 +101,9 @@ def _add_to_pins(paths: Paths, key: str, given: Mapping[str, Any], standing: Con
         return
     # Without the lock, of two concurrent read-modify-write cycles one would be lost.
     with lock_path(paths.pins_lock, LOCK_TIMEOUT):
-        pins = _read_pins(paths)
-        if pins is None:
+        try:
+            pins = load_pins(paths.pins)
+        except LizaError:
             return
         if standing is not None and _read_confirmed(paths) is None:
             given = {**settings.confirmable_values(standing), **given}
@@ -149,15 +145,9 @@ def _read_confirmed(paths: Paths) -> dict[str, Any] | None:
     stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
     cached = _cache.get(paths.pins)
     if cached is None or cached[0] != stamp:
-        pins = _read_pins(paths)
-        confirmed = None if pins is None else settings.normalize(pins.get(SETTINGS_KEY))
-        cached = _cache[paths.pins] = (stamp, confirmed if settings.are_valid(confirmed) else None)
+        try:
+            confirmed = settings.normalize(load_pins(paths.pins).get(SETTINGS_KEY))
+        except LizaError:
+            confirmed = None
+        cached = _cache[paths.pins] = (stamp, confirmed)
     return cached[1]
-
-
-def _read_pins(paths: Paths) -> dict[str, Any] | None:
-    try:
-        pins = json.loads(untrusted_files.read_record(paths.pins))
-    except (OSError, ValueError, LizaError, RecursionError):
-        return None
-    return pins if isinstance(pins, dict) else None

@@ -103,7 +103,7 @@ def record_first_origin(crew: Crew, base: str | None) -> Remotes | None:
 
 
 def _read_accepted(crew: Crew) -> PushAddress | None:
-    return push_address.parse_accepted(confirmed_settings.load_pins(crew.paths.pins).origin)
+    return push_address.parse_accepted(confirmed_settings.load_pins(crew.paths.pins).get(confirmed_settings.ORIGIN_KEY))
 
 
 def _find_change(crew: Crew, present: PushAddress, command: str) -> LizaError | None:
