@@ -1,8 +1,8 @@
 """Run git. All of Liza's git commands go through this module.
 
-Every command has a timeout. Hooks, fsmonitor,
-pager, editor, prompts, external diffs and signing are off; filters and merge drivers run. ``GIT_*`` is removed from the
-environment. Each git is a session of its own, so that a timeout or Ctrl+C kills it with all its children.
+Every command has a timeout. Hooks, fsmonitor, pager, editor, prompts, external diffs and signing are off; filters and
+merge drivers run. ``GIT_*`` is removed from the environment. Each git is a session of its own, so that a timeout or
+Ctrl+C kills it with all its children.
 """
 
 from __future__ import annotations
@@ -357,8 +357,7 @@ def _encode(text: str | bytes | IO[bytes] | None) -> bytes | IO[bytes] | None:
 def find_remedy(stderr: str) -> str:
     """Return the command for a cause that git's error names, or an empty string.
 
-    Causes: a failing or missing filter, a repository of another user, a
-    partial clone whose remote does not answer.
+    Causes: a failing or missing filter, a repository of another user, a partial clone whose remote does not answer.
     """
     if (match := _FILTER_ERROR.search(stderr)) is not None:
         return show_filter_command(match[1])
