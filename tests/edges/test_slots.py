@@ -147,7 +147,7 @@ def test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use(crew: Merges) -
     assert not slot.exists()
     assert "coder-1" in crew.crew.board.read().agents
     crew.claimed("b")
-    with pytest.raises(Refused, match=r"s1 is in use: b \(CLAIMED\)") as refused:
+    with pytest.raises(Refused, match=r"s1 is in use: b \(working\)") as refused:
         verbs.nuke(crew.crew, "s1")
     assert refused.value.hint == "liza task release b"
     with pytest.raises(UnknownId, match="there is no slot s7"):
