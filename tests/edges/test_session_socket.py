@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from liza import command_socket
+from liza.confinement import support
 from liza.confinement.box import Box, Mount, MountKind
 from liza.confinement.run_mounts import SESSION_SOCKET
 from liza.programs.session import session_process
@@ -104,7 +105,9 @@ class Boxes:
             Mount(MountKind.WRITABLE, self.directory),
             Mount(MountKind.WRITABLE, SESSION_SOCKET, self.run.path / "session.sock"),
         )
-        argv = Box("/usr/bin/bwrap", mounts, self.directory).wrap(["sh", "-c", textwrap.dedent(script)])
+        program = support.find_program()
+        assert program is not None
+        argv = Box(program, mounts, self.directory).wrap(["sh", "-c", textwrap.dedent(script)])
         living = session_process.start(self.run.path, argv, self.crew.root, inside, None, verbs)
         assert isinstance(living, RunningSession), living
         self.living = living
