@@ -37,7 +37,7 @@ def lock_in_box(words: Sequence[str]) -> int:
             return printed.returncode
         atomic.write(paths.state, printed.stdout, sync=False)
         status = run_command(command)
-        text = paths.state.read_bytes()
+        text = paths.state.read_bytes() if paths.state.exists() else b""
         if text == printed.stdout:
             return status
         handed_in = subprocess.run([*_LIZA, "edit", "--from", "-"], input=text, check=False).returncode

@@ -261,11 +261,12 @@ def test_lock_runs_its_command_inside_and_hands_in_the_copy(either: Boxes) -> No
         echo "refused $?"
         liza lock -- sh -c 'exit 7'; echo "own $?"
         liza lock -- nothing-of-this-name; echo "missing $?"
+        liza lock -- rm $board; echo "removed $?"
         """
     )
     assert session.code == 0, session.output
     assert "tasks.one.status: a session may change only agents, handoff, discovered, anomalies" in session.output
-    assert {"refused 1", "own 7", "missing 5"} <= set(session.output.splitlines())
+    assert {"refused 1", "own 7", "missing 5", "removed 4"} <= set(session.output.splitlines())
     state = either.crew.state()
     assert [(entry.id, entry.by, entry.description) for entry in state.discovered] == [("d-1", "coder-1", "slow")]
     after = either.crew.paths.state.read_text()
