@@ -53,10 +53,10 @@ def ask_guards(question: GuardQuestion) -> dict[str, Any]:
         paths,
         role,
         home,
-        check_task_id(question.task) if question.task else None,
-        _find_worktree(crew, question.task),
-        config.integration_command if config else None,
-        config.guards.on_error if config else "deny",
+        task=check_task_id(question.task) if question.task else None,
+        worktree=_find_worktree(crew, question.task),
+        tests=config.integration_command if config else None,
+        on_error=config.guards.on_error if config else "deny",
         is_confined=config is not None and support.choose_box_program(config.confinement) is not None,
     )
     tool = question.tool or (_SHELL if question.command is not None else _PATH_TOOLS[0])

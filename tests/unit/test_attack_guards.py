@@ -18,9 +18,7 @@ def _guards(root: Path, role: str = "coder") -> SessionGuards:
     (root / ".liza").mkdir(exist_ok=True)
     home = root / "home"
     loaded = guard_files.load_guards(Paths(root), home)
-    return SessionGuards(
-        guard_files.compose_guards(loaded, Paths(root), role, home, "t1", str(worktree), None, "deny", False)
-    )
+    return SessionGuards(guard_files.compose_guards(loaded, Paths(root), role, home, task="t1", worktree=str(worktree)))
 
 
 def test_a_denying_rule_that_nobody_trusted_takes_no_default_away(tmp_path: Path) -> None:

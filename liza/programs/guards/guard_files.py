@@ -89,11 +89,12 @@ def compose_guards(
     paths: Paths,
     role: str,
     home: Path,
-    task: str | None,
-    worktree: str,
-    tests: str | None,
-    on_error: str,
-    is_confined: bool,
+    *,
+    task: str | None = None,
+    worktree: str = "",
+    tests: str | None = None,
+    on_error: str = "deny",
+    is_confined: bool = False,
 ) -> dict[str, Any]:
     """Return the contents of ``guards.json`` for a session. ``is_confined``: it runs in a box."""
     return {
@@ -119,9 +120,10 @@ def compose_for_run(
 ) -> dict[str, Any]:
     """Return the contents of ``guards.json`` for a run. Raises OSError, LizaError."""
     record = run_dir.read_record()
-    task, worktree, is_confined = (record.task, record.worktree, record.is_confined) if record else (None, "", False)
-    role = role_of(run_dir.agent)
-    return compose_guards(loaded, run_dir.paths, role, home, task, worktree, tests, on_error, is_confined)
+    own: dict[str, Any] = {}
+    if record is not None:
+        own = {"task": record.task, "worktree": record.worktree, "is_confined": record.is_confined}
+    return compose_guards(loaded, run_dir.paths, role_of(run_dir.agent), home, tests=tests, on_error=on_error, **own)
 
 
 def install_guards(run_dir: RunDir, loaded: LoadedGuards, home: Path, tests: str | None, on_error: str) -> None:

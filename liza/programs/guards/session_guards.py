@@ -103,14 +103,12 @@ def record_denial(directory: str, tool: str, verdict: Verdict) -> None:
     """Append a denial to the list of the run. It is counted only, so an error is ignored."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = {"time": now, "rule": verdict.rule, "tool": tool[:200], "reason": (verdict.reason or "")[:2000]}
-    try:
+    with suppress(OSError, NotRegularFile):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         descriptor = untrusted_files.open_regular(f"{directory}/{DENIALS_FILE}", flags)
         with os.fdopen(descriptor, "ab") as file:
             if os.fstat(descriptor).st_size < MAX_DENIALS:
                 file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-    except (OSError, NotRegularFile):
-        return
 
 
 def count_denials(directory: Path) -> dict[str, tuple[int, str]]:
