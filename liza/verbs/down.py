@@ -208,9 +208,8 @@ def _purge(crew: Crew) -> PurgeResult:
     if branch is not None and _has_own_commits(crew, branch):
         kept.append(f"refs/heads/{branch}")
         branch = None
-    for name in ("base", "candidates", "tested", "review", "pushed", "pushing"):
+    for name in ("base", "candidates", "tested", "review", "pushed", "pushing", "laid-back"):
         _delete_refs(crew, f"refs/liza/{name}")
-    _delete_refs(crew, "refs/liza/laid-back")
     kept += [saved_specs.SPECS_REF] if specs.saved else []
     kept += [saved_specs.PROGRAMS_REF] if programs.saved else []
     for history in _list_refs(crew, HISTORY_REF):
