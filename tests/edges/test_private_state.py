@@ -153,7 +153,7 @@ def test_a_login_that_differs_in_anything_else_stays_in_the_box(home: Home, forg
     assert json.loads(home.login.read_text()) == LOGIN
 
 
-@pytest.mark.parametrize("kind", ["fifo", "link", "large", "no json", "directory link"])
+@pytest.mark.parametrize("kind", ["fifo", "link", "large", "no json", "directory link", "program link"])
 def test_what_is_no_small_file_is_not_read_as_a_login(home: Home, tmp_path: Path, kind: str) -> None:
     home.bring()
     own = home.own / "login.json"
@@ -169,9 +169,14 @@ def test_what_is_no_small_file_is_not_read_as_a_login(home: Home, tmp_path: Path
             own.write_text(renewed + " " * private_state.MAX_LOGIN)
         case "no json":
             own.write_text("[" * 100_000)
-        case _:
+        case "directory link":
             home.own.rename(tmp_path / "aside")
             home.own.symlink_to(tmp_path)
+        case _:
+            home.own.parent.rename(tmp_path / "aside")
+            (tmp_path / "planted" / home.own.name).mkdir(parents=True)
+            (tmp_path / "planted" / home.own.name / "login.json").write_text(renewed)
+            home.own.parent.symlink_to(tmp_path / "planted")
     home.collect()
     assert json.loads(home.login.read_text()) == LOGIN
 
@@ -196,3 +201,6 @@ def test_the_log_of_a_conversation_is_found_in_the_box_and_through_no_link(home:
     (tmp_path / "b" / "abc.jsonl").write_text("{}\n")
     (home.own / "talks" / "b").symlink_to(tmp_path / "b")
     assert find_log_files(preset, "abc", {"HOME": str(home.path), **variables}) == (talk,)
+    home.own.rename(tmp_path / "aside")
+    home.own.symlink_to(tmp_path / "aside")
+    assert find_log_files(preset, "abc", {"HOME": str(home.path), **variables}) == ()

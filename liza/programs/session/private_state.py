@@ -196,16 +196,17 @@ def collect_state(run_dir: RunDir, record: RunRecord, preset: Preset, notify: Ca
     """Take back what a session in a box leaves: renewed values of a login, and the file with its usage. Idempotent."""
     if not record.is_confined:
         return
+    box = find_box(run_dir, record)
     for login in read_struct(run_dir.path / COPIES_FILE, list[CopiedLogin]) or ():
         try:
-            if renew_login(login):
+            if _renew_login(login, box):
                 notify(f"the login in {login.source} was renewed by {run_dir.run}")
         except (LizaError, OSError, ValueError, RecursionError) as error:
             notify(f"! the login of {run_dir.run} was not taken back: {error}")
     if preset.usage.file:
-        inside = find_box(run_dir, record).liza / run_dir.path.relative_to(run_dir.paths.liza)
+        name = run_dir.path.relative_to(run_dir.paths.liza) / preset.usage.file
         with suppress(LizaError, OSError):
-            data = untrusted_files.read_below(inside, preset.usage.file, MAX_FILE)
+            data = untrusted_files.read_below(box.liza, str(name), MAX_FILE)
             if data is not None:
                 _make_parents(run_dir.path, preset.usage.file)
                 atomic.write(run_dir.path / preset.usage.file, data)
@@ -216,14 +217,15 @@ def find_box(run_dir: RunDir, record: RunRecord) -> BoxPaths:
     return run_dir.paths.box(Path(record.worktree).name)
 
 
-def renew_login(login: CopiedLogin) -> bool:
+def _renew_login(login: CopiedLogin, box: BoxPaths) -> bool:
     """Write the renewed values of a login into the person's file; return whether there were any.
 
     Only values that the row names may differ, and the person's file must be as it was copied. Raises LizaError,
     OSError, ValueError.
     """
     before = untrusted_files.read(login.source, MAX_LOGIN)
-    own = untrusted_files.read_below(Path(login.own), login.name, MAX_LOGIN)
+    name = (Path(login.own) / login.name).relative_to(box.state)
+    own = untrusted_files.read_below(box.state, str(name), MAX_LOGIN)
     if own in (None, before) or hashlib.sha256(before).hexdigest() != login.digest:
         return False
     wanted, renewed = json.loads(before), json.loads(own)

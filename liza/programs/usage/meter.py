@@ -306,7 +306,7 @@ def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[st
         pattern = pattern.replace(name, glob.escape(value))
     # Path.glob does not accept absolute patterns.
     paths = (Path(path) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
-    return tuple(path for path in paths if not _leads_out_of_box(path, Path(config)))
+    return tuple(path for path in paths if not _leads_out_of_box(path))
 
 
 def _find_config_directory(preset: Preset, environ: Mapping[str, str]) -> str | None:
@@ -321,10 +321,10 @@ def _find_config_directory(preset: Preset, environ: Mapping[str, str]) -> str | 
     return None if home is None else str(Path(home) / preset.journal.config)
 
 
-def _leads_out_of_box(path: Path, top: Path) -> bool:
-    """Return whether a file is below a private directory of a box, and a directory between them is a link."""
-    between = (parent for parent in path.parents if parent != top and parent.is_relative_to(top))
-    return BOXES in top.parts and any(parent.is_symlink() for parent in between)
+def _leads_out_of_box(path: Path) -> bool:
+    """Return whether a path leads through a directory of a box that is a link."""
+    boxes = next((parent for parent in path.parents if parent.name == BOXES), None)
+    return boxes is not None and any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(boxes))
 
 
 def find_subagent_files(preset: Preset, log: Path, conversation: str | None) -> tuple[Path, ...]:
@@ -334,7 +334,7 @@ def find_subagent_files(preset: Preset, log: Path, conversation: str | None) -> 
         return ()
     pattern = form.subagents.replace("{dir}", glob.escape(str(log.parent))).replace("{id}", glob.escape(conversation))
     paths = (Path(path) for path in glob.glob(pattern))  # noqa: PTH207
-    return tuple(path for path in paths if not _leads_out_of_box(path, log.parent))
+    return tuple(path for path in paths if not _leads_out_of_box(path))
 
 
 MAX_SUBAGENTS = 1000
