@@ -140,16 +140,14 @@ def _set_up_record(box: BoxPaths) -> Path:
     return box.directory / "set-up"
 
 
-def remove_run_git(box: BoxPaths) -> None:
-    """Remove the git directory of a slot's runs: what they made was imported or saved. Idempotent. Raises OSError."""
-    for path in (_beside(box, "new"), _beside(box, "old"), box.git):
-        remove_tree(path)
-    box.git_pointer.unlink(missing_ok=True)
-
-
 def remove_base(git: Git, run: str) -> None:
     """Delete the ref that keeps what a run borrows. Idempotent. Raises GitFailed."""
     git.out("update-ref", "-d", f"{BASE_PREFIX}{run}")
+
+
+def format_alternates(common: Path) -> bytes:
+    """Return the file with which an object store borrows from that of the repository."""
+    return os.fsencode(f"{common / 'objects'}\n")
 
 
 def find_stores(common: Path) -> tuple[Path, ...]:
@@ -216,7 +214,7 @@ def _is_usable(git_dir: Path, common: Path) -> bool:
         names = (git_dir, *(git_dir / name for name in parts))
         if any(path.is_symlink() or not path.is_dir() for path in names):
             return False
-        if untrusted_files.read_record(git_dir / "objects" / "info" / "alternates") != _format_alternates(common):
+        if untrusted_files.read_record(git_dir / "objects" / "info" / "alternates") != format_alternates(common):
             return False
         head = untrusted_files.read_record(git_dir / "HEAD").strip().decode("ascii", "replace")
         ref = head.removeprefix("ref: ")
@@ -232,7 +230,7 @@ def _make_directory(git: Git, new: Path, refs: Mapping[bytes, bytes]) -> None:
     (new / "info").mkdir(exist_ok=True)
     for name in ("info", "pack"):
         (new / "objects" / name).mkdir(parents=True)
-    (new / "objects" / "info" / "alternates").write_bytes(_format_alternates(common))
+    (new / "objects" / "info" / "alternates").write_bytes(format_alternates(common))
     _write_refs(new, refs)
     (new / "config").write_bytes(os.fsencode(_format_config(common, _read_settings(git))))
     _copy_names(common, new)
@@ -265,10 +263,6 @@ def _refresh_refs(git_dir: Path, refs: Mapping[bytes, bytes], own: bytes) -> Non
     for entry in os.scandir(git_dir / "refs"):
         remove_tree(Path(entry.path))
     _write_symbolic(git_dir, present)
-
-
-def _format_alternates(common: Path) -> bytes:
-    return os.fsencode(f"{common / 'objects'}\n")
 
 
 def _replace_directory(box: BoxPaths, new: Path, old: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 from liza.confinement.box import Box
 from liza.repo import history_packs
 from liza.repo.git_config import git_dirs
-from liza.repo.run_git import BASE_PREFIX, REMOTE
+from liza.repo.run_git import BASE_PREFIX, REMOTE, format_alternates
 from liza.repo.run_refs import ImportRefused, read_tip
 from liza.repo.runner import Git, GitResult
 from liza.repo.tree_growth import measure_growth, open_objects
@@ -65,7 +65,7 @@ def import_commit(git: Git, store: RunStore, commit: str, bases: Sequence[str]) 
     incoming = _incoming_directory(common, store.slot)
     (incoming / "info").mkdir(parents=True)
     try:
-        (incoming / "info" / "alternates").write_bytes(os.fsencode(f"{common / 'objects'}\n"))
+        (incoming / "info" / "alternates").write_bytes(format_alternates(common))
         quarantined = git.with_environment(GIT_OBJECT_DIRECTORY=str(incoming)).with_timeout(_READ_LIMIT)
         is_partial = _is_partial(git)
         crash_points.point("import", "begun")
@@ -148,13 +148,10 @@ def _pack_list(common: Path) -> Path:
     return common / "liza-packs"
 
 
-def remove_incoming(git: Git, slot: str) -> bool:
-    """Remove what a killed import of a slot left. Return whether there was anything. Raises OSError."""
-    path = _incoming_directory(git_dirs(git)[1], slot)
-    if not path.is_dir():
-        return False
-    shutil.rmtree(path)
-    return True
+def remove_incoming(git: Git, slot: str) -> None:
+    """Remove what a killed import of a slot left. Raises OSError."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(_incoming_directory(git_dirs(git)[1], slot))
 
 
 def list_incoming(git: Git) -> tuple[str, ...]:
