@@ -118,7 +118,7 @@ class PeerSession:
 def _has_own_users(pid: int) -> bool:
     """Return whether a process is in the user namespace of this one: a process in a box is not."""
     try:
-        return os.path.samestat(os.stat(f"/proc/{pid}/ns/user"), os.stat("/proc/self/ns/user"))  # noqa: PTH116
+        return _is_same_view(pid, "ns/user")
     except OSError:
         return not os.path.exists("/proc/self/ns/user")  # noqa: PTH110 - without /proc there is no box
 
@@ -170,12 +170,17 @@ def _open_pidfd(connection: socket.socket, pid: int) -> int:
 def _require_same_rights(pid: int) -> None:
     """Raise Refused if a process has other rights or another view of the system than this one. Raises OSError."""
     for name in _VIEWS:
-        if not os.path.samestat(os.stat(f"/proc/{pid}/{name}"), os.stat(f"/proc/self/{name}")):  # noqa: PTH116
+        if not _is_same_view(pid, name):
             raise Refused(f"the process that called has another {name.removeprefix('ns/')} namespace", _DIRECTLY)
     caller, own = read_status(pid), read_status(os.getpid())
     for name in _RIGHTS:
         if caller.get(name) != own.get(name):
             raise Refused(f"the process that called has other rights ({name})", _DIRECTLY)
+
+
+def _is_same_view(pid: int, name: str) -> bool:
+    """Return whether a process and this one have the same namespace, or root directory. Raises OSError."""
+    return os.path.samestat(os.stat(f"/proc/{pid}/{name}"), os.stat(f"/proc/self/{name}"))  # noqa: PTH116
 
 
 def read_status(pid: int) -> dict[str, str]:
