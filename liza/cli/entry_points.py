@@ -132,12 +132,12 @@ def _record_history() -> None:
 
 def print_error(name: str, error: LizaError, as_json: bool) -> int:
     """Print the error and its hint on stderr; return its exit code."""
-    hint = qualify_command(error.hint or "")
+    message, hint = qualify_command(error.message), qualify_command(error.hint or "")
     if as_json:
-        data = {"code": error.code, "message": error.message, "hint": hint or error.hint}
+        data = {"code": error.code, "message": message, "hint": hint or error.hint}
         text = json.dumps({"error": {key: escape_undecoded(value) for key, value in data.items()}})
     else:
-        text = strip_controls(format_error(name, error.message, hint))
+        text = strip_controls(format_error(name, message, hint))
     # Each stream may have no reader, or a full disk; the exit code is that of the error all the same.
     _write_or_close(sys.stdout, "")
     _write_or_close(sys.stderr, text + "\n")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.rules.errors import Missing
-from liza.system import installation
+from liza.system import boxed_calls, installation
 
 _COMMAND = re.compile(r"(?:^|(?<=[;&|(:`] )|(?<=[(`]))liza(?= )")
 
@@ -44,6 +44,7 @@ def qualify_command(command: str) -> str:
     """Replace ``liza`` with its absolute path in a suggested command, if called inside a session that needs the path.
 
     The PATH of a session contains the directory, but a login shell, in which some programs run commands, resets PATH.
+    That of a caller in a box is not known here.
     """
     if not os.environ.get("LIZA_RUN"):
         return command
@@ -51,7 +52,7 @@ def qualify_command(command: str) -> str:
         path = liza_path()
     except Missing:
         return command
-    if _is_on_path(path):
+    if not boxed_calls.is_called_from_box() and _is_on_path(path):
         return command
     return _COMMAND.sub(lambda _: shlex.quote(str(path)), command)
 

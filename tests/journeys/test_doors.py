@@ -759,6 +759,9 @@ def test_a_hint_in_a_session_has_the_path_only_if_the_shell_finds_no_liza_or_ano
     ):
         monkeypatch.setenv("PATH", ":".join(map(str, directories)))
         assert qualify_command(command) == hint, directories
+    monkeypatch.setenv("PATH", str(own.parent))
+    monkeypatch.setenv("LIZA_CONFINED", "yes")
+    assert qualify_command(command) == qualified, "PATH of a caller in a box is not known"
     monkeypatch.delenv("LIZA_RUN")
     assert qualify_command(command) == command
 

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from tests.conftest import worktree_of
-from tests.journeys.crews import APPROVE, WORK, Crew, history
+from tests.journeys.crews import APPROVE, BIN, WORK, Crew, history
 
 SUBJECT = re.compile(r"([\w-]+: )?([a-z ]+|(new|[A-Z_]+) → [A-Z_]+) \([\w:.-]+\)")
 FEW = 15
@@ -142,5 +142,5 @@ def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(cr
     assert "TASK task-1" in (crew.notes / "ready").read_text()
     refused = (crew.notes / "refused").read_text()
     assert 'next: git add -A && git commit -m "…"\n' in refused
-    assert 'liza block "why" --ask' in refused
+    assert f'{BIN / "liza"} block "why" --ask' in refused
     assert supervisor.stop() == 0

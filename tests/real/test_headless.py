@@ -22,7 +22,7 @@ CONFINED = turns(Shell("git mv README.md one.txt"), Shell("git commit -q -m one"
 PROGRAMS = ["codex", "pi", "copilot", "gemini", "vibe", "opencode", "qwen", "claude"]
 TO_READY = re.compile(r"FIRST run:\s+(\S+ ready)")
 TO_SUBMIT = re.compile(r"commit everything, then\s+(\S+ submit)")
-NEXT = re.compile(r'next: git add -A && git commit -m "…", or: (\S+) block')
+NEXT = re.compile(r"nothing to commit: (\S+) block")
 HAVE_PERMISSIONS = [name for name in PROGRAMS if name != "pi"]
 
 
@@ -76,7 +76,11 @@ def to_the_letter(asked: Asked) -> Turn:
     first = TO_READY.search(asked.text)
     assert submit is not None
     assert first is not None
-    commit = "printf x > one.txt && git add one.txt && git commit -q -m one"
+    refused = NEXT.search(asked.text)
+    named = "liza-is-not-named" if refused is None else refused[1]
+    commit = (
+        f"command -v {named} && printf 'is%snamed' - && printf x > one.txt && git add one.txt && git commit -q -m one"
+    )
     said = (first[1], f"{submit[1]}; true", commit, submit[1])
     return Shell(said[asked.done]) if asked.done < len(said) else DONE
 
@@ -135,9 +139,7 @@ def test_the_words_of_the_brief_work_in_the_shell_that_a_program_runs_commands_i
     submitted(scene, program)
     told = scene.said_to_model()
     assert not re.search(r"liza: (command )?not found", told)
-    refused = NEXT.search(told)
-    assert refused is not None
-    assert refused[1] == str(LIZA)
+    assert "is-named" in told, "the shell finds the command that the refusal names"
 
 
 @pytest.mark.parametrize("program", HAVE_PERMISSIONS)
