@@ -13,4 +13,4 @@ The packages, top to bottom; imports go downwards only:
 Read first: `rules/model.py`, `rules/transitions.py`, `board/store.py`, `crew/crew.py`, `supervisor/loop.py`.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

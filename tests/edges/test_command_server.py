@@ -285,9 +285,9 @@ def test_a_server_whose_installation_changed_runs_no_command_and_ends(repo: Path
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         with (tmp_path / "copy" / "liza" / "__init__.py").open("a") as file:
-            file.write("\n__version__ = '0.2.0'\n")
+            file.write("\n__version__ = '9.9.9'\n")
         shown = subprocess.check_output([*code(RUN), "--version"], cwd=repo, env=environ, text=True, timeout=LIMIT)
-        assert shown == "liza 0.2.0\n"
+        assert shown == "liza 9.9.9\n"
         assert process.wait(LIMIT) == 0
     assert not (directory / "socket").exists()
 

@@ -292,7 +292,7 @@ WORKER_OPERATIONS: Final = (
         Access.PUBLIC,
         _server_health,
         ServerHealth,
-        ServerHealth(status=HealthStatus.HEALTHY, version="0.1.0", uptime_seconds=3600.0, runs=3),
+        ServerHealth(status=HealthStatus.HEALTHY, version="0.2.0", uptime_seconds=3600.0, runs=3),
     ),
     Operation(
         "agents",
