@@ -127,7 +127,7 @@ def only_one(home: Path) -> Iterator[int]:
         os.close(handle)
 
 
-GROUPS = {"run": [], "test": ["dev"], "mutation": ["dev", "mutation"]}
+GROUPS = {"run": [], "test": ["dev", "docs"], "mutation": ["dev", "docs", "mutation"]}
 """The groups of pyproject.toml that an environment has."""
 
 

@@ -1,6 +1,6 @@
 # Sourced by the scripts in this directory, with $root set to the checkout. Defines `environment WHAT`, which sets
 # $env_dir to a private environment with the packages of pyproject.toml.
-#   WHAT is "run" (the dependencies of Liza), "test" (also the tools of the dev group), or
+#   WHAT is "run" (the dependencies of Liza), "test" (also the tools of the groups dev and docs), or
 #   "mutation" (also those of the mutation group).
 #
 # The common case needs no Python: the stamp, written last, has the path of the checkout, and the directory's name is the

@@ -93,7 +93,7 @@ def accounts(
 ) -> int:
     """Show your accounts of agent programs: which sessions use each, and until when one is limited.
 
-    No secret is shown. The accounts are in ~/.config/liza/accounts.toml; specs/accounts.md describes the file.
+    No secret is shown. The accounts are in ~/.config/liza/accounts.toml; docs/reference/accounts.md describes the file.
     An account at its usage limit is used again when the limit ends. One whose login was refused is used again after
     --clear. Exit 1 if an account has a problem, such as a variable that is not set.
     """

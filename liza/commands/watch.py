@@ -58,7 +58,7 @@ def watch(
     --json prints one line for each alarm, and none for its end.
 
     With --notify or --exec, each alarm that needs you is also sent elsewhere, once until it clears. --quiet and --try
-    without a target use config.notify, as `liza up` does. See specs/protocols/notifications.md.
+    without a target use config.notify, as `liza up` does. See docs/reference/notifications.md.
     """
     exit_with_reader()
     crew = find_crew()

@@ -33,7 +33,7 @@ dev = [{dev}]
 # FAILS names it.
 BACKEND = """\
 import base64, hashlib, pathlib, zipfile
-COMMANDS = ("liza", "liza-agent", "ruff", "mypy", "lint-imports", "pytest")
+COMMANDS = ("liza", "liza-agent", "ruff", "mypy", "lint-imports", "pytest", "sphinx-build")
 
 def build_editable(directory, config_settings=None, metadata_directory=None):
     files = {
@@ -229,7 +229,8 @@ def test_the_test_program_runs_every_check_and_fails_when_one_does_and_a_changed
     code, out, _ = checkout.run(program=program)
     assert code == 0
     said = [line for line in out.splitlines() if line.startswith("said: ")]
-    assert [line.split()[1] for line in said] == ["ruff", "ruff", "pytest", "pytest", "mypy", "lint-imports"]
+    checks = ["ruff", "ruff", "pytest", "pytest", "mypy", "lint-imports", "sphinx-build"]
+    assert [line.split()[1] for line in said] == checks
 
     code, out, _ = checkout.run(program=program, FAILS="mypy")
     assert code == 1

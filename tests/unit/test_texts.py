@@ -19,9 +19,8 @@ from liza.rules.transitions import OPEN_STATUSES, TRANSITIONS
 ROOT = Path(__file__).parent.parent.parent
 STATES = ROOT / "specs" / "architecture" / "state-machines.md"
 LAID = ("architecture", "protocols")
-PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("contracts/*.md"), *ROOT.glob("specs/**/*.md"), *ROOT.glob(".liza.example/*.md")]
-)
+FOLDERS = (".", "contracts", ".liza.example", "docs", "docs/*", "specs", "specs/*")
+PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md"))
 
 
 def _task_states() -> str:

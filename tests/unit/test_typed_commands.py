@@ -212,7 +212,7 @@ def test_every_hint_can_be_typed_as_it_is() -> None:
 def page_commands() -> Iterator[tuple[str, str]]:
     """Page and text of each command in backticks or in a block of code; not the changelog, which is about the past."""
     root = ROOT.parent
-    for pattern in ("*.md", "contracts/*.md", "specs/**/*.md", ".liza.example/*.md"):
+    for pattern in ("*.md", "contracts/*.md", "docs/**/*.md", "specs/**/*.md", ".liza.example/*.md"):
         for page in sorted(root.glob(pattern)):
             if page.name != "CHANGELOG.md":
                 text = page.read_text(encoding="utf-8")
