@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -258,22 +257,3 @@ def test_uv_makes_the_environment_where_it_is_installed(checkout: Checkout) -> N
     assert (code, out, err.count("\n")) == (0, "said: liza\n", 1)
     (made,) = checkout.environments()
     assert "uv" in (made / "pyvenv.cfg").read_text()
-
-
-def test_a_wheel_carries_the_contracts_the_specs_and_the_presets(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="the wheel's builder is not installed here")
-    argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
-    for path in (
-        "contracts/CORE.md",
-        "contracts/MULTI_AGENT_MODE.md",
-        "examples/listing_model.py",
-        "examples/worker.py",
-        "specs/architecture/roles.md",
-        "specs/protocols/task-lifecycle.md",
-    ):
-        assert f"liza/_texts/{path}" in names
-    assert "liza/programs/presets/presets.toml" in names
-    assert not [name for name in names if name.startswith(("tests/", ".liza-venv/"))]
