@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tarfile
@@ -107,7 +106,7 @@ def test_liza_runs_from_a_bare_environment(packages: Path, tmp_path: Path, kind:
     assert run(program, "--version", cwd=empty) == f"liza {liza.__version__}\n"
     assert "git" in run(program, "doctor", cwd=empty, code=5)
     assert "script" in run(program, "programs", "list", cwd=empty)
-    assert os.listdir(empty) == []
+    assert not list(empty.iterdir())
 
     git(empty, "init", "-q")
     git(empty, "commit", "-q", "--allow-empty", "-m", "first")
